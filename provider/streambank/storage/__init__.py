@@ -1,0 +1,1 @@
+"""Where bytes live: one contract (`Store`), and the stores that keep it."""

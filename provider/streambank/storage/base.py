@@ -1,0 +1,181 @@
+"""The contract of a store: a flat set of named byte strings under one root, local or remote.
+
+Keys are relative POSIX paths (`commits/12`, `state/0/1/3.zip`). They are checked on the way in and on the way out of
+`list`: no empty part, no `.` or `..`, no backslash, no control character, not absolute. A store never follows a
+symbolic link that leaves its root.
+
+Every foreign exception is translated here, at the edge:
+
+* a key that is not there: `NotFoundError`
+* an exclusive create of a key that is there: `ConflictError` (code `exists`)
+* anything else the environment does (permission, full disk, network): `StorageError`
+
+`tests/streambank/storage/` holds one suite that each store passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, runtime_checkable
+
+CHUNK_BYTES = 1 << 20
+"""How many bytes are read or written at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One stored file as a listing or a stat shows it.
+
+    Attributes:
+        path: The key, relative to the store's root.
+        size_bytes: Its size.
+        mtime_ns: Last change in nanoseconds since the epoch; 0 where the store has none.
+        identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond mtime on
+            a local disk, ETag or version on an object store. Equal path and identity mean equal bytes.
+    """
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a store can do beyond the contract; callers choose their way by these, never by the scheme.
+
+    Attributes:
+        holds: `hold` keeps bytes readable after somebody deletes the name (open descriptors).
+        links: `link_from` can share bytes between two local stores on one file system.
+        hidden_checksums: Hadoop's `.name.crc` files may lie beside each file; they are never carried along.
+        fsync: A finished `write` survives a power cut.
+    """
+
+    holds: bool = False
+    links: bool = False
+    hidden_checksums: bool = False
+    fsync: bool = False
+
+
+class Held(Protocol):
+    """A file kept readable, by an open descriptor where the store can do that."""
+
+    @property
+    def info(self) -> FileInfo:
+        """The file as it was when it was held."""
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """A fresh reader at byte 0, of the bytes that were held.
+
+        Raises:
+            NotFoundError: The file went away (only stores without `Features.holds`).
+        """
+
+    def current(self) -> FileInfo:
+        """Stat of the held file now, to see whether somebody wrote to it meanwhile."""
+
+    def close(self) -> None:
+        """Let go; may be called twice."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A root under which files are listed, read, created and deleted. Safe to use from several threads."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a URI without credentials, for messages and manifests: `file:///data/ck`."""
+
+    @property
+    def features(self) -> Features:
+        """What this store can do beyond the contract."""
+
+    def child(self, prefix: str) -> Store:
+        """A store of the same kind rooted at `prefix` below this one."""
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """Every file whose key is `prefix` + "/" + anything (all of them for ""), recursively, in no promised order.
+
+        A prefix that does not exist lists nothing. Files that vanish while listing are left out. Directories, object
+        stores' directory markers and temporary files of this store itself are never listed.
+        """
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Sorted names (files and "directories") directly below `prefix`; empty where there is none."""
+
+    def stat(self, key: str) -> FileInfo:
+        """One file.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
+    def exists(self, key: str) -> bool:
+        """Whether a file of that key is there."""
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a file, `length` at most (all to the end for None).
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
+    def open(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """A reader of a file's bytes, closed at the end of the `with`.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
+    def hold(self, key: str) -> Held:
+        """Keep a file readable until `close`, whatever happens to its name where `Features.holds`.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+        """Create or replace a file at once: readers see the old bytes, or all of the new ones, never a part.
+
+        Args:
+            key: Where.
+            data: The bytes, or chunks of them. If the iterable raises, nothing is left under the key.
+            exclusive: Refuse where the key is there already. Of many racing writers exactly one wins.
+
+        Returns:
+            The file as written.
+
+        Raises:
+            ConflictError: `exclusive`, and the key is there (code `exists`).
+        """
+
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """Copy without the bytes passing through this process, where both stores can do that together.
+
+        Returns:
+            Whether it was done; False means that the caller has to read and write.
+        """
+
+    def link_from(self, source: Store, source_key: str, key: str) -> bool:
+        """Let `key` share its bytes with another store's file (a hard link). A change to one then changes both.
+
+        Returns:
+            Whether it was done.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove a file; one that is not there is no error."""
+
+    def rename(self, key: str, new_key: str) -> None:
+        """Move one file inside the store; atomic on local disks, copy and delete elsewhere.
+
+        Raises:
+            NotFoundError: There is no such file.
+            ConflictError: `new_key` is there already (code `exists`).
+        """
+
+
+Opener = Callable[[str], Store]
+"""Turns a location as users write it (a path or a URI) into a store."""

@@ -1,0 +1,1 @@
+"""The Spark face: what runs inside a Spark driver or on executors."""
