@@ -1,0 +1,107 @@
+# Streambank. `make` alone lists the targets. On a fresh machine Python 3.11+, Java 17+ and make are enough.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Airflow starts twice as slowly where bytecode is neither compiled nor kept.
+unexport PYTHONDONTWRITEBYTECODE
+
+# The first Python on the path that really runs (a version manager's shim may not) and is new enough.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)
+JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+BIN := .venv/bin
+UV := .boot/bin/uv
+# What the targets below need; `make lock` resolves exactly this.
+LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group test --group lint --group build \
+	--python-version 3.11 --custom-compile-command "make lock" --quiet
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+ARGS ?=
+
+.PHONY: help
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.ready  ## Make .venv from requirements.lock, with the project in it (.venv/bin/streambank); instant the second time
+
+.PHONY: python java
+python:
+	@test -n "$(PYTHON)" || { echo "Streambank needs Python 3.11 or newer: install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+
+java:
+	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); test "$${version:-0}" -ge 17 || { echo "Streambank needs Java 17 or newer for Spark: install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME" >&2; exit 1; }
+
+# uv installs what the lock names and refuses everything else; it is the only thing fetched without the lock.
+$(UV): | python
+	@rm -rf .boot
+	@"$(PYTHON)" -m venv .boot >/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; rm -rf .boot; exit 1; }
+	@.boot/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+.venv/.ready: requirements.lock pyproject.toml | python java $(UV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --python "$(PYTHON)" .venv
+	@echo "Filling .venv from requirements.lock (a minute or so the first time)"
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "Ready: $(BIN)/streambank --help"
+
+.PHONY: fmt
+fmt: setup  ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: lint
+lint: setup  ## Style, types and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=provider $(BIN)/lint-imports
+
+.PHONY: check-lock
+check-lock: setup
+	@mkdir -p .streambank && cp requirements.lock .streambank/requirements.lock
+	@$(UV) pip compile $(LOCK_ARGS) pyproject.toml --output-file .streambank/requirements.lock >/dev/null
+	@cmp -s requirements.lock .streambank/requirements.lock || { echo "requirements.lock is not what pyproject.toml asks for: run make lock and commit it" >&2; exit 1; }
+	@echo "requirements.lock is current"
+
+.PHONY: check
+check: lint check-lock  ## All that needs no test run: lint, and the lock is current
+
+.PHONY: test
+test: setup  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest
+	@$(PYTEST) $(ARGS)
+
+.PHONY: test-storm
+test-storm: setup  ## The long tests: hundreds of savepoints taken and restored under load
+	@$(PYTEST) -m storm $(ARGS)
+
+.PHONY: demo
+demo: setup  ## The story, told as it happens: run, savepoints, disaster, restore, proof (under 10 minutes)
+	@$(BIN)/python -m demo $(ARGS)
+
+.PHONY: up
+up: setup  ## The same, and Airflow stays up to click in
+	@$(BIN)/python -m demo up $(ARGS)
+
+.PHONY: down
+down: setup  ## End what `make up` left running
+	@$(BIN)/python -m demo down
+
+.PHONY: bench
+bench: setup  ## Figures for take, verify and restore against a plain copy; writes bench/RESULTS.md
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lock
+lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
+	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null
+
+.PHONY: wheel
+wheel: setup  ## Build the wheel into dist/
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@ls dist/*.whl
+
+.PHONY: clean
+clean:  ## Remove caches, builds and what demo and tests wrote (not .venv)
+	@rm -rf .streambank .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build spark-warehouse metastore_db artifacts derby.log
+	@find . -name __pycache__ -type d -not -path './.venv/*' -not -path './.boot/*' -prune -exec rm -rf {} +

@@ -1,0 +1,160 @@
+"""What holds for every test: nothing leaks in, nothing leaks out, and in CI nothing is skipped.
+
+Runs before anything of the project or of Airflow is imported, since Airflow reads its settings at import.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+# The tests of these folders start a JVM, need Airflow's database, or are long: marked so, every one of them.
+MARKERS_BY_FOLDER = {
+    "tests/streambank_airflow": "airflow",
+    "tests/dags": "airflow",
+    "tests/storm": "storm",
+}
+# What a developer's own shell may carry and a test must not see.
+FOREIGN_PREFIXES = ("AIRFLOW", "STREAMBANK_", "SPARK_", "PYSPARK_", "AWS_", "HADOOP_")
+
+
+def _isolate_environment() -> Path:
+    """Give this process (a pytest-xdist worker is one) a home of its own below the system's temporary folder."""
+    home = Path(tempfile.mkdtemp(prefix="streambank-tests-"))
+    for name in list(os.environ):
+        if name.startswith(FOREIGN_PREFIXES) or name == "PYTHONDONTWRITEBYTECODE":
+            del os.environ[name]
+    airflow_home = home / "airflow"
+    airflow_home.mkdir()
+    os.environ.update(
+        {
+            "AIRFLOW_HOME": str(airflow_home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(airflow_home / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{airflow_home / 'airflow.db'}",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(home / "spark"),
+            "NO_COLOR": "1",
+            "TZ": "UTC",
+        }
+    )
+    return home
+
+
+HOME = _isolate_environment()
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(HOME, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        for folder, marker in MARKERS_BY_FOLDER.items():
+            if path.startswith(f"{folder}/"):
+                item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that did not run is a failure: there is nothing on that machine that may be missing."""
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and in CI a skip is a failure: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a whole file that skips itself while it is collected."""
+    report = yield
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped, and in CI a skip is a failure: {report.longrepr}"
+    return report
+
+
+class OutsideNetworkError(AssertionError):
+    """A test reached for an address outside this machine."""
+
+
+def _is_loopback(host: object) -> bool:
+    if host in (None, "", "localhost"):
+        return True
+    name = host.decode() if isinstance(host, bytes) else str(host)
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == socket.gethostname()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def only_loopback() -> Iterator[None]:
+    """Refuse connections and name look-ups that would leave the machine."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(address[0]):
+            raise OutsideNetworkError(f"a test tried to connect to {address[0]}")
+        connect(self, address)
+
+    def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_loopback(host):
+            raise OutsideNetworkError(f"a test tried to look up {host}")
+        return look_up(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket, "getaddrinfo", guarded_look_up)
+        yield
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark session for all tests of this process that only need one."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("streambank-tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(HOME / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
