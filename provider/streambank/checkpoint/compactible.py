@@ -1,0 +1,150 @@
+"""The log that compacts itself, which the file source and the file sink share.
+
+Entry `<k>` holds what batch k added, one JSON object a line below the version; every so often `<k>.compact`
+holds everything up to k, and the entries before it are deleted some time later. The file source keeps it in
+`sources/<i>/`, the file sink in `<output>/_spark_metadata/` (Spark: CompactibleFileStreamLog).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.errors import FormatError, NotFoundError
+
+MAX_VERSION = 1
+"""The newest version of entries of both logs that is understood."""
+
+_NAME = re.compile(r"(0|[1-9][0-9]{0,18})(\.compact)?\Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogName:
+    """The name of one entry.
+
+    Attributes:
+        batch: Which entry; of a sink it is the batch id, of a source its own count.
+        compact: It carries everything up to `batch`.
+    """
+
+    batch: int
+    compact: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.batch}.compact" if self.compact else str(self.batch)
+
+
+def parse_log_name(name: str) -> LogName | None:
+    """The entry that a file name stands for; None for temporary files, checksums and anything else."""
+    found = _NAME.match(name)
+    return LogName(int(found[1]), found[2] is not None) if found else None
+
+
+def parse_log_entry(data: bytes, path: str = "log entry") -> tuple[int, list[dict[str, Any]]]:
+    """Version and JSON objects of an entry; an entry that added nothing has none.
+
+    Args:
+        data: The bytes of the file.
+        path: How to name it in an error.
+
+    Raises:
+        FormatError: `half-written` where the bytes are no entry, `unknown-version` for a newer one.
+    """
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.",
+            code="half-written",
+            hint="The file is damaged, or is not a log of a file source or a file sink.",
+        ) from error
+    version = parse_version(lines[0], path, MAX_VERSION)
+    entries = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise FormatError(
+                f"Line {number} of {path} is not JSON: {error}.",
+                code="half-written",
+                hint="The file is damaged or was cut off while it was written.",
+            ) from error
+        if not isinstance(entry, dict):
+            raise FormatError(f"Line {number} of {path} is not a JSON object.", code="half-written")
+        entries.append(entry)
+    return version, entries
+
+
+def format_log_entry(version: int, entries: Iterable[Mapping[str, Any]]) -> bytes:
+    """The bytes of an entry as Spark writes it: no line end after the last line, compact JSON."""
+    lines = [f"v{version}"]
+    lines += [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries]
+    return "\n".join(lines).encode("utf-8")
+
+
+def parse_version(line: str, path: str, max_version: int) -> int:
+    """The number behind `v` in the first line of a log file.
+
+    Raises:
+        FormatError: `half-written` where there is none, `unknown-version` above `max_version`.
+    """
+    found = re.fullmatch(r"v([0-9]{1,6})", line.strip())
+    if not found or int(found[1]) < 1:
+        raise FormatError(
+            f"{path} does not begin with a version line such as v1 but with {line[:40]!r}.",
+            code="half-written",
+            hint="The file is empty, damaged or was cut off while it was written.",
+        )
+    version = int(found[1])
+    if version > max_version:
+        raise FormatError(
+            f"{path} has version {version}, and the newest that is understood is {max_version}.",
+            code="unknown-version",
+            hint="A newer Spark wrote it: upgrade Streambank, or report the Spark version.",
+        )
+    return version
+
+
+def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: int = 0) -> list[LogName]:
+    """The entries that together tell everything up to `batch`: the last compacted one, then one by one.
+
+    Args:
+        names: The entries that are there.
+        batch: The last entry wanted.
+        where: How to name the log in an error, such as `sources/0`.
+        start: The first entry that a log without any compaction must have; batches of a sink may begin later.
+
+    Returns:
+        Names in order; the last one is for `batch`.
+
+    Raises:
+        NotFoundError: `missing-log-entry`, naming the first that is not there.
+    """
+    there = {name for name in names if name.batch <= batch}
+    base = max((name for name in there if name.compact), default=None)
+    wanted: list[LogName] = [base] if base else []
+    for number in range(base.batch + 1 if base else start, batch + 1):
+        name = LogName(number)
+        if name not in there:
+            raise NotFoundError(
+                f"{where}/{name} is missing, though the log is needed up to entry {batch}.",
+                code="missing-log-entry",
+                hint="Entries go away when the log is compacted: take a newer batch, or it is damaged.",
+            )
+        wanted.append(name)
+    return wanted
+
+
+def latest(names: Iterable[LogName]) -> LogName | None:
+    """The newest entry, the compacted one where both forms are there."""
+    return max(names, default=None)
+
+
+def batches(names: Sequence[LogName]) -> list[int]:
+    """The batch ids that have an entry of their own or a compacted one, sorted."""
+    return sorted({name.batch for name in names})
