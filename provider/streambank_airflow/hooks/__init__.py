@@ -1,0 +1,1 @@
+"""The hook: where a job's declaration, repository and control records are."""

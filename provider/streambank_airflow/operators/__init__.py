@@ -1,0 +1,1 @@
+"""Operators: start and stop a streaming job; create, verify and restore savepoints."""

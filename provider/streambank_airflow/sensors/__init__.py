@@ -1,0 +1,1 @@
+"""Sensors: a job's state, a committed batch."""
