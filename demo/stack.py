@@ -1,0 +1,92 @@
+"""Airflow as four processes on loopback: their commands and their settings."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from demo.places import ROOT, Places
+from demo.ports import HOST
+
+USER = "admin"
+# `--skip-serve-logs`: those log servers would listen on all interfaces; task logs are read from disk here.
+SERVICES: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+# What of the caller's environment Airflow gets: enough to find programs and to speak the reader's language.
+PASSED_ON = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
+
+
+def airflow_command(*arguments: str) -> list[str]:
+    """One of Airflow's commands, run by this very Python."""
+    return [sys.executable, "-m", "airflow", *arguments]
+
+
+def environment(places: Places, port: int, extra: Mapping[str, str]) -> dict[str, str]:
+    """Airflow's settings for this demo, all of them: nothing is read from the caller's own Airflow.
+
+    Args:
+        places: The demo's folders.
+        port: Where the API server will listen.
+        extra: Settings of Streambank, such as its connection.
+
+    Returns:
+        A whole environment. Secrets in it are random and live as long as the demo.
+    """
+    url = f"http://{HOST}:{port}"
+    binaries = str(Path(sys.executable).parent)
+    settings = {
+        "AIRFLOW_HOME": str(places.airflow),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__SECRET_KEY": secrets.token_hex(32),
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles()),
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(places.airflow / "logs"),
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "NO_COLOR": "1",
+    }
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    passed["PATH"] = f"{binaries}{os.pathsep}{passed.get('PATH', os.defpath)}"
+    return passed | settings | extra
+
+
+def _bundles() -> list[dict[str, object]]:
+    folders = {"jobs": ROOT / "dags", "demo": ROOT / "demo" / "dags"}
+    return [
+        {
+            "name": name,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(folder), "refresh_interval": 30},
+        }
+        for name, folder in folders.items()
+    ]
+
+
+def write_password(places: Places) -> str:
+    """Make the one user's password, where Airflow's simple login reads it; 12 characters, new for every demo."""
+    password = secrets.token_urlsafe(9)
+    places.airflow.mkdir(parents=True, exist_ok=True)
+    store = places.airflow / "simple_auth_manager_passwords.json.generated"
+    store.touch(mode=0o600)
+    store.write_text(json.dumps({USER: password}))
+    return password
