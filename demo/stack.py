@@ -67,7 +67,7 @@ def environment(places: Places, port: int, extra: Mapping[str, str]) -> dict[str
     }
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     passed["PATH"] = f"{binaries}{os.pathsep}{passed.get('PATH', os.defpath)}"
-    return passed | settings | extra
+    return {**passed, **settings, **extra}
 
 
 def _bundles() -> list[dict[str, object]]:
@@ -83,7 +83,7 @@ def _bundles() -> list[dict[str, object]]:
 
 
 def write_password(places: Places) -> str:
-    """Make the one user's password, where Airflow's simple login reads it; 12 characters, new for every demo."""
+    """Make the one user's password where Airflow's simple login reads it: 12 characters, new each time."""
     password = secrets.token_urlsafe(9)
     places.airflow.mkdir(parents=True, exist_ok=True)
     store = places.airflow / "simple_auth_manager_passwords.json.generated"
