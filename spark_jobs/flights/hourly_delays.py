@@ -1,0 +1,85 @@
+"""Hourly departures and delays by origin and carrier: an ordinary Structured Streaming application.
+
+    spark-submit hourly_delays.py --input DIR --output DIR [--checkpoint DIR]
+
+Windows of one hour over the scheduled departure, a watermark, append mode, a Parquet file sink. A window is
+written once, when the watermark has passed its end. It knows nothing of Streambank; run by it, its checkpoint
+is the one of its job's current generation.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+FLIGHTS = (
+    "event_time TIMESTAMP, origin STRING, carrier STRING, dep_delay_min INT, "
+    "temp_f DOUBLE, wind_mph DOUBLE, precip_in DOUBLE, visibility_miles DOUBLE"
+)
+DELAYED_MIN = 15
+"""From how many minutes on a departure counts as delayed."""
+
+
+def hourly(flights: DataFrame, watermark: str) -> DataFrame:
+    """One row for each hour, origin and carrier that has departures."""
+    delay = F.col("dep_delay_min")
+    return (
+        flights.withWatermark("event_time", watermark)
+        .groupBy(F.window("event_time", "1 hour"), "origin", "carrier")
+        .agg(
+            F.count("*").alias("scheduled"),
+            F.count(delay).alias("departed"),
+            F.count(F.when(delay >= DELAYED_MIN, 1)).alias("delayed"),
+            F.sum(delay).alias("delay_min_total"),
+            F.max(delay).alias("delay_min_max"),
+            # The weather is that of the hour: every departure of a group carries the same.
+            F.max("temp_f").alias("temp_f"),
+            F.max("wind_mph").alias("wind_mph"),
+            F.max("precip_in").alias("precip_in"),
+            F.min("visibility_miles").alias("visibility_miles"),
+        )
+        .select(F.col("window.start").alias("hour"), "*")
+        .drop("window")
+    )
+
+
+def main() -> None:
+    """Read departures from a directory, aggregate, append to a directory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--input", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--checkpoint", help="default: OUTPUT.checkpoint")
+    parser.add_argument("--watermark", default="1 hour")
+    parser.add_argument("--files-per-trigger", type=int, default=1)
+    parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
+    parser.add_argument(
+        "--available-now", action="store_true", help="end when all that is there has been read"
+    )
+    args = parser.parse_args()
+
+    spark = SparkSession.builder.appName("hourly_delays").getOrCreate()
+    flights = (
+        spark.readStream.schema(FLIGHTS).option("maxFilesPerTrigger", args.files_per_trigger).json(args.input)
+    )
+    writer = (
+        hourly(flights, args.watermark)
+        .writeStream.queryName("hourly_delays")
+        .format("parquet")
+        .outputMode("append")
+        .option("checkpointLocation", args.checkpoint or f"{args.output}.checkpoint")
+    )
+    writer = (
+        writer.trigger(availableNow=True)
+        if args.available_now
+        else writer.trigger(processingTime=args.trigger)
+    )
+    try:
+        writer.start(args.output).awaitTermination()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
