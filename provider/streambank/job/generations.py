@@ -1,0 +1,154 @@
+"""Generations: the directories a query's checkpoint has lived in, and the pointer to the one that counts.
+
+Generation 1 is the declared checkpoint; generation n is its sibling `<checkpoint>.g000n`. The pointer is a
+stream of create-only records, so a switch is one conditional create: it has happened, or it has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streambank.errors import ConflictError, FormatError, RefusedError
+from streambank.job.operation import Operation
+from streambank.job.records import JsonDict, RecordStream
+from streambank.job.times import from_json_time, to_json_time, utc_now
+from streambank.storage.base import Store
+
+MAIN = "main"
+"""How the records call the query of a job that has only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One directory of a query's checkpoint.
+
+    Attributes:
+        number: From 1, ascending; numbers may be left out.
+        location: Its URI.
+        from_savepoint: The savepoint it was restored from; None for the declared one.
+        made_at: When it became the one that counts.
+        by: Who made it.
+    """
+
+    number: int
+    location: str
+    from_savepoint: str | None
+    made_at: datetime
+    by: Mapping[str, str]
+
+    def to_dict(self) -> JsonDict:
+        """As the record carries it."""
+        return {
+            "generation": self.number,
+            "location": self.location,
+            "from_savepoint": self.from_savepoint,
+            "made_at": to_json_time(self.made_at),
+            "by": dict(self.by),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Generation:
+        """From a record.
+
+        Raises:
+            FormatError: Something is missing or of another kind (code `damaged-record`).
+        """
+        try:
+            return cls(
+                int(data["generation"]),
+                str(data["location"]),
+                None if data["from_savepoint"] is None else str(data["from_savepoint"]),
+                from_json_time(str(data["made_at"])),
+                {str(name): str(value) for name, value in data["by"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FormatError(
+                f"A generation record is incomplete: {error!r}.", code="damaged-record"
+            ) from error
+
+
+class Generations:
+    """The generations of one query of a job."""
+
+    def __init__(self, store: Store, job: str, query: str | None = None) -> None:
+        self.job = job
+        self.query = query or MAIN
+        self.records = RecordStream(store, f"generation/{self.query}")
+
+    def current(self) -> Generation | None:
+        """The one that counts; None before the first start."""
+        record = self.records.latest()
+        return None if record is None else Generation.from_dict(record.data)
+
+    def all(self) -> list[Generation]:
+        """Every generation, oldest first."""
+        return [Generation.from_dict(record.data) for record in self.records.all()]
+
+    def ensure_first(self, location: str, *, by: Mapping[str, str]) -> Generation:
+        """The current generation; where there is none yet, the declared checkpoint becomes generation 1.
+
+        Raises:
+            RefusedError: The declared checkpoint is another one than generation 1 (code
+                `checkpoint-changed`): the query would silently go on in the old place, or start from nothing
+                in the new one.
+        """
+        if not self.records.numbers():
+            self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
+        generations = self.all()
+        if generations[0].location != location:
+            raise RefusedError(
+                f"Job {self.job} declares the checkpoint {location}, but query {self.query} began in "
+                f"{generations[0].location}.",
+                code="checkpoint-changed",
+                hint="Declare the old location again, or give the job a new name for a new beginning.",
+            )
+        return generations[-1]
+
+    def propose(self, *, taken: Callable[[str], bool], base: str | None = None) -> Generation:
+        """The next generation to be filled and then switched to.
+
+        Args:
+            taken: Whether something lies at a location already, such as the leftovers of a restore that died;
+                such numbers are left out.
+            base: The declared checkpoint, where the job was never started under Streambank.
+
+        Raises:
+            ConflictError: There is no generation yet, and no `base` (code `no-generation`).
+        """
+        current = self.current()
+        first = self.all()[0].location if current else base
+        if first is None:
+            raise ConflictError(
+                f"Job {self.job} has no checkpoint yet for query {self.query}.",
+                code="no-generation",
+                hint="Name the job's declared checkpoint, or start the job once.",
+            )
+        number = (current.number if current else 1) + 1
+        while taken(location := f"{first}.g{number:04d}"):
+            number += 1
+        return Generation(number, location, None, utc_now(), {})
+
+    def switch(self, generation: Generation, *, operation: Operation) -> None:
+        """Let a filled generation be the one that counts, from the next start on.
+
+        Args:
+            generation: As `propose` gave it, with the savepoint and who asked filled in.
+            operation: The operation lock that has been held since before `propose`.
+
+        Raises:
+            ConflictError: The lock was lost (`claim-lost`), or another generation came first
+                (`generation-moved`).
+        """
+        operation.check()
+        numbers = self.records.numbers()
+        if (numbers and numbers[-1] >= generation.number) or not self.records.create(
+            generation.number, generation.to_dict()
+        ):
+            raise ConflictError(
+                f"Job {self.job} has moved on to another generation of query {self.query} meanwhile.",
+                code="generation-moved",
+                hint="Plan again from the job's current generation.",
+            )
