@@ -1,1 +1,25 @@
-"""Where bytes live: one contract (`Store`), and the stores that keep it."""
+"""Where bytes live: one contract (`Store`), and the stores that keep it.
+
+`open_store("/data/ck")` gives the store at a location; which one is behind it matters to nobody else.
+"""
+
+from __future__ import annotations
+
+from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
+from streambank.storage.locations import local_path, normalize_location, open_store, scheme_of
+from streambank.storage.names import check_job_name, split_job
+
+__all__ = [
+    "CHUNK_BYTES",
+    "Features",
+    "FileInfo",
+    "Held",
+    "Opener",
+    "Store",
+    "check_job_name",
+    "local_path",
+    "normalize_location",
+    "open_store",
+    "scheme_of",
+    "split_job",
+]

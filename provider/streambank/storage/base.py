@@ -1,8 +1,8 @@
 """The contract of a store: a flat set of named byte strings under one root, local or remote.
 
-Keys are relative POSIX paths (`commits/12`, `state/0/1/3.zip`). They are checked on the way in and on the way out of
-`list`: no empty part, no `.` or `..`, no backslash, no control character, not absolute. A store never follows a
-symbolic link that leaves its root.
+Keys are relative POSIX paths (`commits/12`, `state/0/1/3.zip`). They are checked on the way in and on the way
+out of `list`: no empty part, no `.` or `..`, no backslash, no control character, not absolute. A store never
+follows a symbolic link that leaves its root.
 
 Every foreign exception is translated here, at the edge:
 
@@ -15,7 +15,7 @@ Every foreign exception is translated here, at the edge:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
@@ -32,8 +32,9 @@ class FileInfo:
         path: The key, relative to the store's root.
         size_bytes: Its size.
         mtime_ns: Last change in nanoseconds since the epoch; 0 where the store has none.
-        identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond mtime on
-            a local disk, ETag or version on an object store. Equal path and identity mean equal bytes.
+        identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond
+            mtime on a local disk, ETag or version on an object store. Equal path and identity mean equal
+            bytes.
     """
 
     path: str
@@ -96,13 +97,13 @@ class Store(Protocol):
         """A store of the same kind rooted at `prefix` below this one."""
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """Every file whose key is `prefix` + "/" + anything (all of them for ""), recursively, in no promised order.
+        """Every file whose key is `prefix` + "/" + anything (all for ""), recursively, in no promised order.
 
-        A prefix that does not exist lists nothing. Files that vanish while listing are left out. Directories, object
-        stores' directory markers and temporary files of this store itself are never listed.
+        A prefix that does not exist lists nothing. Files that vanish while listing are left out. Directories,
+        object stores' directory markers and temporary files of this store itself are never listed.
         """
 
-    def names(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> Sequence[str]:
         """Sorted names (files and "directories") directly below `prefix`; empty where there is none."""
 
     def stat(self, key: str) -> FileInfo:
@@ -151,6 +152,17 @@ class Store(Protocol):
             ConflictError: `exclusive`, and the key is there (code `exists`).
         """
 
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+        """Create or replace a file whose key is known only once its bytes have passed, as a digest is.
+
+        Args:
+            data: Chunks. If the iterable raises, nothing is left.
+            name: Called once, after the last chunk; the key, or None to drop what was written.
+
+        Returns:
+            The file as written; None where it was dropped.
+        """
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """Copy without the bytes passing through this process, where both stores can do that together.
 
@@ -159,7 +171,7 @@ class Store(Protocol):
         """
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
-        """Let `key` share its bytes with another store's file (a hard link). A change to one then changes both.
+        """Let `key` share its bytes with another store's file (a hard link): a change to one changes both.
 
         Returns:
             Whether it was done.
@@ -175,6 +187,9 @@ class Store(Protocol):
             NotFoundError: There is no such file.
             ConflictError: `new_key` is there already (code `exists`).
         """
+
+    def prune(self, prefix: str = "") -> None:
+        """Remove empty directories below `prefix`, and that one itself; nothing where there are none."""
 
 
 Opener = Callable[[str], Store]

@@ -1,0 +1,316 @@
+"""A directory of this machine as a store.
+
+A write goes to a temporary name beside the real one, is synced, renamed and made durable by syncing the
+directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads or
+in processes, exactly one wins and nobody ever sees a part of a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from streambank.errors import FormatError, IntegrityError, NotFoundError
+from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.local_errors import exists_error, translate
+from streambank.storage.local_read import LocalHeld, read_range
+from streambank.storage.local_root import LOOK, READ, Root, file_info
+from streambank.storage.local_write import copy_descriptor, create_exclusively, write_all
+from streambank.storage.names import check_key, check_prefix, is_key, is_temporary
+
+
+def open_location(uri: str) -> LocalStore:
+    """The store at `file:///path`."""
+    return LocalStore(uri.removeprefix("file://"))
+
+
+class LocalStore:
+    """Files below one directory, which need not exist before the first write.
+
+    Args:
+        root: The directory. Symbolic links above it are the caller's choice and are followed.
+        fsync: Whether finished writes survive a power cut; False only where the bytes can be made again.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.resolve would follow links
+        self._root = Root(str(self.root), str(self.root), fsync=fsync)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    @property
+    def uri(self) -> str:
+        """See `Store.uri`."""
+        return f"file://{self.root}"
+
+    @property
+    def features(self) -> Features:
+        """See `Store.features`."""
+        return Features(holds=True, links=True, hidden_checksums=True, fsync=self._root.fsync)
+
+    def child(self, prefix: str) -> LocalStore:
+        """See `Store.child`; the child's links may lead anywhere inside this store's root."""
+        child = LocalStore(self.root / check_key(prefix), fsync=self._root.fsync)
+        child._root.boundary = self._root.boundary
+        return child
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """See `Store.list`.
+
+        A link to a directory, or out of the root, is listed as itself; reading it is refused by name.
+        """
+        pending = [check_prefix(prefix)]
+        while pending:
+            files, directories = self._scan(pending.pop())
+            pending += directories
+            yield from files
+
+    def names(self, prefix: str = "") -> Sequence[str]:
+        """See `Store.names`."""
+        check_prefix(prefix)
+        try:
+            with self._root.directory(prefix) as descriptor:
+                found = os.listdir(descriptor)  # noqa: PTH208 - of a descriptor
+                return sorted(name for name in found if not is_temporary(name))
+        except NotFoundError:
+            return []
+        except OSError as error:
+            raise translate(error, self._root.join(prefix)) from error
+
+    def stat(self, key: str) -> FileInfo:
+        """See `Store.stat`."""
+        descriptor, info = self._root.open_file(key, LOOK)
+        os.close(descriptor)
+        return info
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        try:
+            self.stat(key)
+        except NotFoundError:
+            return False
+        return True
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `Store.read`."""
+        descriptor, info = self._root.open_file(key, READ)
+        try:
+            return read_range(
+                descriptor, offset, max(0, info.size_bytes - offset) if length is None else length
+            )
+        except OSError as error:
+            raise translate(error, self._root.join(key)) from error
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        """See `Store.open`."""
+        descriptor, _ = self._root.open_file(key, READ)
+        with os.fdopen(descriptor, "rb") as reader:
+            yield reader
+
+    def hold(self, key: str) -> LocalHeld:
+        """See `Store.hold`."""
+        descriptor, info = self._root.open_file(key, READ)
+        return LocalHeld(self._root.join(key), descriptor, info)
+
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+        """See `Store.write`."""
+        parent, name = _split(key)
+        if exclusive and self.exists(key):
+            raise exists_error(self._root.join(key))
+        with (
+            self._root.directory(parent, create=True) as directory,
+            self._root.temporary(directory) as (temporary, descriptor),
+        ):
+            info = self._fill(descriptor, data, key)
+            self._publish(directory, temporary, directory, name, key, exclusive=exclusive)
+            return info
+
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+        """See `Store.write_named`."""
+        with (
+            self._root.directory("", create=True) as root,
+            self._root.temporary(root) as (temporary, descriptor),
+        ):
+            info = self._fill(descriptor, data, temporary)
+            key = name()
+            if key is None:
+                return None
+            parent, last = _split(key)
+            with self._root.directory(parent, create=True) as directory:
+                self._publish(root, temporary, directory, last, key, exclusive=False)
+            return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
+
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.copy_from`: a reflink where the file system can, a copy inside the kernel elsewhere."""
+        if not isinstance(source, LocalStore):
+            return False
+        parent, name = _split(key)
+        original, info = source._root.open_file(source_key, READ)
+        try:
+            with (
+                self._root.directory(parent, create=True) as directory,
+                self._root.temporary(directory) as (temporary, descriptor),
+            ):
+                try:
+                    if not copy_descriptor(original, descriptor, info.size_bytes):
+                        return False
+                    if self._root.fsync:
+                        os.fsync(descriptor)
+                except OSError as error:
+                    raise translate(error, self._root.join(key)) from error
+                self._publish(directory, temporary, directory, name, key, exclusive=False)
+                return True
+        finally:
+            os.close(original)
+
+    def link_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.link_from`: a hard link.
+
+        Raises:
+            ConflictError: `key` is there already (code `exists`).
+        """
+        if not isinstance(source, LocalStore):
+            return False
+        source.stat(source_key)
+        source_parent, source_name = _split(source_key)
+        parent, name = _split(key)
+        with (
+            source._root.directory(source_parent) as source_directory,
+            self._root.directory(parent, create=True) as directory,
+        ):
+            try:
+                os.link(
+                    source_name,
+                    name,
+                    src_dir_fd=source_directory,
+                    dst_dir_fd=directory,
+                    follow_symlinks=False,
+                )
+            except OSError as error:
+                if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+                    return False
+                raise translate(error, self._root.join(key)) from error
+            self._root.sync(directory)
+            return True
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        parent, name = _split(key)
+        with suppress(NotFoundError), self._root.directory(parent) as directory:
+            try:
+                os.unlink(name, dir_fd=directory)
+            except OSError as error:
+                raise translate(error, self._root.join(key)) from error
+
+    def rename(self, key: str, new_key: str) -> None:
+        """See `Store.rename`. A second try after a crash in the middle finishes the first."""
+        parent, name = _split(key)
+        new_parent, new_name = _split(new_key)
+        self.stat(key)
+        with (
+            self._root.directory(parent) as directory,
+            self._root.directory(new_parent, create=True) as new_directory,
+        ):
+            try:
+                create_exclusively(directory, name, new_directory, new_name)
+            except FileExistsError as error:
+                if key == new_key or not self._is_same_file(key, new_key):
+                    raise exists_error(self._root.join(new_key)) from error
+            except OSError as error:
+                raise translate(error, self._root.join(key)) from error
+            self._root.sync(new_directory)
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory)
+            self._root.sync(directory)
+
+    def prune(self, prefix: str = "") -> None:
+        """See `Store.prune`."""
+        top = self._root.join(check_prefix(prefix))
+        for directory, _, _ in os.walk(top, topdown=False, followlinks=False):
+            with suppress(OSError):  # it is not empty, or somebody else was faster
+                Path(directory).rmdir()
+
+    def _scan(self, directory: str) -> tuple[Sequence[FileInfo], Sequence[str]]:
+        """Files and directories directly below a directory, by key."""
+        files: list[FileInfo] = []
+        directories: list[str] = []
+        try:
+            with self._root.directory(directory) as descriptor, os.scandir(descriptor) as entries:
+                for entry in entries:
+                    if is_temporary(entry.name):
+                        continue
+                    key = self._usable(f"{directory}/{entry.name}" if directory else entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(key)
+                        continue
+                    with suppress(FileNotFoundError):  # it vanished between the listing and the stat
+                        if entry.is_symlink():
+                            files.append(self._link_info(key))
+                        elif entry.is_file(follow_symlinks=False):
+                            files.append(file_info(key, entry.stat(follow_symlinks=False)))
+        except NotFoundError:
+            return (), ()
+        except OSError as error:
+            raise translate(error, self._root.join(directory)) from error
+        return files, directories
+
+    def _usable(self, key: str) -> str:
+        if is_key(key):
+            return key
+        raise FormatError(
+            f"{self.root} holds a file whose name cannot be used: {key!r}.",
+            code="bad-key",
+            hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
+        )
+
+    def _link_info(self, key: str) -> FileInfo:
+        try:
+            return self.stat(key)
+        except (NotFoundError, IntegrityError):
+            return file_info(key, os.lstat(self._root.join(key)))
+
+    def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> FileInfo:
+        chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+        for chunk in chunks:  # an error of the iterable itself passes untouched
+            try:
+                write_all(descriptor, chunk)
+            except OSError as error:
+                raise translate(error, self._root.join(key)) from error
+        try:
+            if self._root.fsync:
+                os.fsync(descriptor)
+            return file_info(key, os.fstat(descriptor))
+        except OSError as error:
+            raise translate(error, self._root.join(key)) from error
+
+    def _publish(
+        self, directory: int, temporary: str, new_directory: int, name: str, key: str, *, exclusive: bool
+    ) -> None:
+        """Give a finished temporary file its real name, durably."""
+        try:
+            if exclusive:
+                create_exclusively(directory, temporary, new_directory, name)
+            else:
+                os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=new_directory)
+        except OSError as error:
+            raise translate(error, self._root.join(key)) from error
+        self._root.sync(new_directory)
+
+    def _is_same_file(self, key: str, other: str) -> bool:
+        try:
+            return self.stat(key).identity == self.stat(other).identity
+        except NotFoundError:
+            return False
+
+
+def _split(key: str) -> tuple[str, str]:
+    parent, _, name = check_key(key).rpartition("/")
+    return parent, name

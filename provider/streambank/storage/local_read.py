@@ -1,0 +1,84 @@
+"""Reading local files by descriptor: whole ranges, and files held open while somebody may delete them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from streambank.storage.base import FileInfo
+from streambank.storage.local_errors import translate
+from streambank.storage.local_root import file_info
+
+
+class LocalHeld:
+    """An open descriptor; see `Held`. The bytes stay readable after their name is deleted."""
+
+    def __init__(self, path: str, descriptor: int, info: FileInfo) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._info = info
+
+    @property
+    def info(self) -> FileInfo:
+        """See `Held.info`."""
+        return self._info
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """See `Held.open`."""
+        with io.BufferedReader(_DescriptorReader(self._descriptor)) as reader:
+            yield reader
+
+    def current(self) -> FileInfo:
+        """See `Held.current`."""
+        try:
+            return file_info(self._info.path, os.fstat(self._descriptor))
+        except OSError as error:
+            raise translate(error, self._path) from error
+
+    def close(self) -> None:
+        """See `Held.close`."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _DescriptorReader(io.RawIOBase):
+    """Reads a descriptor by position, so that several readers of one held file do not disturb each other."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}
+        start = starts[whence] if whence in starts else os.fstat(self._descriptor).st_size
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # not every Buffer
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+
+def read_range(descriptor: int, offset: int, length: int) -> bytes:
+    """Bytes from an offset, fewer only where the file ends; the kernel may answer in parts."""
+    data = os.pread(descriptor, length, offset)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    read = len(data)
+    while read < length and (data := os.pread(descriptor, length - read, offset + read)):
+        parts.append(data)
+        read += len(data)
+    return b"".join(parts)

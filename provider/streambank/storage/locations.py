@@ -1,0 +1,108 @@
+"""From a location as people write it to a store: `open_store`, and the canonical spelling of a location.
+
+A location is a path (`/data/ck`, `ck`, `~/ck`) or a URI (`file:///data/ck`, Spark's `file:/data/ck`,
+`memory://name`). As in Hadoop, nothing in a location is percent-encoded: `file:///a%20b` is a directory whose
+name holds a percent sign.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from pathlib import Path
+from typing import cast
+
+from streambank.errors import FormatError, InputError
+from streambank.storage.base import Opener, Store
+
+OPENERS: dict[str, str] = {
+    "file": "streambank.storage.local:open_location",
+    "memory": "streambank.storage.memory:open_location",
+}
+"""Scheme -> dotted path of its `Opener`, imported when a location asks for it."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")
+
+
+def scheme_of(location: str | os.PathLike[str]) -> str:
+    """The scheme of a location in lower case; `file` for a plain path."""
+    match = _SCHEME.match(os.fspath(location))
+    return match[1].lower() if match else "file"
+
+
+def normalize_location(location: str | os.PathLike[str]) -> str:
+    """The canonical absolute URI of a location: `file:///a/b`, `memory://name/x`; no `.`, `..`, last slash.
+
+    Symbolic links are left as they are, since Spark records paths the way it was given them.
+
+    Raises:
+        InputError: The location is empty, or climbs above its own root (code `bad-location`).
+    """
+    text = os.fspath(location)
+    if not text or "\0" in text:
+        raise InputError(
+            f"{text!r} is not a location.",
+            code="bad-location",
+            hint="Give a directory or a URI such as file:///data.",
+        )
+    match = _SCHEME.match(text)
+    if match is None:
+        return "file://" + _absolute(os.path.expanduser(text))  # noqa: PTH111 - a location may not be a Path yet
+    scheme = match[1].lower()
+    if scheme == "file":
+        return "file://" + _absolute("/" + _without_host(text[match.end(1) + 1 :]).lstrip("/"))
+    parts = [part for part in text[match.end() :].split("/") if part and part != "."]
+    if not parts or ".." in parts:
+        raise InputError(
+            f"{text!r} is not a location.",
+            code="bad-location",
+            hint=f"Write it as {scheme}://name or {scheme}://name/path.",
+        )
+    return f"{scheme}://" + "/".join(parts)
+
+
+def _absolute(path: str) -> str:
+    absolute = os.path.abspath(path)  # noqa: PTH100 - unlike Path.resolve it leaves symbolic links alone
+    return "/" + absolute.lstrip("/")
+
+
+def _without_host(rest: str) -> str:
+    """The path of `//host/path`, `///path` or `/path`."""
+    if not rest.startswith("//"):
+        return rest
+    host, slash, path = rest[2:].partition("/")
+    if host not in ("", "localhost"):
+        raise InputError(
+            f"'file:{rest}' names the host {host!r}; only files of this machine can be opened.",
+            code="bad-location",
+            hint=f"Write file:///{host}{slash}{path} for the path /{host}{slash}{path}.",
+        )
+    return slash + path
+
+
+def local_path(location: str | os.PathLike[str]) -> Path | None:
+    """The directory that a location means on this machine; None for every scheme but `file`."""
+    uri = normalize_location(location)
+    return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
+
+
+def open_store(location: str | os.PathLike[str]) -> Store:
+    """The store at a location. Nothing is created or read yet.
+
+    Raises:
+        InputError: The location is malformed (code `bad-location`).
+        FormatError: Nothing here can open such a scheme (code `unknown-scheme`).
+    """
+    uri = normalize_location(location)
+    scheme = scheme_of(uri)
+    dotted = OPENERS.get(scheme)
+    if dotted is None:
+        raise FormatError(
+            f"Locations of the scheme '{scheme}://' cannot be opened: {uri}",
+            code="unknown-scheme",
+            hint=f"Known schemes: {', '.join(sorted(OPENERS))}.",
+        )
+    module, _, name = dotted.partition(":")
+    opener = cast("Opener", getattr(importlib.import_module(module), name))
+    return opener(uri)

@@ -1,0 +1,215 @@
+"""A store in this process's memory: for tests, trials and examples (`memory://name`)."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from streambank.errors import ConflictError, NotFoundError
+from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.names import check_key, check_prefix
+
+_spaces: dict[str, _Space] = {}
+_spaces_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Entry:
+    data: bytes
+    mtime_ns: int
+    serial: int
+
+
+@dataclass(slots=True)
+class _Space:
+    """The files of one name, shared by every store opened on it."""
+
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    serials: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+
+def open_location(uri: str) -> MemoryStore:
+    """The store at `memory://name[/prefix]`; the same name is the same store, all over the process."""
+    name, _, prefix = uri.removeprefix("memory://").partition("/")
+    store = MemoryStore(name)
+    return store.child(prefix) if prefix else store
+
+
+class MemoryStore:
+    """Files in a dictionary, with the same promises as the durable stores but durability.
+
+    Args:
+        name: Stores of the same name share their files; a private store where it is left out.
+        holds: Whether held files outlive their deletion, as on a local disk; False behaves like an object
+            store.
+    """
+
+    def __init__(self, name: str | None = None, *, holds: bool = True) -> None:
+        if name is None:
+            self._space = _Space()
+        else:
+            with _spaces_lock:
+                self._space = _spaces.setdefault(name, _Space())
+        self._root = f"memory://{name or 'private'}"
+        self._prefix = ""
+        self._features = Features(holds=holds)
+
+    @property
+    def uri(self) -> str:
+        """See `Store.uri`."""
+        return f"{self._root}/{self._prefix}".rstrip("/")
+
+    @property
+    def features(self) -> Features:
+        """See `Store.features`."""
+        return self._features
+
+    def child(self, prefix: str) -> MemoryStore:
+        """See `Store.child`."""
+        child = MemoryStore.__new__(MemoryStore)
+        child._space, child._root, child._features = self._space, self._root, self._features
+        child._prefix = self._prefix + check_key(prefix) + "/"
+        return child
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """See `Store.list`."""
+        start = self._prefix + (check_prefix(prefix) + "/" if prefix else "")
+        with self._space.lock:
+            found = [(full, entry) for full, entry in self._space.entries.items() if full.startswith(start)]
+        for full, entry in found:
+            yield _info(full.removeprefix(self._prefix), entry)
+
+    def names(self, prefix: str = "") -> Sequence[str]:
+        """See `Store.names`."""
+        skip = len(prefix) + 1 if prefix else 0
+        return sorted({info.path[skip:].partition("/")[0] for info in self.list(prefix)})
+
+    def stat(self, key: str) -> FileInfo:
+        """See `Store.stat`."""
+        return _info(key, self._entry(key))
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        with self._space.lock:
+            return self._full(key) in self._space.entries
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `Store.read`."""
+        data = self._entry(key).data
+        return data[offset:] if length is None else data[offset : offset + length]
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        """See `Store.open`."""
+        with io.BytesIO(self._entry(key).data) as reader:
+            yield reader
+
+    def hold(self, key: str) -> MemoryHeld:
+        """See `Store.hold`."""
+        return MemoryHeld(self, key, self._entry(key))
+
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+        """See `Store.write`."""
+        full = self._full(key)
+        whole = bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
+        with self._space.lock:
+            if exclusive and full in self._space.entries:
+                raise self._exists(key)
+            return self._put(key, whole)
+
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+        """See `Store.write_named`."""
+        whole = b"".join(data)
+        key = name()
+        if key is None:
+            return None
+        with self._space.lock:
+            return self._put(key, whole)
+
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.copy_from`."""
+        if not isinstance(source, MemoryStore):
+            return False
+        data = source._entry(source_key).data
+        with self._space.lock:
+            self._put(key, data)
+        return True
+
+    def link_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.link_from`; nothing can be shared here."""
+        return False
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        with self._space.lock:
+            self._space.entries.pop(self._full(key), None)
+
+    def rename(self, key: str, new_key: str) -> None:
+        """See `Store.rename`."""
+        with self._space.lock:
+            entry = self._entry(key)
+            if self._full(new_key) in self._space.entries:
+                raise self._exists(new_key)
+            self._space.entries[self._full(new_key)] = entry
+            del self._space.entries[self._full(key)]
+
+    def prune(self, prefix: str = "") -> None:
+        """See `Store.prune`; there are no directories here."""
+        check_prefix(prefix)
+
+    def _full(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    def _put(self, key: str, data: bytes) -> FileInfo:
+        entry = _Entry(data, time.time_ns(), next(self._space.serials))
+        self._space.entries[self._full(key)] = entry
+        return _info(key, entry)
+
+    def _entry(self, key: str) -> _Entry:
+        with self._space.lock:
+            entry = self._space.entries.get(self._full(key))
+        if entry is None:
+            raise NotFoundError(f"There is no file {key} in {self.uri}.", code="no-such-file")
+        return entry
+
+    def _exists(self, key: str) -> ConflictError:
+        return ConflictError(f"{key} is in {self.uri} already.", code="exists")
+
+
+class MemoryHeld:
+    """A held file; see `Held`."""
+
+    def __init__(self, store: MemoryStore, key: str, entry: _Entry) -> None:
+        self._store = store
+        self._key = key
+        self._entry = entry
+
+    @property
+    def info(self) -> FileInfo:
+        """See `Held.info`."""
+        return _info(self._key, self._entry)
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """See `Held.open`."""
+        data = self._entry.data if self._store.features.holds else self._store.read(self._key)
+        with io.BytesIO(data) as reader:
+            yield reader
+
+    def current(self) -> FileInfo:
+        """See `Held.current`."""
+        return self.info if self._store.features.holds else self._store.stat(self._key)
+
+    def close(self) -> None:
+        """See `Held.close`."""
+
+
+def _info(key: str, entry: _Entry) -> FileInfo:
+    return FileInfo(key, len(entry.data), entry.mtime_ns, f"m{entry.serial}")
