@@ -1,6 +1,6 @@
 """The keeper: starts Airflow's four processes, and ends them and all that came of them when it is told to.
 
-It is a process of its own, so that Ctrl-C at the terminal reaches the storyteller alone, and so that `make up`
+It is a process of its own, so that Ctrl-C at the terminal reaches the storyteller alone, and that `make up`
 can leave Airflow running. It ends on TERM, and (unless told to stay) the moment the storyteller is gone.
 """
 

@@ -1,0 +1,169 @@
+"""What each package may load: looked at in clean interpreters, since this one has everything in it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROVIDER = ROOT / "provider"
+HEAVY = {
+    "airflow",
+    "boto3",
+    "botocore",
+    "fsspec",
+    "pandas",
+    "pendulum",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "sqlalchemy",
+}
+# Libraries of the command line and of the s3 store: loaded by these modules only.
+LAZY = {"typer", "rich", "click"}
+
+
+def modules_of(package: str) -> list[str]:
+    names = []
+    for path in sorted((PROVIDER / package).rglob("*.py")):
+        parts = list(path.relative_to(PROVIDER).with_suffix("").parts)
+        names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return names
+
+
+def is_command_line(module: str) -> bool:
+    return module == "streambank.__main__" or module.startswith("streambank.cli")
+
+
+def clean_python(code: str, *arguments: str) -> str:
+    """Run code in an interpreter of its own, in a place where nothing of the project lies about."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *arguments],
+        env=environment | {"PYTHONPATH": str(PROVIDER)},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def loaded_by(*modules: str, after: str = "") -> set[str]:
+    """Top-level names of what importing these modules adds to a clean interpreter."""
+    code = f"""
+import importlib, json, sys
+{after}
+before = set(sys.modules)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    return set(json.loads(clean_python(code, *modules).splitlines()[-1]))
+
+
+def top_level(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+def test_the_engine_loads_neither_airflow_nor_spark_nor_the_libraries_of_its_edges() -> None:
+    engine = [name for name in modules_of("streambank") if not is_command_line(name)]
+    assert len(engine) > 5
+    loaded = top_level(loaded_by(*engine))
+    assert not loaded & (HEAVY | LAZY), loaded & (HEAVY | LAZY)
+    foreign = {name for name in loaded - sys.stdlib_module_names if not name.startswith("_")}
+    assert foreign <= {"streambank", "blake3"}, foreign
+
+
+def test_every_engine_module_can_be_the_first_one_imported() -> None:
+    code = """
+import importlib, sys
+for name in sys.argv[1:]:
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "streambank"]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+print("ok")
+"""
+    clean_python(code, *[name for name in modules_of("streambank") if name != "streambank.__main__"])
+
+
+def test_help_of_the_command_line_costs_python_and_typer_alone() -> None:
+    code = """
+import json, sys
+import typer
+before = set(sys.modules)
+from streambank.__main__ import main
+sys.argv = ["streambank", "--help"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    loaded = set(json.loads(clean_python(code).splitlines()[-1]))
+    assert not top_level(loaded) & HEAVY
+    ours = {name for name in loaded if name.partition(".")[0] == "streambank"}
+    assert not {name for name in ours if name.startswith(("streambank.storage", "streambank.checkpoint"))}
+    assert len(ours) <= 16, sorted(ours)
+
+
+@pytest.mark.slow
+def test_the_airflow_face_adds_only_its_own_modules_to_a_dag_parse() -> None:
+    faces = [name for name in modules_of("streambank_airflow") if ".plugin" not in name]
+    assert len(faces) > 3
+    code = """
+from airflow.sdk import DAG, BaseHook, BaseOperator, BaseSensorOperator, Param, task
+import airflow.providers.standard.operators.hitl
+import airflow.triggers.base
+"""
+    loaded = top_level(loaded_by(*faces, after=code))
+    assert not loaded & {"boto3", "botocore", "pandas", "py4j", "pyarrow", "pyspark", "typer", "rich"}
+    assert not loaded & {"streambank_spark"}
+
+
+def test_operators_of_the_spark_provider_are_not_loaded_by_the_airflow_face() -> None:
+    loaded = loaded_by(*[name for name in modules_of("streambank_airflow") if ".plugin" not in name])
+    assert not {name for name in loaded if name.startswith("airflow.providers.apache.spark")}
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+    return found
+
+
+def test_nothing_imports_spark_jobs_or_dags() -> None:
+    for path in PROVIDER.rglob("*.py"):
+        assert not top_level(imports_of(path)) & {"spark_jobs", "dags", "demo", "bench", "tests"}, path
+
+
+def test_streaming_applications_know_nothing_of_streambank() -> None:
+    for path in (ROOT / "spark_jobs" / "flights").glob("*.py"):
+        foreign = {name for name in imports_of(path) if name.startswith("streambank")}
+        assert not foreign, f"{path}: {foreign}"
+
+
+def test_no_folder_shadows_an_installed_package() -> None:
+    for folder in ("provider", "spark_jobs", "dags", "tests", "demo", "bench"):
+        for path in (ROOT / folder).rglob("*"):
+            assert not (path.is_dir() and path.name in {"airflow", "pyspark"}), path
+
+
+@pytest.mark.parametrize("folder", ["provider", "spark_jobs", "dags", "demo", "bench"])
+def test_files_stay_small_enough_to_be_read(folder: str) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 400, f"{path.relative_to(ROOT)} has {lines} lines: one idea a file"
