@@ -13,18 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROVIDER = ROOT / "provider"
-HEAVY = {
-    "airflow",
-    "boto3",
-    "botocore",
-    "fsspec",
-    "pandas",
-    "pendulum",
-    "py4j",
-    "pyarrow",
-    "pyspark",
-    "sqlalchemy",
-}
+SDKS = {"boto3", "botocore", "fsspec", "pandas", "pyarrow"}
+HEAVY = SDKS | {"airflow", "pendulum", "py4j", "pyspark", "sqlalchemy"}
 # Libraries of the command line and of the s3 store: loaded by these modules only.
 LAZY = {"typer", "rich", "click"}
 

@@ -38,10 +38,9 @@ chmod +x .venv/bin/python
 """
 
 
-def make(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
-    }
+def make(*arguments: str, cwd: Path = ROOT, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in FROM_AN_OUTER_MAKE}
+    environment["PATH"] = path or environment["PATH"]
     return subprocess.run(
         ["make", "--no-print-directory", *arguments],
         cwd=cwd,
