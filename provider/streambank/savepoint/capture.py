@@ -1,0 +1,49 @@
+"""What a savepoint asks of each sink: how far it is, and which of its files must travel along.
+
+The kinds of sinks live in `streambank.sinks`; a take only knows this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streambank.storage.base import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What one sink adds to a savepoint of one batch.
+
+    Attributes:
+        record: What the manifest keeps about the sink besides its files: JSON values only.
+        store: Where `files` are; None where there are none.
+        files: The sink's own files that are saved, by their keys in `store`.
+    """
+
+    record: Mapping[str, Any]
+    store: Store | None = None
+    files: tuple[FileInfo, ...] = field(default=())
+
+
+class SinkCapture(Protocol):
+    """One sink of the query whose savepoint is taken."""
+
+    @property
+    def kind(self) -> str:
+        """Which kind of sink: `file`, ..."""
+
+    @property
+    def path(self) -> str:
+        """Where it writes, as a URI or in Spark's own words."""
+
+    def capture(self, batch: int) -> Captured:
+        """How far the sink is, and what has to be kept of it for a restore to `batch`.
+
+        Raises:
+            RefusedError: The sink has not got as far as `batch`: it is not the sink of this query.
+            NotFoundError: The sink keeps nothing of `batch` any more.
+            FormatError: What it keeps cannot be understood.
+            ConflictError: It changed while it was read; the caller plans again.
+        """
