@@ -164,6 +164,32 @@ class Airflow:
                 )
             time.sleep(0.5)
 
+    def wait_for_task(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        *,
+        timeout_s: float,
+        states: frozenset[str] = frozenset({"success"}),
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Wait until one task of a run is in one of these states, while the run itself may go on.
+
+        Raises:
+            RunFailedError: It failed or was skipped instead, or it took too long.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            meanwhile()
+            found = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
+            state = found.get(task_id)
+            if state in states:
+                return
+            if state in {"failed", "upstream_failed", "skipped"} or time.monotonic() > deadline:
+                raise RunFailedError(f"{dag_id}: task {task_id} is {state}.\n{self.why(dag_id, run_id)}")
+            time.sleep(0.5)
+
     def why(self, dag_id: str, run_id: str, lines: int = 25) -> str:
         """The last log lines of each task that failed or has not finished."""
         parts: list[str] = []

@@ -1,0 +1,165 @@
+"""The demo's last screen, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from demo.screen import Step
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFigures:
+    """One savepoint of the story.
+
+    Attributes:
+        savepoint: Its id.
+        batch: The batch it holds.
+        kind: What it is in the story.
+        files: Files in it.
+        bytes: Their size together.
+        new_bytes: What had to be moved into the repository for it.
+        seconds: How long the take took.
+        replans: How often Spark's own cleaning made it plan anew.
+    """
+
+    savepoint: str
+    batch: int
+    kind: str
+    files: int
+    bytes: int
+    new_bytes: int
+    seconds: float
+    replans: int
+
+    @property
+    def saved_bytes(self) -> int:
+        """What was there already."""
+        return max(0, self.bytes - self.new_bytes)
+
+
+@dataclass(slots=True)
+class Report:
+    """All figures of one story.
+
+    Attributes:
+        savepoints: In the order they were taken.
+        steps: In the order they were told.
+        restored: The savepoint that was restored, and its batch.
+        lost_batches: Batches that had been committed after it, and were computed again.
+        rpo_s: How old the restored savepoint was when the disaster struck.
+        rto_s: From the disaster to the first batch committed after it, the person's approval included.
+        approval_s: How much of that was the wait for the approval.
+        rows: Rows compared, and how many were missing or there too often.
+        listening: Every address on which a process of the demo accepted connections.
+        where_to_click: What to look at: title -> address.
+        total_s: The whole story.
+        ok: Whether all of it held.
+    """
+
+    savepoints: list[SavepointFigures] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    restored: str = ""
+    restored_batch: int = -1
+    lost_batches: int = 0
+    rpo_s: float = 0.0
+    rto_s: float = 0.0
+    approval_s: float = 0.0
+    rows: dict[str, Any] = field(default_factory=dict)
+    listening: list[str] = field(default_factory=list)
+    where_to_click: dict[str, str] = field(default_factory=dict)
+    left_behind: list[str] = field(default_factory=list)
+    total_s: float = 0.0
+    ok: bool = False
+
+    def write(self, path: Path) -> None:
+        """Leave the report as JSON."""
+        data = asdict(self)
+        for figures, entry in zip(self.savepoints, data["savepoints"], strict=True):
+            entry["saved_bytes"] = figures.saved_bytes
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+    def show(self, console: Console, path: Path) -> None:
+        """The last screen."""
+        console.print()
+        console.print(self._savepoint_table())
+        console.print(self._step_table())
+        console.print(self._summary_table())
+        if self.where_to_click:
+            console.print(self._click_table())
+        console.print(f"The same as JSON: {path}", style="dim")
+
+    def _savepoint_table(self) -> Table:
+        table = _table("Savepoints")
+        for name in ("savepoint", "what", "batch", "files", "holds", "moved", "saved", "took"):
+            table.add_column(name, justify="left" if name in {"savepoint", "what"} else "right", no_wrap=True)
+        for one in self.savepoints:
+            share = 100 * one.saved_bytes / one.bytes if one.bytes else 0.0
+            table.add_row(
+                one.savepoint,
+                one.kind,
+                str(one.batch),
+                str(one.files),
+                size(one.bytes),
+                size(one.new_bytes),
+                f"{size(one.saved_bytes)} ({share:.0f} %)",
+                f"{one.seconds:.2f} s",
+            )
+        return table
+
+    def _step_table(self) -> Table:
+        table = _table("Steps")
+        table.add_column("step")
+        table.add_column("took", justify="right", no_wrap=True)
+        for step in self.steps:
+            table.add_row(step.title, f"{step.seconds:.1f} s")
+        table.add_row("the whole story", f"{self.total_s:.1f} s", style="bold")
+        return table
+
+    def _summary_table(self) -> Table:
+        table = _table("Recovery")
+        table.add_column("what")
+        table.add_column("", justify="right")
+        table.add_row("restored savepoint", f"{self.restored} (batch {self.restored_batch})")
+        table.add_row(
+            "how old it was (RPO)", f"{self.rpo_s:.1f} s, {self.lost_batches} batches computed again"
+        )
+        table.add_row(
+            "disaster to next committed batch (RTO)",
+            f"{self.rto_s:.1f} s, of which {self.approval_s:.1f} s for plan and approval",
+        )
+        if self.rows:
+            same = "equal" if self.rows.get("equal") else "DIFFERENT"
+            table.add_row(
+                "output against the batch computation",
+                f"{self.rows.get('found')} rows of {self.rows.get('expected')}: {same}",
+            )
+        table.add_row("listened on", ", ".join(self.listening))
+        return table
+
+    def _click_table(self) -> Table:
+        table = _table("Where to click")
+        table.add_column("what")
+        table.add_column("where", overflow="fold")
+        for title, address in self.where_to_click.items():
+            table.add_row(title, address)
+        return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def size(count: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
