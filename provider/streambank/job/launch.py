@@ -18,6 +18,7 @@ from streambank.job.generations import MAIN
 from streambank.job.records import JsonDict, decode_json, encode_json
 
 DEFAULT_FORCE_AFTER_S = 60.0
+DEFAULT_DRAIN_TIMEOUT_S = 600.0
 DEFAULT_LOG_BYTES = 10_000_000
 DEFAULT_LOG_FILES = 5
 DEFAULT_PROGRESS_BYTES = 4_000_000
@@ -76,7 +77,7 @@ class LaunchSpec:
     launched_at: str
     by: Mapping[str, str] = field(default_factory=dict)
     force_after_s: float = DEFAULT_FORCE_AFTER_S
-    drain_timeout_s: float = 600.0
+    drain_timeout_s: float = DEFAULT_DRAIN_TIMEOUT_S
     beat_s: float = DEFAULT_BEAT_S
     ttl_s: float = DEFAULT_TTL_S
     log: str | None = None

@@ -111,7 +111,7 @@ class SegmentWriter:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Append all bytes, or none of them. A file that is gone is an error: O_CREAT would bring its number back."""
+    """Append all bytes, or none. A file that is gone is an error: O_CREAT would bring its number back."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         begin = os.fstat(descriptor).st_size

@@ -1,0 +1,400 @@
+"""Declared jobs: `streaming_jobs.toml`, checked (docs/reference/jobs.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import InputError, NotFoundError
+from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
+from streambank.job.control import JobControl
+from streambank.job.fields import Fields, Source, expand, read_text
+from streambank.job.generations import MAIN
+from streambank.job.launch import (
+    DEFAULT_DRAIN_TIMEOUT_S,
+    DEFAULT_FORCE_AFTER_S,
+    DEFAULT_LOG_BYTES,
+    DEFAULT_LOG_FILES,
+    DEFAULT_PROGRESS_BYTES,
+    DEFAULT_PROGRESS_FILES,
+)
+from streambank.job.toml_lines import TomlLines
+from streambank.storage.names import check_job_name, check_name
+
+LATER_TABLES = ("compact", "drill", "rehearse", "replicate", "rescale", "retention", "sla", "upgrade")
+"""Tables that this version accepts without reading them."""
+
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointPolicy:
+    """`[jobs.NAME.savepoint]`.
+
+    Attributes:
+        schedule: When savepoints are taken: a cron expression or an Airflow preset; None for by hand only.
+        closure: `safe` or `minimal`.
+        verify: `quick`, `full`, or `none`: the verification after each.
+    """
+
+    schedule: str | None = None
+    closure: str = "safe"
+    verify: str = "quick"
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePolicy:
+    """`[jobs.NAME.restore]`: defaults of a restore.
+
+    Attributes:
+        sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
+        approval_timeout_s: How long a restore waits for a person; silence rejects it.
+    """
+
+    sink: str = "refuse"
+    approval_timeout_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopPolicy:
+    """`[jobs.NAME.stop]`.
+
+    Attributes:
+        force_after_s: When a stop that reaches no batch boundary is forced.
+        drain_timeout_s: How long a drain may wait for the input to end.
+    """
+
+    force_after_s: float = DEFAULT_FORCE_AFTER_S
+    drain_timeout_s: float = DEFAULT_DRAIN_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class StartPolicy:
+    """`[jobs.NAME.start]`.
+
+    Attributes:
+        timeout_s: How long a start waits for the first batch, or the first trigger without data.
+        schedule: When `<job>.run` looks after the job: a cron expression or preset; None for by hand only.
+    """
+
+    timeout_s: float = 300.0
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[jobs.NAME.lease]`, `.logs` and `.progress`.
+
+    Attributes:
+        beat_s: Heartbeat of the lease.
+        ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
+        log_max_bytes: Size of the driver's log before it is rotated.
+        log_files: How many older parts of it are kept.
+        progress_max_bytes: Size of one progress file.
+        progress_files: How many progress files are kept per query.
+    """
+
+    beat_s: float = DEFAULT_BEAT_S
+    ttl_s: float = DEFAULT_TTL_S
+    log_max_bytes: int = DEFAULT_LOG_BYTES
+    log_files: int = DEFAULT_LOG_FILES
+    progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
+    progress_files: int = DEFAULT_PROGRESS_FILES
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One declared job.
+
+    Attributes:
+        name: Its name.
+        application: Path of the PySpark application.
+        args: Its arguments.
+        checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
+        queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
+        repository: URI of the savepoint repository.
+        control: URI of the control location; this job's records are at `<control>/<name>`.
+        python: Interpreter that runs the application.
+        master: Spark's master.
+        spark: Spark's settings.
+        env: Names of environment variables that the driver gets besides the usual ones.
+        working_dir: The driver's working directory.
+        description: For people.
+        tags: For people, and for Airflow.
+        savepoint: See `SavepointPolicy`.
+        restore: See `RestorePolicy`.
+        stop: See `StopPolicy`.
+        start: See `StartPolicy`.
+        limits: See `Limits`.
+        later: Tables of later versions, unread.
+        source: The file that declares it.
+        line: The line of its table there.
+    """
+
+    name: str
+    application: str
+    checkpoint: str
+    queries: Mapping[str, str]
+    repository: str
+    control: str
+    args: tuple[str, ...] = ()
+    python: str = sys.executable
+    master: str = "local[*]"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    env: tuple[str, ...] = ()
+    working_dir: str = "."
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    savepoint: SavepointPolicy = SavepointPolicy()
+    restore: RestorePolicy = RestorePolicy()
+    stop: StopPolicy = StopPolicy()
+    start: StartPolicy = StartPolicy()
+    limits: Limits = Limits()
+    later: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    line: int = 0
+
+    @property
+    def query_names(self) -> tuple[str | None, ...]:
+        """Names of its queries; `(None,)` where there is only one."""
+        return tuple(None if name == MAIN else name for name in self.queries)
+
+    def savepoint_name(self, query: str | None) -> str:
+        """How the repository calls a query: `job`, or `job/query`."""
+        return self.name if query is None else f"{self.name}/{query}"
+
+    def records(self) -> JobControl:
+        """The job's records."""
+        return JobControl.open(self.control, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """A whole jobs file.
+
+    Attributes:
+        path: The file.
+        repository: URI of the savepoint repository.
+        control: URI of the control location.
+        jobs: The jobs by name, in the order of the file.
+    """
+
+    path: str
+    repository: str
+    control: str
+    jobs: Mapping[str, Job]
+
+    def job(self, name: str) -> Job:
+        """A job by name.
+
+        Raises:
+            NotFoundError: It is not declared (code `no-such-job`).
+        """
+        if name not in self.jobs:
+            raise NotFoundError(
+                f"{self.path} declares no job {name!r}.",
+                code="no-such-job",
+                hint=f"Declared: {', '.join(self.jobs) or 'none'}.",
+            )
+        return self.jobs[name]
+
+
+def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
+    """Read and check a jobs file.
+
+    Args:
+        path: The TOML file.
+        variables: What `${NAME}` stands for; the environment by default.
+
+    Raises:
+        InputError: It cannot be read (code `no-declaration`) or something in it is wrong (`bad-declaration`);
+            the message names file, line and field.
+    """
+    file = Path(path)
+    text = read_text(file)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{file} is no TOML: {error}.", code="bad-declaration") from error
+    source = Source(file, TomlLines(text))
+    data = expand(data, source, (), os.environ if variables is None else variables)
+    top = Fields(data, (), source)
+    repository = top.required("repository", top.location("repository"))
+    control = top.location("control") or f"{repository}/jobs"
+    defaults = top.table("defaults")
+    for name in ("application", "checkpoint", "queries", "args", "description"):
+        if name in defaults.data:
+            raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
+    _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
+    jobs = {}
+    for name in top.table("jobs").data:
+        own = top.table("jobs").table(name)
+        merged = Fields(_merge(defaults.data, own.data), own.path, source)
+        jobs[name] = _read_job(merged, name, repository, control)
+    top.done()
+    _refuse_shared_checkpoints(jobs, source)
+    return Declarations(str(file), repository, control, jobs)
+
+
+def _merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's own fields over the defaults; tables are merged field by field."""
+    merged = dict(defaults)
+    for name, value in own.items():
+        inherited = merged.get(name)
+        if isinstance(value, dict) and isinstance(inherited, dict):
+            value = _merge(inherited, value)
+        merged[name] = value
+    return merged
+
+
+def _read_job(fields: Fields, name: str | None, repository: str, control: str) -> Job:
+    """One job, or (without a name) the defaults, which are checked by the same rules."""
+    application, checkpoint = fields.file("application"), fields.location("checkpoint")
+    if name is not None:
+        try:
+            check_job_name(name)
+        except InputError as error:
+            raise fields.source.mistake(fields.path, error.message.rstrip("."), error.hint) from error
+        application = fields.required("application", application)
+        checkpoint = fields.required("checkpoint", checkpoint)
+    spark = fields.settings("spark")
+    if "spark.master" in spark:
+        raise fields.source.mistake(
+            (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
+        )
+    job = Job(
+        name=name or "",
+        application=application or "",
+        checkpoint=checkpoint or "",
+        queries=_queries(fields, checkpoint or ""),
+        repository=repository,
+        control=control,
+        args=fields.texts("args") or (),
+        python=_python(fields),
+        master=fields.text("master") or "local[*]",
+        spark=spark,
+        env=_environment(fields),
+        working_dir=fields.file("working_dir") or str(fields.source.folder),
+        description=fields.text("description") or "",
+        tags=fields.texts("tags") or (),
+        savepoint=_savepoint(fields.table("savepoint")),
+        restore=_restore(fields.table("restore")),
+        stop=_stop(fields.table("stop")),
+        start=_start(fields.table("start")),
+        limits=_limits(fields),
+        later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
+        source=str(fields.source.path),
+        line=fields.source.line(fields.path),
+    )
+    fields.done()
+    return job
+
+
+def _queries(fields: Fields, checkpoint: str) -> Mapping[str, str]:
+    names = fields.texts("queries") or ()
+    for name in names:
+        try:
+            check_name(name, "query")
+        except InputError as error:
+            raise fields.mistake("queries", error.message.rstrip("."), error.hint) from error
+        if name == MAIN:
+            raise fields.mistake(
+                "queries", f"{MAIN!r} is how the only query of a job is called", "Choose another."
+            )
+    if len(set(names)) < len(names):
+        raise fields.mistake("queries", "a name is there twice")
+    return {name: f"{checkpoint}/{name}" for name in names} or {MAIN: checkpoint}
+
+
+def _python(fields: Fields) -> str:
+    value = fields.text("python")
+    if value is None:
+        return sys.executable
+    # Links stay as they are: the interpreter of a virtual environment is one, and finds its packages by its
+    # place.
+    return str(fields.source.folder / Path(value).expanduser()) if "/" in value else value
+
+
+def _environment(fields: Fields) -> tuple[str, ...]:
+    names = fields.texts("env") or ()
+    for name in names:
+        if not _ENVIRONMENT.fullmatch(name):
+            raise fields.mistake(
+                "env", f"{name!r} is no name of an environment variable", "List names, not values."
+            )
+        if name.upper().lstrip("_").startswith("AIRFLOW"):
+            raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
+    return names
+
+
+def _savepoint(fields: Fields) -> SavepointPolicy:
+    policy = SavepointPolicy(
+        fields.text("schedule"),
+        fields.text("closure", choices=("safe", "minimal")) or "safe",
+        fields.text("verify", choices=("quick", "full", "none")) or "quick",
+    )
+    fields.done()
+    return policy
+
+
+def _restore(fields: Fields) -> RestorePolicy:
+    policy = RestorePolicy(
+        fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
+        fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
+    )
+    fields.done()
+    return policy
+
+
+def _stop(fields: Fields) -> StopPolicy:
+    policy = StopPolicy(
+        fields.duration_s("force_after") or DEFAULT_FORCE_AFTER_S,
+        fields.duration_s("drain_timeout") or DEFAULT_DRAIN_TIMEOUT_S,
+    )
+    fields.done()
+    return policy
+
+
+def _start(fields: Fields) -> StartPolicy:
+    policy = StartPolicy(fields.duration_s("timeout") or StartPolicy().timeout_s, fields.text("schedule"))
+    fields.done()
+    return policy
+
+
+def _limits(fields: Fields) -> Limits:
+    lease, logs, progress = fields.table("lease"), fields.table("logs"), fields.table("progress")
+    limits = Limits(
+        lease.duration_s("beat") or DEFAULT_BEAT_S,
+        lease.duration_s("ttl") or DEFAULT_TTL_S,
+        logs.whole("max_bytes", minimum=10_000) or DEFAULT_LOG_BYTES,
+        logs.whole("files", minimum=1) or DEFAULT_LOG_FILES,
+        progress.whole("max_bytes", minimum=10_000) or DEFAULT_PROGRESS_BYTES,
+        progress.whole("files", minimum=2) or DEFAULT_PROGRESS_FILES,
+    )
+    if limits.ttl_s < 5 * limits.beat_s:
+        raise lease.mistake("ttl", f"{limits.ttl_s:g} s is less than 5 beats of {limits.beat_s:g} s")
+    for one in (lease, logs, progress):
+        one.done()
+    return limits
+
+
+def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
+    """Two queries in one directory destroy each other's state, nested directories included."""
+    owners: dict[str, str] = {}
+    for job in jobs.values():
+        for query, location in job.queries.items():
+            owner = job.name if query == MAIN else f"{job.name}/{query}"
+            for other, taken_by in owners.items():
+                if other == location or other.startswith(f"{location}/") or location.startswith(f"{other}/"):
+                    raise source.mistake(
+                        ("jobs", job.name, "checkpoint"),
+                        f"{location} lies in the checkpoint {other} of {taken_by}, or around it",
+                        "Give each job a checkpoint of its own.",
+                    )
+            owners[location] = owner

@@ -1,0 +1,228 @@
+"""Reading the fields of a declaration, each mistake named with its file, line and field."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streambank.errors import InputError
+from streambank.job.times import parse_duration_s
+from streambank.job.toml_lines import TomlLines
+from streambank.storage import normalize_location, scheme_of
+
+T = TypeVar("T")
+
+_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+
+
+class Source:
+    """A declaration file, as far as messages and relative paths need it.
+
+    Args:
+        path: The file.
+        lines: Where its keys stand.
+    """
+
+    def __init__(self, path: Path, lines: TomlLines) -> None:
+        self.path = path
+        self.folder = path.resolve().parent
+        self.lines = lines
+
+    def line(self, path: tuple[str, ...]) -> int:
+        """The line of a field; that of `[defaults]` where a job got it from there."""
+        if path[:1] == ("jobs",) and not self.lines.has(path):
+            inherited = ("defaults", *path[2:])
+            if len(inherited) > 1 and self.lines.has(inherited):
+                path = inherited
+        return self.lines.line(path) or 1
+
+    def mistake(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+        """The error for a field."""
+        return InputError(
+            f"{self.path}, line {self.line(path)}, {'.'.join(path)}: {what}.",
+            code="bad-declaration",
+            hint=hint,
+        )
+
+
+def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
+    """`${NAME}` in every string, from the environment; `$$` is a dollar sign.
+
+    Raises:
+        InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
+    """
+    if isinstance(value, dict):
+        return {name: expand(one, source, (*path, name), variables) for name, one in value.items()}
+    if isinstance(value, list):
+        return [expand(one, source, path, variables) for one in value]
+    if not isinstance(value, str):
+        return value
+
+    def one(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        name = match[1]
+        if name is None:
+            raise source.mistake(path, "'${' begins no variable", "Write ${NAME}, or $$ for a dollar sign.")
+        if name not in variables:
+            raise source.mistake(
+                path, f"the environment variable {name} is not set", "Set it, or write the value."
+            )
+        return variables[name]
+
+    return _VARIABLE.sub(one, value)
+
+
+class Fields:
+    """One table of the declaration. Each field is read once; `done` refuses what nobody has read."""
+
+    def __init__(self, data: Mapping[str, Any], path: tuple[str, ...], source: Source) -> None:
+        self.data = data
+        self.path = path
+        self.source = source
+        self._known: set[str] = set()
+
+    def mistake(self, name: str, what: str, hint: str = "") -> InputError:
+        """The error for one of the fields."""
+        return self.source.mistake((*self.path, name), what, hint)
+
+    def _get(self, name: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+        self._known.add(name)
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.mistake(name, f"it must be {wanted}, not {value!r}")
+        return value
+
+    def required(self, name: str, value: T | None) -> T:
+        """The value, if it is there."""
+        if value is None:
+            raise self.mistake(name, "it is missing", f"Add {name} to [{'.'.join(self.path)}].")
+        return value
+
+    def text(self, name: str, *, choices: tuple[str, ...] = ()) -> str | None:
+        """A string that is not empty."""
+        value: str | None = self._get(name, str, "a string")
+        if value == "":
+            raise self.mistake(name, "it is empty")
+        if value is not None and choices and value not in choices:
+            raise self.mistake(name, f"{value!r} is none of its values", f"One of: {', '.join(choices)}.")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings."""
+        value = self._get(name, list, "a list of strings")
+        if value is None:
+            return None
+        for one in value:
+            if not isinstance(one, str):
+                raise self.mistake(name, f"it must be a list of strings, and {one!r} is none")
+        return tuple(value)
+
+    def boolean(self, name: str) -> bool | None:
+        """True or false."""
+        value: bool | None = self._get(name, bool, "true or false")
+        return value
+
+    def whole(self, name: str, *, minimum: int) -> int | None:
+        """A whole number."""
+        value: int | None = self._get(name, int, "a whole number")
+        if value is not None and value < minimum:
+            raise self.mistake(name, f"it must be at least {minimum}, not {value}")
+        return value
+
+    def duration_s(self, name: str) -> float | None:
+        """Seconds of a duration such as "60s", above zero."""
+        value = self._get(name, str, 'a duration such as "60s"')
+        if value is None:
+            return None
+        try:
+            seconds = parse_duration_s(value)
+        except InputError as error:
+            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+        if seconds <= 0:
+            raise self.mistake(name, "it must be longer than nothing")
+        return seconds
+
+    def file(self, name: str) -> str | None:
+        """An absolute path; a relative one is taken from the declaration's folder."""
+        value = self.text(name)
+        return None if value is None else str(self._absolute(value))
+
+    def location(self, name: str) -> str | None:
+        """A location as a canonical URI; a relative path is taken from the declaration's folder."""
+        value = self.text(name)
+        return None if value is None else self.as_location(name, value)
+
+    def as_location(self, name: str, value: str) -> str:
+        """A string of field `name` as a canonical URI."""
+        try:
+            relative = scheme_of(value) == "file" and not value.startswith("file:")
+            return normalize_location(self._absolute(value) if relative else value)
+        except InputError as error:
+            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+
+    def _absolute(self, value: str) -> Path:
+        return self.source.folder / Path(value).expanduser()
+
+    def settings(self, name: str) -> dict[str, str]:
+        """A table of plain values, as the strings that Spark takes; `"a.b" = 1` and `a.b = 1` mean the same."""
+        return self._flatten(self._get(name, dict, "a table") or {}, (*self.path, name), "")
+
+    def _flatten(self, table: Mapping[str, Any], path: tuple[str, ...], prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key, one in table.items():
+            if isinstance(one, dict):
+                found |= self._flatten(one, (*path, key), f"{prefix}{key}.")
+            elif isinstance(one, bool):
+                found[prefix + key] = "true" if one else "false"
+            elif isinstance(one, str | int | float):
+                found[prefix + key] = str(one)
+            else:
+                raise self.source.mistake((*path, key), "it must be a string, a number or a boolean")
+        return found
+
+    def table(self, name: str) -> Fields:
+        """A table below this one; an empty one where it is not there."""
+        return Fields(self._get(name, dict, "a table") or {}, (*self.path, name), self.source)
+
+    def any_table(self, name: str) -> Mapping[str, Any] | None:
+        """A table that later versions read: kept as it is."""
+        value: Mapping[str, Any] | None = self._get(name, dict, "a table")
+        return value
+
+    def done(self) -> None:
+        """Refuse fields that are not known, with the one that was probably meant."""
+        for name in self.data:
+            if name not in self._known:
+                near = difflib.get_close_matches(name, self._known, 1)
+                known = ", ".join(sorted(self._known))
+                raise self.mistake(
+                    name, "there is no such field", f"Did you mean {near[0]}?" if near else f"Known: {known}."
+                )
+
+
+def read_text(path: Path) -> str:
+    """The text of a declaration file.
+
+    Raises:
+        InputError: It cannot be read (code `no-declaration`).
+    """
+    return _readable(path, lambda: path.read_text(encoding="utf-8"))
+
+
+def _readable(path: Path, read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise InputError(
+            f"The jobs file {path} cannot be read: {cause}.",
+            code="no-declaration",
+            hint="Name the file with --jobs, or in STREAMBANK_JOBS.",
+        ) from error
