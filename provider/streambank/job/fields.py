@@ -16,7 +16,7 @@ from streambank.storage import normalize_location, scheme_of
 
 T = TypeVar("T")
 
-_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{")
+_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
 class Source:
@@ -50,7 +50,9 @@ class Source:
 
 
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
-    """`${NAME}` in every string, from the environment; `$$` is a dollar sign.
+    """`${NAME}` in every string, from the environment; `${NAME:-default}`; `$$` is a dollar sign.
+
+    As in a shell the default also stands for a variable that is set but empty.
 
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
@@ -68,6 +70,8 @@ def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping
         name = match[1]
         if name is None:
             raise source.mistake(path, "'${' begins no variable", "Write ${NAME}, or $$ for a dollar sign.")
+        if match[2] is not None:
+            return variables.get(name) or match[2]
         if name not in variables:
             raise source.mistake(
                 path, f"the environment variable {name} is not set", "Set it, or write the value."
@@ -171,7 +175,7 @@ class Fields:
         return self.source.folder / Path(value).expanduser()
 
     def settings(self, name: str) -> dict[str, str]:
-        """A table of plain values, as the strings that Spark takes; `"a.b" = 1` and `a.b = 1` mean the same."""
+        """A table of plain values, as the strings that Spark takes them; `"a.b" = 1` is `a.b = 1`."""
         return self._flatten(self._get(name, dict, "a table") or {}, (*self.path, name), "")
 
     def _flatten(self, table: Mapping[str, Any], path: tuple[str, ...], prefix: str) -> dict[str, str]:

@@ -1,0 +1,16 @@
+"""The DAGs of every job in streaming_jobs.toml: `<job>.run`, `.stop`, `.savepoint` and `.restore`.
+
+`STREAMBANK_JOBS` names another declaration; by default it is the file beside this one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from streambank_airflow.jobs import build_dags
+
+JOBS_FILE = Path(os.environ.get("STREAMBANK_JOBS") or Path(__file__).with_name("streaming_jobs.toml"))
+
+# Airflow's safe mode reads only files in which both words occur: airflow, dag.
+globals().update(build_dags(JOBS_FILE))
