@@ -1,0 +1,29 @@
+"""From the command line of `run_query.py` to its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from streambank.errors import StreambankError
+from streambank_spark import signals
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what the arguments name.
+
+    Returns:
+        The exit code: the application's own, or that of the error (errors.py), which stderr shows as a
+        sentence and a hint.
+    """
+    # Before any other thread is there, so before pyspark is imported.
+    signals.block_term()
+    from streambank_spark import arguments, runner
+
+    try:
+        return runner.run(arguments.parse(list(sys.argv[1:] if argv is None else argv)))
+    except StreambankError as error:
+        print(f"streambank: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"streambank: {error.hint}", file=sys.stderr)
+        return error.exit_code

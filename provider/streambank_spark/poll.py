@@ -1,0 +1,178 @@
+"""Once a second: write down Spark's progress, look for requests, keep the driver's log within bounds.
+
+Progress is read from the JVM's own array of recent records, only the new ones as JSON: no listener runs
+beside the query, and nothing is missed as long as no more than `spark.sql.streaming.numRecentProgressUpdates`
+(100) batches finish between two polls. Polled once more after a query has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from streambank.errors import StorageError
+from streambank.job.control import JobControl
+from streambank.job.driverlog import DriverLog
+from streambank.job.launch import LaunchSpec
+from streambank.job.progress import ProgressWriter
+from streambank.job.requests import STOP, Request
+from streambank_spark import jvm
+from streambank_spark.queries import Managed, Queries
+from streambank_spark.stopping import Journal, Wish, has_triggered
+
+POLL_S = 1.0
+
+
+class Poll:
+    """The polling thread of a driver.
+
+    Args:
+        control: The job's records.
+        spec: What was launched.
+        epoch: The driver's epoch of the lease.
+        queries: What runs.
+        journal: Where events go.
+        on_stop: Called with each request to stop.
+    """
+
+    def __init__(
+        self,
+        control: JobControl,
+        spec: LaunchSpec,
+        epoch: int,
+        queries: Queries,
+        journal: Journal,
+        on_stop: Callable[[Wish], None],
+    ) -> None:
+        self.failures = 0
+        self._control = control
+        self._spec = spec
+        self._epoch = epoch
+        self._queries = queries
+        self._journal = journal
+        self._on_stop = on_stop
+        self._writers: dict[str, ProgressWriter] = {}
+        self._asked_up_to = 0
+        self._log = None
+        if spec.log is not None:
+            from pathlib import Path
+
+            self._log = DriverLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
+        self._once = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="streambank-poll", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after a last look at everything."""
+        self._stop.set()
+        self._thread.join()
+        self.once()
+
+    def once(self) -> None:
+        """Look once. A failure is shown in the driver's log and counted, and the next look tries again."""
+        with self._once:
+            for look in (self._look_at_requests, self._look_at_queries, self._look_at_log):
+                try:
+                    look()
+                except Exception:
+                    self.failures += 1
+                    print("streambank: a poll failed and will be tried again:", file=sys.stderr)
+                    traceback.print_exc()
+
+    def _run(self) -> None:
+        while not self._stop.wait(POLL_S):
+            self.once()
+
+    def _look_at_requests(self) -> None:
+        for request in self._control.requests.open(self._epoch, after=self._asked_up_to):
+            self._asked_up_to = request.number
+            if request.kind == STOP:
+                self._on_stop(self._wish(request))
+            else:
+                self._control.requests.answer(
+                    request.number, "refused", why=f"this driver does not know {request.kind!r}"
+                )
+
+    def _wish(self, request: Request) -> Wish:
+        options = request.options
+        return Wish(
+            reason="request",
+            by=request.by,
+            why=request.why,
+            drain=bool(options.get("drain", False)),
+            force_after_s=float(options.get("force_after_s") or self._spec.force_after_s),
+            drain_timeout_s=float(options.get("drain_timeout_s") or self._spec.drain_timeout_s),
+            request=request.number,
+        )
+
+    def _look_at_queries(self) -> None:
+        for managed in self._queries.all():
+            if not managed.over:
+                self._look_at(managed)
+
+    def _look_at(self, managed: Managed) -> None:
+        # Asked first: what has ended before its progress is read has no more of it.
+        over = jvm.ended(managed.query)
+        writer = self._writer(managed)
+        for progress in jvm.new_progress(managed.query, managed.last_batch):
+            if writer.add(progress) and writer.last_batch is not None:
+                managed.last_batch = writer.last_batch
+        writer.flush()
+        if not managed.triggered and (managed.last_batch >= 0 or has_triggered(managed.query.status)):
+            managed.triggered = True
+            self._journal.record("first-trigger", query=managed.name, batch=managed.last_batch)
+        if over:
+            managed.over = True
+            managed.failure = jvm.failure(managed.query)
+            self._journal.record(
+                "query-ended",
+                query=managed.name,
+                run_id=managed.run_id,
+                batch=managed.last_batch,
+                failure=managed.failure,
+            )
+
+    def _writer(self, managed: Managed) -> ProgressWriter:
+        if managed.name not in self._writers:
+            self._writers[managed.name] = ProgressWriter(
+                self._control.store,
+                managed.key,
+                epoch=self._epoch,
+                max_bytes=self._spec.progress_max_bytes,
+                max_files=self._spec.progress_files,
+            )
+        return self._writers[managed.name]
+
+    def _look_at_log(self) -> None:
+        if self._log is not None:
+            self._log.rotate_if_needed()
+
+
+class ControlJournal:
+    """The runner's own events, in the job's records: apart from the driver's log, which is rotated away.
+
+    Args:
+        control: The job's records.
+        launch_id: The launch, on every event.
+        epoch: The driver's epoch of the lease, on every event.
+    """
+
+    def __init__(self, control: JobControl, launch_id: str, epoch: int) -> None:
+        self._control = control
+        self._launch_id = launch_id
+        self._epoch = epoch
+
+    def record(self, kind: str, **details: object) -> None:
+        """Leave an event behind. Where that fails the driver's log says so: a stop must go on regardless."""
+        print(f"streambank: {kind} {json.dumps(details)}", file=sys.stderr, flush=True)
+        try:
+            self._control.record_event(kind, launch_id=self._launch_id, epoch=self._epoch, **details)
+        except StorageError as error:
+            print(f"streambank: it could not be recorded: {error.message}", file=sys.stderr, flush=True)

@@ -1,0 +1,145 @@
+"""The queries of a running driver: which ones are declared, which one a `start` is, which ones still run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from streambank.errors import RefusedError
+from streambank.job.generations import MAIN
+from streambank.job.launch import QuerySpec
+from streambank_spark import jvm
+
+_DECLARE = (
+    "Name each query in the application with queryName(...), and list the names as `queries` of the job."
+)
+
+
+@dataclass(slots=True)
+class Managed:
+    """One query that was started.
+
+    Attributes:
+        name: Its declared name, or `main`.
+        spec: Where its checkpoint is.
+        query: PySpark's `StreamingQuery`.
+        query_id: The id in its checkpoint.
+        run_id: This run of it.
+        last_batch: The newest batch whose progress was recorded; -1 before the first.
+        triggered: Whether a first trigger has finished, with data or without.
+        over: Whether its end was seen and recorded.
+        failure: Why it failed.
+    """
+
+    name: str
+    spec: QuerySpec
+    query: Any
+    query_id: str
+    run_id: str
+    last_batch: int = -1
+    triggered: bool = False
+    over: bool = False
+    failure: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """How the job's records call it: None for the only query of a job."""
+        return None if self.name == MAIN else self.name
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a declared query looked like when it was started first."""
+
+    spark_name: str | None
+    sources: list[str]
+    starting: bool = False
+    runs: list[Managed] = field(default_factory=list)
+
+
+class Queries:
+    """Every query of this driver, by its declared name. Safe to use from several threads.
+
+    Args:
+        job: The job, for messages.
+        declared: The declared queries: by name, or only `main`, which is any one query.
+    """
+
+    def __init__(self, job: str, declared: Mapping[str, QuerySpec]) -> None:
+        self.job = job
+        self.declared = dict(declared)
+        self._seen: dict[str, _Seen] = {}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def starting(self, spark_name: str | None, sources: list[str]) -> Iterator[tuple[str, QuerySpec]]:
+        """Decide which declared query a start is, and keep its place while Spark starts it.
+
+        Args:
+            spark_name: The name that the application gave it.
+            sources: What it reads, in Spark's words.
+
+        Raises:
+            RefusedError: It is not declared (code `undeclared-query`), or runs already
+            (`query-runs-already`).
+        """
+        with self._changed:
+            name = self._identify(spark_name)
+            seen = self._seen.setdefault(name, _Seen(spark_name, sources))
+            if seen.starting or any(not jvm.ended(run.query) for run in seen.runs):
+                raise RefusedError(
+                    f"Job {self.job} starts {_shown(spark_name)} while its query {name} runs.",
+                    code="undeclared-query" if name == MAIN else "query-runs-already",
+                    hint=_DECLARE,
+                )
+            if (seen.spark_name, seen.sources) != (spark_name, sources):
+                raise RefusedError(
+                    f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query {name}, "
+                    f"which was {_shown(seen.spark_name)} before and read something else.",
+                    code="undeclared-query",
+                    hint=_DECLARE,
+                )
+            seen.starting = True
+        try:
+            yield name, self.declared[name]
+        finally:
+            with self._changed:
+                seen.starting = False
+                self._changed.notify_all()
+
+    def _identify(self, spark_name: str | None) -> str:
+        if set(self.declared) == {MAIN}:
+            return MAIN
+        if spark_name is None or spark_name not in self.declared:
+            raise RefusedError(
+                f"Job {self.job} declares {', '.join(sorted(self.declared))}, and not {_shown(spark_name)}.",
+                code="undeclared-query",
+                hint="Give the query a declared name with queryName(...), or declare its name.",
+            )
+        return spark_name
+
+    def add(self, managed: Managed) -> None:
+        """Remember a query that Spark has started; call it inside `starting`."""
+        with self._changed:
+            self._seen[managed.name].runs.append(managed)
+
+    def all(self) -> list[Managed]:
+        """Every run of every query, in the order of their starts within a query."""
+        with self._changed:
+            return [run for seen in self._seen.values() for run in seen.runs]
+
+    def running(self) -> list[Managed]:
+        """Those whose thread has not ended."""
+        return [run for run in self.all() if not jvm.ended(run.query)]
+
+    def is_starting(self) -> bool:
+        """Whether Spark is at work on a start right now."""
+        with self._changed:
+            return any(seen.starting for seen in self._seen.values())
+
+
+def _shown(spark_name: str | None) -> str:
+    return "a query without a name" if spark_name is None else f"query {spark_name!r}"

@@ -1,0 +1,116 @@
+"""What cannot be run, refused by name before it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import InputError, NotFoundError, RefusedError
+
+_CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
+
+
+def check_application(application: str) -> Path:
+    """The application as a readable PySpark program.
+
+    Raises:
+        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
+        NotFoundError: There is no such file (code `no-application`).
+    """
+    path = Path(application)
+    if path.suffix != ".py":
+        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
+        raise InputError(
+            f"{what} cannot be run by the runner: {application}.",
+            code="not-pyspark",
+            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+        )
+    if not path.is_file():
+        raise NotFoundError(
+            f"There is no application {application}.",
+            code="no-application",
+            hint="Give the path as the driver's host sees it.",
+        )
+    return path
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse a driver that is not one of classic PySpark under spark-submit.
+
+    Raises:
+        RefusedError: Spark Connect (code `connect-not-supported`), or no spark-submit (`not-spark-submit`).
+    """
+    remote = environment.get("SPARK_REMOTE") or environment.get("SPARK_CONNECT_MODE_ENABLED")
+    if remote or environment.get("SPARK_API_MODE", "").lower() == "connect":
+        raise connect_refused("the environment asks for it")
+    if "PYSPARK_GATEWAY_PORT" not in environment:
+        raise RefusedError(
+            "The runner was not started by spark-submit, so the JVM that it has to watch is not there.",
+            code="not-spark-submit",
+            hint="spark-submit run_query.py --job NAME -- app.py ARGS, or streambank job start NAME.",
+        )
+
+
+def connect_refused(why: str) -> RefusedError:
+    """The refusal of Spark Connect: its queries run in a server that the runner neither sees nor stops."""
+    return RefusedError(
+        f"Spark Connect cannot be run by the runner ({why}).",
+        code="connect-not-supported",
+        hint=_CONNECT_HINT,
+    )
+
+
+def refuse_connect_sessions() -> None:
+    """Make `SparkSession.builder` refuse to open a Connect session."""
+    from pyspark.sql import SparkSession
+
+    def guard(original: Callable[..., Any]) -> Callable[..., Any]:
+        def open_session(self: Any, *args: Any, **kwargs: Any) -> Any:
+            options = self._options
+            if "spark.remote" in options or str(options.get("spark.api.mode", "")).lower() == "connect":
+                raise connect_refused("the application's session is a Connect session")
+            check_environment(os.environ)
+            return original(self, *args, **kwargs)
+
+        return open_session
+
+    builder: Any = SparkSession.Builder
+    builder.getOrCreate = guard(builder.getOrCreate)
+    builder.create = guard(builder.create)
+
+
+def check_trigger(arguments: Mapping[str, Any]) -> None:
+    """Refuse triggers without batches that could be committed one by one.
+
+    Args:
+        arguments: What `DataStreamWriter.trigger` was called with.
+
+    Raises:
+        RefusedError: Continuous processing (code `continuous-not-supported`) or real-time mode
+            (`real-time-not-supported`).
+    """
+    refused = {"continuous": "Continuous processing", "realTime": "Real-time mode"}
+    for argument, what in refused.items():
+        if arguments.get(argument) is not None:
+            code = "continuous-not-supported" if argument == "continuous" else "real-time-not-supported"
+            raise RefusedError(
+                f"{what} cannot be run by the runner: its checkpoints have no batches.",
+                code=code,
+                hint="Use processingTime, availableNow or once.",
+            )
+
+
+def check_option(key: str, value: Any) -> None:
+    """Refuse writer options under which the checkpoint runs behind the sink.
+
+    Raises:
+        RefusedError: Asynchronous progress tracking (code `async-progress-not-supported`).
+    """
+    if key.lower() == "asyncprogresstrackingenabled" and str(value).lower() == "true":
+        raise RefusedError(
+            "Asynchronous progress tracking cannot be run by the runner: its checkpoint is behind its sink.",
+            code="async-progress-not-supported",
+            hint="Leave out the option asyncProgressTrackingEnabled.",
+        )

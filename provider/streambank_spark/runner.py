@@ -1,0 +1,219 @@
+"""The runner: a PySpark streaming application, unchanged, under its job's lease.
+
+`run` is what the entry `spark_jobs/run_query.py` calls under spark-submit. The rooms of the house:
+
+* `application.py` runs the program; `wrap.py` stands between it and PySpark; `refusals.py` says what cannot
+  be run;
+* `queries.py` knows what is declared and what runs; `poll.py` writes progress down and looks for requests;
+* `signals.py` hears TERM, `stopping.py` ends queries at a batch boundary, `fence.py` is the last resort;
+* `jvm.py` is all that is asked of Spark beside its API.
+
+The lease is taken before the application is read, and released when every query has ended. A driver that
+finds its lease lost kills its JVM and itself with SIGKILL at once: whoever holds the lease now may be running
+already.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
+from streambank.job.claims import Claim
+from streambank.job.control import JobControl
+from streambank.job.keeper import Keeper
+from streambank.job.launch import LaunchSpec, check_generations
+from streambank.job.processes import ProcessId, process, this_process
+from streambank_spark import application, jvm, refusals, signals, wrap
+from streambank_spark.fence import kill_driver
+from streambank_spark.poll import ControlJournal, Poll
+from streambank_spark.queries import Managed, Queries
+from streambank_spark.stopping import Stopping, Wish
+
+
+def run(spec: LaunchSpec) -> int:
+    """Run a launched application to its end.
+
+    Returns:
+        The exit code: the application's own; 1 where it ended well although a query had failed; 0 where it
+        was interrupted after a stop that was asked for.
+
+    Raises:
+        RefusedError: Somebody holds the job (code `lease-held`), or the application cannot be run.
+        ConflictError: A restore came between the launch and now (code `stale-launch`).
+    """
+    from pyspark import __version__
+
+    refusals.check_environment(os.environ)
+    jvm.require_known_spark(__version__)
+    program = refusals.check_application(spec.application)
+    parent = _jvm_process()
+    control = spec.control_of_job()
+    claim = control.lease.acquire(
+        [this_process("python"), parent],
+        beat_s=spec.beat_s,
+        ttl_s=spec.ttl_s,
+        details={"launch_id": spec.launch_id, "by": dict(spec.by)},
+    )
+    driver = Driver(spec, control, claim, parent.pid)
+    try:
+        check_generations(spec, control)
+    except ConflictError:
+        claim.release("refused")
+        raise
+    return driver.run(program)
+
+
+def _jvm_process() -> ProcessId:
+    """The JVM of spark-submit: the parent of this process."""
+    parent = process(os.getppid(), "jvm")
+    if parent is None:
+        raise InternalError("The JVM that started this process is gone.")
+    return parent
+
+
+class Driver:
+    """One driver, from the lease to its release.
+
+    Args:
+        spec: What was launched.
+        control: The job's records.
+        claim: The lease, held.
+        jvm_pid: The JVM.
+    """
+
+    def __init__(self, spec: LaunchSpec, control: JobControl, claim: Claim, jvm_pid: int) -> None:
+        self.spec = spec
+        self.control = control
+        self.claim = claim
+        self.jvm_pid = jvm_pid
+        self.queries = Queries(spec.job, spec.queries)
+        self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
+        self.stopping = Stopping(self.queries, self.journal, jvm_pid)
+        self.poll = Poll(control, spec, claim.epoch, self.queries, self.journal, self.stopping.ask)
+        self._over = False
+        self._java_handler: object | None = None
+        self._keeper = Keeper(
+            claim, on_lost=lambda why: kill_driver(jvm_pid, f"its lease was lost: {why}"), status=self._status
+        )
+
+    def run(self, program: Path) -> int:
+        """Run the application; every query has ended, and the lease is released, when this returns."""
+        self._keeper.start()
+        signals.watch_python(self._on_term)
+        self.journal.record(
+            "driver-started",
+            application=str(program),
+            pid=os.getpid(),
+            jvm_pid=self.jvm_pid,
+            by=dict(self.spec.by),
+        )
+        refusals.refuse_connect_sessions()
+        wrap.install(self)
+        self.stopping.start()
+        self.poll.start()
+        code = application.run(program, self.spec.args)
+        if self.stopping.asked:
+            self.stopping.wait_done()
+        self._over = True
+        # The application has ended, and the JVM would take its queries down with it: end them properly.
+        if self.queries.running():
+            self.stopping.end_queries(self.spec.force_after_s)
+        self.poll.stop()
+        return self._finish(code)
+
+    def _finish(self, code: int) -> int:
+        failed = {one.name: one.failure for one in self.queries.all() if one.failure is not None}
+        if code == application.INTERRUPTED and self.stopping.interrupted:
+            code = 0
+        if failed and code == 0:
+            code = 1
+        outcome = {
+            "exit_code": code,
+            "failed": failed,
+            "forced": self.stopping.forced,
+            "batches": {one.name: one.last_batch for one in self.queries.all()},
+        }
+        self.journal.record("driver-ended", **outcome)
+        for wish in self.stopping.wishes:
+            if wish.request is not None:
+                self._answer(wish, outcome)
+        self._keeper.stop()
+        self.claim.release("released", exit_code=code)
+        return code
+
+    def _answer(self, wish: Wish, outcome: Mapping[str, Any]) -> None:
+        assert wish.request is not None
+        details = dict(outcome) | ({"drained": self.stopping.drained} if wish.drain else {})
+        try:
+            self.control.requests.answer(
+                wish.request, "forced" if self.stopping.forced else "stopped", **details
+            )
+        except StreambankError as error:
+            print(f"streambank: no answer to request {wish.request}: {error.message}", file=sys.stderr)
+
+    def _on_term(self, whom: str) -> None:
+        self.stopping.ask(Wish("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))
+
+    def _status(self) -> Mapping[str, Any]:
+        """What each heartbeat says; nothing here may ask the JVM, which may hang."""
+        return {
+            "state": "stopping" if self.stopping.asked else "running",
+            "poll_failures": self.poll.failures,
+            "queries": {
+                one.name: {
+                    "run_id": one.run_id,
+                    "batch": one.last_batch,
+                    "triggered": one.triggered,
+                    "over": one.over,
+                }
+                for one in self.queries.all()
+            },
+        }
+
+    # What the wrappers ask (wrap.Host).
+
+    def before_start(self) -> None:
+        """Refuse starts after a stop was asked; take over the JVM's TERM before the first one."""
+        if self.stopping.asked or self._over:
+            raise SystemExit(0)
+        if self._java_handler is None:
+            actual = jvm.jvm_pid()
+            if actual != self.jvm_pid:
+                raise RefusedError(
+                    f"The session's JVM is process {actual}, not {self.jvm_pid} that started this driver.",
+                    code="foreign-jvm",
+                    hint="Let the application use the session of its spark-submit.",
+                )
+            self._java_handler = signals.watch_jvm(self._on_term)
+
+    def started(self, managed: Managed, sources: list[str]) -> None:
+        """Write down what Spark says about a query that has just been started."""
+        sink, sink_path = jvm.sink_of(managed.query)
+        facts = {
+            "generation": managed.spec.generation,
+            "checkpoint": managed.spec.checkpoint,
+            "query_id": managed.query_id,
+            "run_id": managed.run_id,
+            "sink": sink,
+            "sink_path": sink_path,
+            "sources": sources,
+            "spark_version": jvm.spark_version(managed.query),
+        }
+        self.control.record_query(managed.key, {"epoch": self.claim.epoch, **facts})
+        self.journal.record("query-started", query=managed.name, **facts)
+
+    def before_context_stops(self) -> None:
+        """The application ends its context: let every query end at a batch boundary first."""
+        if self.stopping.asked:
+            self.stopping.wait_done()
+        elif self.queries.running():
+            self.stopping.end_queries(self.spec.force_after_s)
+        self.poll.once()
+
+    def before_query_stops(self) -> None:
+        """The application stops a query: where the runner is at it already, leave it to the runner."""
+        self.stopping.wait_done()

@@ -1,0 +1,219 @@
+"""Stopping: wishes to stop, and the one thread that fulfils them.
+
+The steps, each after the one before has taken `force_after_s` too long:
+
+1. Every query ends at its next batch boundary; one that waits between two triggers ends at once.
+2. `query.stop()`, which abandons the running batch; it runs again after the next start.
+3. SIGKILL of the JVM and of this process.
+
+When all queries have ended by 1 or 2, the application goes on where it waited for them, and usually ends. One
+that does not is interrupted like by Ctrl-C after a while, and killed after `force_after_s` more.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streambank_spark import jvm
+from streambank_spark.fence import kill_driver
+from streambank_spark.queries import Managed, Queries
+
+_STEP_S = 0.1
+_IDLE_LOOKS = 3
+APPLICATION_GRACE_S = 10.0
+"""How long an application may go on after its queries have ended, before it is interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Somebody wants the driver to stop.
+
+    Attributes:
+        reason: `term`, `request`, or why the runner itself wants it.
+        by: Who.
+        why: Why, for people.
+        drain: First wait until a trigger has found nothing new.
+        force_after_s: How long each step may take.
+        drain_timeout_s: How long the wait of `drain` may take.
+        request: The number of the request that asked.
+    """
+
+    reason: str
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+    drain: bool = False
+    force_after_s: float = 60.0
+    drain_timeout_s: float = 600.0
+    request: int | None = None
+
+
+class Journal(Protocol):
+    """Where the runner's own events go."""
+
+    def record(self, kind: str, **details: Any) -> None:
+        """Leave an event behind; never raises."""
+
+
+class Stopping:
+    """All that has to do with the end of a driver.
+
+    Args:
+        queries: What may run.
+        journal: Where events go.
+        jvm_pid: Whom to kill in the end.
+    """
+
+    def __init__(self, queries: Queries, journal: Journal, jvm_pid: int) -> None:
+        self.queries = queries
+        self.journal = journal
+        self.jvm_pid = jvm_pid
+        self.forced = False
+        self.interrupted = False
+        self.drained: bool | None = None
+        self._wishes: list[Wish] = []
+        self._wished = threading.Condition()
+        self._done = threading.Event()
+        self._boundary = threading.Lock()
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody wants the driver to stop."""
+        return bool(self._wishes)
+
+    @property
+    def wishes(self) -> list[Wish]:
+        """Every wish so far, the first one first."""
+        with self._wished:
+            return list(self._wishes)
+
+    def ask(self, wish: Wish) -> None:
+        """Want the driver to stop; returns at once. A wish without `drain` ends the wait of one with it."""
+        with self._wished:
+            self._wishes.append(wish)
+            self._wished.notify_all()
+
+    def start(self) -> None:
+        """Begin to wait for wishes, in a thread of its own."""
+        threading.Thread(target=self._fulfil, name="streambank-stop", daemon=True).start()
+
+    def wait_done(self) -> None:
+        """Return when a stop that was asked for has ended every query; at once where none was."""
+        if self.asked:
+            self._done.wait()
+
+    def _fulfil(self) -> None:
+        with self._wished:
+            self._wished.wait_for(lambda: bool(self._wishes))
+            wish = self._wishes[0]
+        self.journal.record(
+            "stop-asked",
+            reason=wish.reason,
+            by=dict(wish.by),
+            why=wish.why,
+            drain=wish.drain,
+            force_after_s=wish.force_after_s,
+            request=wish.request,
+        )
+        if wish.drain:
+            wish = self._wait_drained(wish)
+        self.end_queries(wish.force_after_s)
+        self._done.set()
+        self._end_application(wish.force_after_s)
+
+    def _wait_drained(self, wish: Wish) -> Wish:
+        """Wait until every query has found nothing new, or somebody wants it to stop without that."""
+        deadline = time.monotonic() + wish.drain_timeout_s
+        asked_at = time.monotonic()
+        quiet: dict[str, int] = {}
+        while time.monotonic() < deadline:
+            with self._wished:
+                at_once = next((later for later in self._wishes if not later.drain), None)
+            if at_once is not None:
+                self.drained = False
+                return at_once
+            running = self.queries.running()
+            for managed in running:
+                quiet[managed.run_id] = quiet.get(managed.run_id, 0) + 1 if _is_drained(managed) else 0
+            # A trigger that was under way when the drain was asked may not have seen the newest data.
+            settled = time.monotonic() - asked_at > 2 * _STEP_S and not self.queries.is_starting()
+            if settled and all(quiet[managed.run_id] >= _IDLE_LOOKS for managed in running):
+                self.drained = True
+                return wish
+            time.sleep(_STEP_S)
+        self.drained = False
+        self.journal.record("drain-timed-out", after_s=wish.drain_timeout_s)
+        return wish
+
+    def end_queries(self, force_after_s: float) -> None:
+        """End every query that runs now or is just starting, at a batch boundary if that comes in time."""
+        with self._boundary:
+            if self._wait_ended(time.monotonic() + force_after_s, at_boundary=True):
+                return
+            self.forced = True
+            self.journal.record("stop-forced", queries=[run.name for run in self.queries.running()])
+            for managed in self.queries.running():
+                # It may wait for Python code of the application to return, so it gets a thread.
+                threading.Thread(target=managed.query._jsq.stop, name="streambank-force", daemon=True).start()
+            if self._wait_ended(time.monotonic() + force_after_s, at_boundary=False):
+                return
+            self.journal.record("killed", why="the queries did not stop")
+            kill_driver(self.jvm_pid, "its queries did not stop in time")
+
+    def _wait_ended(self, deadline: float, *, at_boundary: bool) -> bool:
+        asked: set[str] = set()
+        stopped: set[str] = set()
+        idle_looks: dict[str, int] = {}
+        while True:
+            running = self.queries.running()
+            if not running and not self.queries.is_starting():
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            for managed in running if at_boundary else ():
+                if managed.run_id not in asked:
+                    jvm.finish_batch_then_end(managed.query)
+                    asked.add(managed.run_id)
+                # From then on no trigger begins. One that began before shows as active by the third look.
+                idle = not _status(managed)["isTriggerActive"]
+                idle_looks[managed.run_id] = idle_looks.get(managed.run_id, 0) + 1 if idle else 0
+                if idle_looks[managed.run_id] >= _IDLE_LOOKS and managed.run_id not in stopped:
+                    stopped.add(managed.run_id)
+                    managed.query._jsq.stop()
+            time.sleep(_STEP_S)
+
+    def _end_application(self, force_after_s: float) -> None:
+        """The queries have ended; this thread lives on only as long as the application does."""
+        time.sleep(min(APPLICATION_GRACE_S, force_after_s))
+        self.interrupted = True
+        self.journal.record("application-interrupted")
+        signal.pthread_kill(_main_ident(), signal.SIGINT)
+        time.sleep(force_after_s)
+        self.journal.record("killed", why="the application did not end")
+        kill_driver(self.jvm_pid, "the application did not end after its queries had")
+
+
+def _main_ident() -> int:
+    ident = threading.main_thread().ident
+    assert ident is not None, "the main thread is running"
+    return ident
+
+
+def _status(managed: Managed) -> Mapping[str, Any]:
+    status: Mapping[str, Any] = managed.query.status
+    return status
+
+
+def _is_drained(managed: Managed) -> bool:
+    """Whether the last trigger found nothing new, and no other one is under way."""
+    status = _status(managed)
+    return not status["isTriggerActive"] and not status["isDataAvailable"] and has_triggered(status)
+
+
+def has_triggered(status: Mapping[str, Any]) -> bool:
+    """Whether a status of Spark says that a trigger has finished and the query waits for the next one."""
+    return not status["isTriggerActive"] and str(status["message"]).startswith("Waiting for")

@@ -1,0 +1,131 @@
+"""PySpark's writers and contexts with the runner in between: no session is made, no application changed.
+
+* `DataStreamWriter.start` and `toTable`: the query gets its job's current generation as checkpoint, whatever
+  the application says; undeclared queries are refused; after a stop was asked nothing starts any more.
+* `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for.
+* `SparkContext.stop` (also behind `SparkSession.stop`): queries end at a batch boundary first.
+* `StreamingQuery.stop`: held while the runner itself ends the query at a boundary.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from streambank_spark import jvm, refusals
+from streambank_spark.queries import Managed, Queries
+
+_NAME = "_streambank_query_name"
+
+
+class Host(Protocol):
+    """What the wrappers ask of the runner."""
+
+    queries: Queries
+
+    def before_start(self) -> None:
+        """A query is about to start; raises SystemExit where a stop was asked."""
+
+    def started(self, managed: Managed, sources: list[str]) -> None:
+        """Spark has started a query."""
+
+    def before_context_stops(self) -> None:
+        """The application ends its context: returns when every query has ended."""
+
+    def before_query_stops(self) -> None:
+        """The application stops a query: returns at once, or when a stop that is under way is done."""
+
+
+def install(host: Host) -> None:
+    """Wrap PySpark's classes, once in the life of a driver."""
+    from pyspark.core.context import SparkContext
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    writer: Any = DataStreamWriter
+    writer.start = _starting(writer.start, host)
+    writer.toTable = _starting(writer.toTable, host)
+    writer.queryName = _remembering_name(writer.queryName)
+    writer.trigger = _checking_trigger(writer.trigger)
+    writer.option = _checking_option(writer.option)
+    writer.options = _checking_options(writer.options)
+    context: Any = SparkContext
+    context.stop = _after(host.before_context_stops, context.stop)
+    query: Any = StreamingQuery
+    query.stop = _after(host.before_query_stops, query.stop)
+
+
+def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        host.before_start()
+        call = signature.bind(self, *args, **kwargs)
+        options = call.arguments.get("options", {})
+        for key, value in options.items():
+            refusals.check_option(key, value)
+        # The application's own location, however it spells the option, gives way to the job's.
+        kept = {key: value for key, value in options.items() if key.lower() != "checkpointlocation"}
+        if options:
+            call.arguments["options"] = kept
+        name = call.arguments.get("queryName") or getattr(self, _NAME, None)
+        sources = jvm.sources_of(self._df)
+        with host.queries.starting(name, sources) as (declared, spec):
+            self.option("checkpointLocation", spec.checkpoint)
+            query = original(*call.args, **call.kwargs)
+            managed = Managed(declared, spec, query, str(query.id), str(query.runId))
+            host.queries.add(managed)
+        host.started(managed, sources)
+        return query
+
+    return start
+
+
+def _remembering_name(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def query_name(self: Any, queryName: str) -> Any:
+        writer = original(self, queryName)
+        setattr(writer, _NAME, queryName)
+        return writer
+
+    return query_name
+
+
+def _checking_trigger(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def trigger(self: Any, *args: Any, **kwargs: Any) -> Any:
+        refusals.check_trigger(kwargs)
+        return original(self, *args, **kwargs)
+
+    return trigger
+
+
+def _checking_option(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def option(self: Any, key: str, value: Any) -> Any:
+        refusals.check_option(key, value)
+        return original(self, key, value)
+
+    return option
+
+
+def _checking_options(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def options(self: Any, **values: Any) -> Any:
+        for key, value in values.items():
+            refusals.check_option(key, value)
+        return original(self, **values)
+
+    return options
+
+
+def _after(first: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def stop(self: Any, *args: Any, **kwargs: Any) -> Any:
+        first()
+        return original(self, *args, **kwargs)
+
+    return stop

@@ -1,0 +1,3 @@
+"""A helper beside the application."""
+
+HERE = "found beside the application"
