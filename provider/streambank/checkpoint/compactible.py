@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.errors import FormatError, NotFoundError
 
 MAX_VERSION = 1
@@ -53,29 +54,17 @@ def parse_log_entry(data: bytes, path: str = "log entry") -> tuple[int, list[dic
     Raises:
         FormatError: `half-written` where the bytes are no entry, `unknown-version` for a newer one.
     """
-    try:
-        lines = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.",
-            code="half-written",
-            hint="The file is damaged, or is not a log of a file source or a file sink.",
-        ) from error
+    lines = decode(data, path).split("\n")
     version = parse_version(lines[0], path, MAX_VERSION)
     entries = []
     for number, line in enumerate(lines[1:], start=2):
         if not line:
             continue
-        try:
-            entry = json.loads(line)
-        except ValueError as error:
-            raise FormatError(
-                f"Line {number} of {path} is not JSON: {error}.",
-                code="half-written",
-                hint="The file is damaged or was cut off while it was written.",
-            ) from error
+        entry = load_json(line, f"line {number} of {path}")
         if not isinstance(entry, dict):
-            raise FormatError(f"Line {number} of {path} is not a JSON object.", code="half-written")
+            raise FormatError(
+                f"Line {number} of {path} is not a JSON object.", code="half-written", hint=HALF_WRITTEN_HINT
+            )
         entries.append(entry)
     return version, entries
 
@@ -85,29 +74,6 @@ def format_log_entry(version: int, entries: Iterable[Mapping[str, Any]]) -> byte
     lines = [f"v{version}"]
     lines += [json.dumps(entry, separators=(",", ":"), ensure_ascii=False) for entry in entries]
     return "\n".join(lines).encode("utf-8")
-
-
-def parse_version(line: str, path: str, max_version: int) -> int:
-    """The number behind `v` in the first line of a log file.
-
-    Raises:
-        FormatError: `half-written` where there is none, `unknown-version` above `max_version`.
-    """
-    found = re.fullmatch(r"v([0-9]{1,6})", line.strip())
-    if not found or int(found[1]) < 1:
-        raise FormatError(
-            f"{path} does not begin with a version line such as v1 but with {line[:40]!r}.",
-            code="half-written",
-            hint="The file is empty, damaged or was cut off while it was written.",
-        )
-    version = int(found[1])
-    if version > max_version:
-        raise FormatError(
-            f"{path} has version {version}, and the newest that is understood is {max_version}.",
-            code="unknown-version",
-            hint="A newer Spark wrote it: upgrade Streambank, or report the Spark version.",
-        )
-    return version
 
 
 def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: int = 0) -> list[LogName]:

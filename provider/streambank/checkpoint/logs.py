@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.checkpoint.compactible import parse_version
+from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
 from streambank.errors import FormatError
 
 MAX_OFFSETS_VERSION = 2
@@ -65,7 +65,7 @@ def parse_metadata(data: bytes, path: str = "metadata") -> str:
     Raises:
         FormatError: `half-written`.
     """
-    document = _json_object(_text(data, path), path)
+    document = _json_object(decode(data, path), path)
     query_id = document.get("id")
     if not isinstance(query_id, str) or not query_id:
         raise FormatError(f"{path} names no query id.", code="half-written", hint="The file is damaged.")
@@ -83,17 +83,19 @@ def parse_offsets(data: bytes, path: str = "offsets") -> Offsets:
     Raises:
         FormatError: `half-written` or `unknown-version`.
     """
-    lines = _text(data, path).split("\n")
+    lines = decode(data, path).split("\n")
     version = parse_version(lines[0], path, MAX_OFFSETS_VERSION)
     if len(lines) < 2 or not lines[1].strip():
-        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=_HALF_HINT)
+        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=HALF_WRITTEN_HINT)
     batch = _json_object(lines[1], path)
     conf = batch.get("conf", {})
     if not isinstance(conf, dict):
-        raise FormatError(f"{path} has a conf that is no object.", code="half-written", hint=_HALF_HINT)
+        raise FormatError(
+            f"{path} has a conf that is no object.", code="half-written", hint=HALF_WRITTEN_HINT
+        )
     rest = [line for line in lines[2:] if line]
     if not rest:
-        raise FormatError(f"{path} names no source.", code="half-written", hint=_HALF_HINT)
+        raise FormatError(f"{path} names no source.", code="half-written", hint=HALF_WRITTEN_HINT)
     sources = _positional(rest, path) if version == 1 else _named(rest, path)
     source_metadata = batch.get("sourceMetadataInfo") or {}
     return Offsets(
@@ -112,11 +114,11 @@ def parse_commit(data: bytes, path: str = "commits") -> Commit:
     Raises:
         FormatError: `half-written` or `unknown-version`.
     """
-    lines = _text(data, path).split("\n")
+    lines = decode(data, path).split("\n")
     version = parse_version(lines[0], path, MAX_COMMITS_VERSION)
     text = "\n".join(lines[1:]).strip()
     if not text:
-        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=_HALF_HINT)
+        raise FormatError(f"{path} ends after its version line.", code="half-written", hint=HALF_WRITTEN_HINT)
     document = _json_object(text, path)
     raw = document.get("stateUniqueIds")
     unique_ids = _unique_ids(raw, path) if raw is not None else ({} if version > 1 else None)
@@ -127,33 +129,10 @@ def parse_commit(data: bytes, path: str = "commits") -> Commit:
     )
 
 
-_HALF_HINT = "The file is damaged or was cut off while it was written."
-
-
-def _text(data: bytes, path: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.",
-            code="half-written",
-            hint=_HALF_HINT,
-        ) from error
-
-
-def _json(text: str, path: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            f"{path} holds no valid JSON: {error}.", code="half-written", hint=_HALF_HINT
-        ) from error
-
-
 def _json_object(text: str, path: str) -> dict[str, Any]:
-    document = _json(text, path)
+    document = load_json(text, path)
     if not isinstance(document, dict):
-        raise FormatError(f"{path} holds no JSON object.", code="half-written", hint=_HALF_HINT)
+        raise FormatError(f"{path} holds no JSON object.", code="half-written", hint=HALF_WRITTEN_HINT)
     return document
 
 
@@ -161,7 +140,7 @@ def _integer(document: Mapping[str, Any], field: str, path: str) -> int:
     value = document.get(field, 0)
     if not isinstance(value, int) or isinstance(value, bool):
         raise FormatError(
-            f"{path} has a {field} that is no whole number.", code="half-written", hint=_HALF_HINT
+            f"{path} has a {field} that is no whole number.", code="half-written", hint=HALF_WRITTEN_HINT
         )
     return value
 
@@ -181,7 +160,7 @@ def _named(lines: list[str], path: str) -> dict[str, str | None]:
             raise FormatError(
                 f"{path} has a source line without a name of its own: {line[:40]!r}.",
                 code="half-written",
-                hint=_HALF_HINT,
+                hint=HALF_WRITTEN_HINT,
             )
         sources[name] = _offset(offset, path)
     return sources
@@ -191,7 +170,7 @@ def _offset(text: str, path: str) -> str | None:
     text = text.strip()
     if text == "-":
         return None
-    _json(text, path)
+    load_json(text, path)
     return text
 
 
@@ -200,7 +179,7 @@ def _unique_ids(raw: Any, path: str) -> dict[int, tuple[tuple[str, ...], ...]]:
     for operator, partitions in raw.items() if isinstance(raw, dict) else [("", None)]:
         if not operator.isdecimal() or not isinstance(partitions, list) or not all(map(_names, partitions)):
             raise FormatError(
-                f"{path} has stateUniqueIds of an unknown shape.", code="half-written", hint=_HALF_HINT
+                f"{path} has stateUniqueIds of an unknown shape.", code="half-written", hint=HALF_WRITTEN_HINT
             )
         result[int(operator)] = tuple(tuple(stores) for stores in partitions)
     return result

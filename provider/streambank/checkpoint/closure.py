@@ -1,0 +1,312 @@
+"""Plan the closure of any retained batch of a checkpoint: exactly the files Spark needs to go on after it.
+
+A pure function over one listing and the small files it names; what was read is kept for the next batch.
+The listing of a live checkpoint has to be made in the order of `listing.LISTING_ORDER`, commits first: what
+batch N needs was durable before `commits/N`, so it can only be missing because it was deleted, never because it
+was not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streambank.checkpoint.files import CheckpointFiles
+from streambank.checkpoint.grammar import DEFAULT_STORE
+from streambank.checkpoint.index import CheckpointIndex, OperatorFiles
+from streambank.checkpoint.logs import Commit, Offsets
+from streambank.checkpoint.operators import OperatorMetadata, is_keyless
+from streambank.checkpoint.retained import check_logs, choose_batch, refuse_asynchronous
+from streambank.checkpoint.rocksdb import ReadRange
+from streambank.checkpoint.shape import (
+    URGENCY_LAST,
+    URGENCY_LOG,
+    Closure,
+    ClosureFile,
+    ClosureKind,
+    OperatorState,
+    SparkFacts,
+    StoreState,
+)
+from streambank.checkpoint.sources import plan_sources
+from streambank.checkpoint.state import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.errors import FormatError, NotFoundError
+from streambank.storage import FileInfo
+
+__all__ = [
+    "Closure",
+    "ClosureFile",
+    "ClosureKind",
+    "ClosurePlanner",
+    "OperatorState",
+    "SparkFacts",
+    "StoreState",
+    "plan_closure",
+]
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PARTITIONS = "spark.sql.shuffle.partitions"
+CODEC = "spark.sql.streaming.stateStore.compression.codec"
+_PROVIDERS = {"HDFSBackedStateStoreProvider": "hdfs", "RocksDBStateStoreProvider": "rocksdb"}
+
+
+def plan_closure(
+    listing: Mapping[str, FileInfo], read: ReadRange, batch: int | None = None, kind: ClosureKind = "safe"
+) -> Closure:
+    """The closure of a committed batch.
+
+    Args:
+        listing: Every file of the checkpoint, path -> file, listed in the order of `listing.LISTING_ORDER`.
+        read: Reads a path from an offset on, some bytes or to the end; only small files, and heads and ends
+            of larger ones, are asked for.
+        batch: Which batch; the newest committed one for None.
+        kind: `safe` or `minimal`.
+
+    Raises:
+        NotFoundError: `not-a-checkpoint`, `no-committed-batch`, `batch-not-committed`, `batch-not-retained`,
+            `missing-log-entry` or `missing-state-file`; the message names the file.
+        FormatError: `async-progress`, `unknown-version`, `unknown-provider`, `unknown-source-log`,
+            `unreadable-lineage`, `unknown-operators` or `half-written`.
+        ConflictError: `checkpoint-moved`: a listed file went away while planning; list and plan again.
+    """
+    return ClosurePlanner(CheckpointIndex.build(listing), read).plan(batch, kind)
+
+
+class ClosurePlanner:
+    """Plans closures from one listing."""
+
+    def __init__(self, index: CheckpointIndex, read: ReadRange) -> None:
+        self._index = index
+        self._files = CheckpointFiles(index.listing, read)
+
+    @property
+    def files(self) -> CheckpointFiles:
+        """The parsed small files."""
+        return self._files
+
+    def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
+        """The closure of a batch; see `plan_closure`."""
+        batch = choose_batch(self._index, batch)
+        check_logs(self._index, batch)
+        refuse_asynchronous(self._index, self._files, batch)
+        plan = _Plan(self._index, self._files, batch, kind)
+        return plan.closure()
+
+
+class _Plan:
+    """One closure in the making."""
+
+    def __init__(self, index: CheckpointIndex, files: CheckpointFiles, batch: int, kind: ClosureKind) -> None:
+        self._index, self._files, self._batch, self._kind = index, files, batch, kind
+        self._chosen: dict[str, ClosureFile] = {}
+        self._notes: list[str] = []
+        self._offsets: Offsets = files.offsets(index.offsets[batch])
+        self._commit: Commit = files.commit(index.commits[batch])
+        self._partitions = _whole_number(self._offsets.conf.get(PARTITIONS))
+
+    def closure(self) -> Closure:
+        query_id = self._files.query_id()
+        if self._batch > 0:
+            previous = self._index.offsets[self._batch - 1]
+            self._files.offsets(previous)
+            self._add(previous, "offsets", URGENCY_LOG)
+        self._add(self._index.commits[self._batch], "commits", URGENCY_LOG)
+        self._add(self._index.offsets[self._batch], "offsets", URGENCY_LOG)
+        sources = plan_sources(self._offsets.sources, self._index.sources, self._files.read)
+        for source in sources:
+            for path in source.files:
+                self._add(path, "source", URGENCY_LOG)
+        operators = tuple(self._operator(operator) for operator in self._operators())
+        self._add("metadata", "metadata", URGENCY_LAST)
+        provider_class = self._offsets.conf.get(PROVIDER)
+        return Closure(
+            batch=self._batch,
+            kind=self._kind,
+            files=tuple(sorted(self._chosen.values(), key=lambda file: (file.urgency, file.path))),
+            query_id=query_id,
+            watermark_ms=self._commit.next_watermark_ms or None,
+            operators=operators,
+            offset_conf=self._offsets.conf,
+            sources=sources,
+            spark=SparkFacts(
+                offsets_version=self._offsets.version,
+                commits_version=self._commit.version,
+                checkpoint_format=1 if self._commit.unique_ids is None else 2,
+                provider=self._provider() if operators else None,
+                provider_class=provider_class,
+                codec=self._offsets.conf.get(CODEC),
+                shuffle_partitions=self._partitions,
+            ),
+            notes=tuple(self._notes),
+        )
+
+    def _add(self, path: str, role: str, urgency: int, required: bool = True) -> int:
+        """Take a file and Spark's checksum of it; gives its bytes, 0 where it was taken before."""
+        if path in self._chosen:
+            return 0
+        info = self._index.listing[path]
+        if info.size_bytes == 0:
+            raise FormatError(
+                f"{path} is empty.",
+                code="half-written",
+                hint="Spark never leaves an empty file: a disk was full, or the machine went down.",
+            )
+        self._chosen[path] = ClosureFile(path, info.size_bytes, role, urgency, required)
+        checksum = self._index.listing.get(f"{path}.crc")
+        if checksum is not None:
+            self._chosen[checksum.path] = ClosureFile(
+                checksum.path, checksum.size_bytes, "checksum", urgency, required=False
+            )
+        return info.size_bytes
+
+    def _operators(self) -> list[int]:
+        there = sorted(self._index.operators)
+        ids = self._commit.unique_ids
+        expected = sorted(ids) if ids is not None else list(range(len(there)))
+        for operator in expected:
+            if operator not in self._index.operators:
+                raise NotFoundError(
+                    f"state/{operator} is missing: the state of operator {operator} is gone.",
+                    code="missing-state-file",
+                    hint=MISSING_HINT,
+                )
+        if there != expected:
+            raise FormatError(
+                f"state/ holds the operators {there}, and commits/{self._batch} names {expected}.",
+                code="unknown-operators",
+                hint="Another query wrote into this checkpoint, or the commit log is damaged.",
+            )
+        return expected
+
+    def _provider(self) -> str:
+        name = self._offsets.conf.get(PROVIDER, "HDFSBackedStateStoreProvider")
+        provider = _PROVIDERS.get(name.rpartition(".")[2])
+        if provider is None:
+            raise FormatError(
+                f"The state store provider {name} is not known.",
+                code="unknown-provider",
+                hint="Savepoints know the HDFS-backed and the RocksDB provider.",
+            )
+        return provider
+
+    def _operator(self, operator: int) -> OperatorState:
+        files = self._index.operators[operator]
+        metadata = self._operator_metadata(operator, files)
+        names = [store.name for store in metadata.stores] if metadata else files.store_names()
+        if not names:
+            raise NotFoundError(
+                f"state/{operator} holds no state of any partition.",
+                code="missing-state-file",
+                hint=MISSING_HINT,
+            )
+        partitions = self._partition_count(operator, files, metadata, names)
+        stores = tuple(
+            self._store(operator, files, name, place, partitions) for place, name in enumerate(names)
+        )
+        return OperatorState(operator, metadata.name if metadata else None, stores)
+
+    def _operator_metadata(self, operator: int, files: OperatorFiles) -> OperatorMetadata | None:
+        if files.metadata_v2:
+            batch = max((batch for batch in files.metadata_v2 if batch <= self._batch), default=None)
+            if batch is None:
+                raise NotFoundError(
+                    f"state/{operator}/_metadata/v2 has no entry up to batch {self._batch}.",
+                    code="missing-state-file",
+                    hint=MISSING_HINT,
+                )
+            path = files.metadata_v2[batch]
+            metadata = self._files.operator(path)
+            self._add(path, "operator", URGENCY_LAST)
+            for store in metadata.stores:
+                for schema in store.schema_paths:
+                    tail = schema.rpartition("/_stateSchema/")[2]
+                    if tail not in files.schemas_v3:
+                        raise NotFoundError(
+                            f"state/{operator}/_stateSchema/{tail} is missing, and {path} needs it.",
+                            code="missing-state-file",
+                            hint=MISSING_HINT,
+                        )
+                    self._add(files.schemas_v3[tail], "schema", URGENCY_LAST)
+            return metadata
+        if files.schemas_v3:
+            raise NotFoundError(
+                f"state/{operator}/_metadata/v2 is missing, though there are schemas that it has to name.",
+                code="missing-state-file",
+                hint=MISSING_HINT,
+            )
+        if files.metadata_v1 is None:
+            return None
+        self._add(files.metadata_v1, "operator", URGENCY_LAST, required=False)
+        return self._files.operator(files.metadata_v1)
+
+    def _partition_count(
+        self, operator: int, files: OperatorFiles, metadata: OperatorMetadata | None, names: list[str]
+    ) -> int:
+        ids = self._commit.unique_ids
+        if ids is not None:
+            return len(ids[operator])
+        first = files.stores.get((0, names[0]))
+        if first is not None and first.schema is not None:
+            if is_keyless(self._files.read(first.schema)):
+                return 1
+        elif metadata is not None and metadata.name == "globalLimit":
+            return 1
+        declared = max((store.partitions for store in metadata.stores), default=0) if metadata else 0
+        there = max((partition for partition, _ in files.stores), default=0) + 1
+        return self._partitions or declared or there
+
+    def _store(
+        self, operator: int, files: OperatorFiles, name: str, place: int, partitions: int
+    ) -> StoreState:
+        rows: int | None = 0
+        size_bytes = 0
+        for partition in range(partitions):
+            store = files.stores.get((partition, name))
+            if store is None or not store.versions:
+                shown = f"state/{operator}/{partition}" + ("" if name == DEFAULT_STORE else f"/{name}")
+                raise NotFoundError(
+                    f"{shown} holds no state, though the store has {partitions} partitions.",
+                    code="missing-state-file",
+                    hint="Spark would go on without this partition's rows. " + MISSING_HINT,
+                )
+            unique_id = self._unique_id(self._commit, operator, partition, place)
+            chain: Chain = plan_chain(
+                store,
+                self._provider() == "rocksdb",
+                (self._batch + 1, unique_id),
+                self._kind == "safe",
+                self._readers(operator, partition, place),
+            )
+            for file in chain.files:
+                size_bytes += self._add(file.path, file.role, file.version)
+            if store.schema is not None:
+                self._add(store.schema, "schema", URGENCY_LAST, required=False)
+            rows = None if rows is None or chain.rows is None else rows + chain.rows
+            self._notes.extend(chain.notes)
+        return StoreState(name, partitions, rows, size_bytes)
+
+    def _readers(self, operator: int, partition: int, place: int) -> ChainReaders:
+        def committed_id(version: int) -> str | None:
+            path = self._index.commits.get(version - 1)
+            return (
+                None
+                if path is None
+                else self._unique_id(self._files.commit(path), operator, partition, place)
+            )
+
+        return ChainReaders(self._index.listing, self._files.zip_metadata, self._files.lineage, committed_id)
+
+    def _unique_id(self, commit: Commit, operator: int, partition: int, place: int) -> str | None:
+        if commit.unique_ids is None:
+            return None
+        try:
+            return commit.unique_ids[operator][partition][place]
+        except (KeyError, IndexError) as error:
+            raise FormatError(
+                f"commits/{self._batch} names no unique id for partition {partition} of operator {operator}.",
+                code="half-written",
+                hint="The commit log is damaged, or belongs to another query.",
+            ) from error
+
+
+def _whole_number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None

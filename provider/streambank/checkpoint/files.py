@@ -1,0 +1,111 @@
+"""The small files of a checkpoint, read once and parsed once, however many batches are planned from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from streambank.checkpoint.lineage import HEAD_BYTES, LineageItem, UnreadableLineageError, parse_lineage
+from streambank.checkpoint.logs import Commit, Offsets, parse_commit, parse_metadata, parse_offsets
+from streambank.checkpoint.operators import OperatorMetadata, parse_operator_metadata
+from streambank.checkpoint.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
+from streambank.errors import ConflictError, FormatError, NotFoundError
+from streambank.storage import FileInfo
+
+_FIRST_HEAD_BYTES = 1 << 14
+MAX_SMALL_BYTES = 1 << 26
+"""A log entry larger than this is not read; Spark's are some kilobytes."""
+
+T = TypeVar("T")
+
+
+class CheckpointFiles:
+    """Parsed files by path; a listed file that is gone when it is read means that the checkpoint moved."""
+
+    def __init__(self, listing: Mapping[str, FileInfo], read: ReadRange) -> None:
+        self._listing = listing
+        self._read = read
+        self._parsed: dict[str, object] = {}
+
+    def read(self, path: str) -> bytes:
+        """A small file.
+
+        Raises:
+            ConflictError: `checkpoint-moved`.
+            FormatError: `half-written` where it is larger than any such file can be.
+        """
+        info = self._listing.get(path)
+        if info is not None and info.size_bytes > MAX_SMALL_BYTES:
+            raise FormatError(
+                f"{path} has {info.size_bytes} bytes, which is too large for what it should be.",
+                code="half-written",
+                hint="The file is damaged, or another program wrote it.",
+            )
+        return self._range(path, 0, None)
+
+    def query_id(self) -> str:
+        """The query id in `metadata`.
+
+        Raises:
+            NotFoundError: `missing-log-entry`.
+        """
+        if "metadata" not in self._listing:
+            raise NotFoundError(
+                "metadata is missing, so the query has no id.",
+                code="missing-log-entry",
+                hint="Spark 4.2 and newer refuse such a checkpoint; older ones give the query a new id.",
+            )
+        return self._once("metadata", lambda path: parse_metadata(self.read(path), path))
+
+    def offsets(self, path: str) -> Offsets:
+        """An entry of the offset log."""
+        return self._once(path, lambda path: parse_offsets(self.read(path), path))
+
+    def commit(self, path: str) -> Commit:
+        """An entry of the commit log."""
+        return self._once(path, lambda path: parse_commit(self.read(path), path))
+
+    def operator(self, path: str) -> OperatorMetadata:
+        """Operator metadata of either version."""
+        return self._once(path, lambda path: parse_operator_metadata(self.read(path), path))
+
+    def zip_metadata(self, path: str) -> ZipMetadata:
+        """What a RocksDB snapshot names."""
+        return self._once(
+            path, lambda path: read_zip_metadata(path, self._listing[path].size_bytes, self._range)
+        )
+
+    def lineage(self, path: str) -> list[LineageItem]:
+        """What a changelog of format v2 builds on."""
+        return self._once(path, self._lineage)
+
+    def _lineage(self, path: str) -> list[LineageItem]:
+        if self._listing[path].size_bytes > _FIRST_HEAD_BYTES:
+            try:
+                return parse_lineage(self._range(path, 0, _FIRST_HEAD_BYTES), path)
+            except FormatError:
+                pass  # a longer head may do; if not, the second parse raises
+        return parse_lineage(self._range(path, 0, HEAD_BYTES), path)
+
+    def _range(self, path: str, offset: int, length: int | None) -> bytes:
+        try:
+            return self._read(path, offset, length)
+        except NotFoundError as error:
+            raise ConflictError(
+                f"{path} went away while the checkpoint was read.",
+                code="checkpoint-moved",
+                hint="The query is running and cleans up behind itself: plan again, on a newer batch.",
+            ) from error
+
+    def _once(self, path: str, parse: Callable[[str], T]) -> T:
+        kept = self._parsed.get(path)
+        if kept is None:
+            try:
+                kept = parse(path)
+            except (FormatError, UnreadableLineageError) as error:
+                self._parsed[path] = error
+                raise
+            self._parsed[path] = kept
+        elif isinstance(kept, Exception):
+            raise kept
+        return kept  # type: ignore[return-value]  # a path is parsed as one thing only

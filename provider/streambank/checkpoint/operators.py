@@ -1,0 +1,126 @@
+"""What a stateful operator says of itself: operator metadata v1 and v2, and the schemas of its stores.
+
+Spark 3.5 writes no operator metadata; then the directories tell (Spark: OperatorStateMetadata, StateSchema).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.checkpoint.text import load_json, parse_version
+from streambank.errors import FormatError
+
+MAX_OPERATOR_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """One state store of an operator.
+
+    Attributes:
+        name: `default`, or one of a join's four.
+        partitions: How many partitions the operator was declared with. The offset log's setting wins after a
+            repartition, and an operator without grouping keys has one partition whatever this says.
+        schema_paths: Absolute paths of its schema files (v2 only).
+    """
+
+    name: str
+    partitions: int
+    schema_paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMetadata:
+    """What an operator is.
+
+    Attributes:
+        version: 1 or 2.
+        operator: Its id.
+        name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
+        stores: Its stores, in the order in which unique ids of the commit log are given.
+    """
+
+    version: int
+    operator: int
+    name: str
+    stores: tuple[StoreInfo, ...]
+
+
+def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
+    """Operator metadata of either version.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    first, _, rest = data.decode("utf-8", "replace").partition("\n")
+    version = parse_version(first, path, MAX_OPERATOR_VERSION)
+    try:
+        document = load_json(rest)
+        info = document["operatorInfo"]
+        return OperatorMetadata(
+            version=version,
+            operator=int(info["operatorId"]),
+            name=str(info["operatorName"]),
+            stores=tuple(_store(entry) for entry in document["stateStoreInfo"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(
+            f"{path} is not understood: {error}.",
+            code="half-written",
+            hint="The file is damaged or was cut off while it was written.",
+        ) from error
+
+
+def _store(entry: Any) -> StoreInfo:
+    return StoreInfo(
+        str(entry["storeName"]),
+        int(entry["numPartitions"]),
+        tuple(flatten(entry.get("stateSchemaFilePaths"))),
+    )
+
+
+def flatten(paths: Any) -> Iterator[str]:
+    """Strings in nested lists, in order; Spark versions nest `stateSchemaFilePaths` differently."""
+    if isinstance(paths, str):
+        yield paths
+    elif isinstance(paths, list):
+        for path in paths:
+            yield from flatten(path)
+
+
+def is_keyless(schema: bytes) -> bool | None:
+    """Whether a store has no key columns, as a global aggregation or a limit has; they run in one partition.
+
+    Args:
+        schema: The bytes of a state schema file of version 1 or 2.
+
+    Returns:
+        None where the schema is not understood.
+    """
+    try:
+        version, position = _java_string(schema, 0)
+        if version == "v1":
+            text, _ = _java_string(schema, position)
+        elif version == "v2":
+            (chunks,) = struct.unpack_from(">i", schema, position)
+            position += 4
+            text = ""
+            for _ in range(chunks):
+                chunk, position = _java_string(schema, position)
+                text += chunk
+        else:
+            return None
+        return all(field["type"] == "void" for field in load_json(text)["fields"])
+    except (struct.error, FormatError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _java_string(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">H", data, position)
+    end = position + 2 + length
+    if end > len(data):
+        raise ValueError("the string is cut off")
+    return data[position + 2 : end].decode("utf-8", "replace"), end

@@ -1,0 +1,142 @@
+"""What a closure is: its files, and what they tell about the query after the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streambank.checkpoint.sources import SourceState
+
+ClosureKind = Literal["safe", "minimal"]
+
+URGENCY_LOG = 0
+"""Logs go first: Spark keeps only `minBatchesToRetain` batches of them."""
+URGENCY_LAST = 1 << 62
+"""Metadata and schemas, which Spark keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureFile:
+    """One file of a closure.
+
+    Attributes:
+        path: Relative to the checkpoint.
+        size_bytes: Its size in the listing.
+        role: metadata, offsets, commits, source, operator, schema, state-snapshot, state-changelog, state-sst
+            (any of RocksDB's data files) or checksum.
+        urgency: Lower is deleted sooner by Spark, so it is held and copied first: logs, then state by
+            version.
+        required: Spark cannot go on without it. Checksums, schemas that Spark writes anew and operator
+            metadata of version 1 are carried, but may be missing.
+    """
+
+    path: str
+    size_bytes: int
+    role: str
+    urgency: int
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """One store of an operator after the batch.
+
+    Attributes:
+        store: Its name.
+        partitions: How many partitions it has.
+        rows: Rows in all partitions (RocksDB: of all column families), where the files count them; else None.
+        bytes: Bytes of the closure's files of it.
+    """
+
+    store: str
+    partitions: int
+    rows: int | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """One stateful operator after the batch; `name` is None where Spark 3.5 left no operator metadata."""
+
+    operator: int
+    name: str | None
+    stores: tuple[StoreState, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The operator as manifests and `inspect` show it."""
+        return {
+            "operator": self.operator,
+            "name": self.name,
+            "stores": [
+                {
+                    "store": store.store,
+                    "partitions": store.partitions,
+                    "rows": store.rows,
+                    "bytes": store.bytes,
+                }
+                for store in self.stores
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What the files tell about the Spark that wrote them; its version is not among it.
+
+    Attributes:
+        offsets_version: Format of the offset log, 1 or 2.
+        commits_version: Format of the commit log, 1 to 3.
+        checkpoint_format: 2 where state versions have unique ids, else 1.
+        provider: `hdfs` or `rocksdb`; None where the query has no state.
+        provider_class: The class as the offset log names it.
+        codec: Compression of state files.
+        shuffle_partitions: Partitions of the state, as the offset log says.
+    """
+
+    offsets_version: int
+    commits_version: int
+    checkpoint_format: int
+    provider: str | None
+    provider_class: str | None
+    codec: str | None
+    shuffle_partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Everything Spark needs to go on after a batch, and what the files tell about it.
+
+    Attributes:
+        batch: The batch; Spark goes on with the next one.
+        kind: `minimal` is enough; `safe` has one older snapshot of each store too, where there is one.
+        files: The files, most urgent first.
+        query_id: The query's id.
+        watermark_ms: Event-time watermark after the batch, milliseconds since the epoch; None for none.
+        operators: Stateful operators by id; empty for a stateless query.
+        offset_conf: The settings in the offset log, which win over a session's.
+        sources: How far each source is.
+        spark: What the files tell about the Spark that wrote them.
+        notes: What was found damaged on the way and could be done without.
+    """
+
+    batch: int
+    kind: ClosureKind
+    files: tuple[ClosureFile, ...]
+    query_id: str
+    watermark_ms: int | None
+    operators: tuple[OperatorState, ...]
+    offset_conf: Mapping[str, str]
+    sources: tuple[SourceState, ...]
+    spark: SparkFacts
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Paths of all files, most urgent first."""
+        return [file.path for file in self.files]

@@ -1,0 +1,96 @@
+"""Which part of a source's own log belongs to a batch.
+
+The file source logs every file it has handed out, and a batch's offset names the last entry it reads. Other
+sources keep at most one file, `0`, with the offsets they began at (rate, Kafka). Anything else is refused by
+name, since carrying too much of an unknown log is as wrong as carrying too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
+from streambank.checkpoint.grammar import Kind, Part
+from streambank.checkpoint.text import load_json
+from streambank.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How far a source is after a batch.
+
+    Attributes:
+        source: Its name in the offset log: an index, or an id in version 2.
+        kind: `file` for the file source, `initial` where only its first offsets are kept, `none` for no
+            files at all.
+        offset: The JSON text of its offset; None where it has read nothing yet.
+        files: Paths of its log that belong to the batch.
+    """
+
+    source: str
+    kind: str
+    offset: str | None
+    files: tuple[str, ...]
+
+
+def plan_sources(
+    offsets: Mapping[str, str | None], parts: Mapping[str, Sequence[Part]], read: Callable[[str], bytes]
+) -> tuple[SourceState, ...]:
+    """The part of each source's log that a batch needs.
+
+    Args:
+        offsets: Source -> offset of the batch.
+        parts: Source -> files below `sources/<source>/`.
+        read: Reads a small file.
+
+    Raises:
+        NotFoundError: `missing-log-entry`.
+        FormatError: `unknown-source-log`.
+    """
+    return tuple(_plan(name, offset, parts.get(name, ()), read) for name, offset in offsets.items())
+
+
+def file_log_offset(offset: str | None) -> int | None:
+    """The last entry of the file source's log that an offset names; None for any other source."""
+    if offset is None:
+        return None
+    value = load_json(offset)
+    if isinstance(value, dict) and set(value) == {"logOffset"} and isinstance(value["logOffset"], int):
+        return value["logOffset"]
+    return None
+
+
+def _plan(
+    source: str, offset: str | None, parts: Sequence[Part], read: Callable[[str], bytes]
+) -> SourceState:
+    folder = f"sources/{source}"
+    last = file_log_offset(offset)
+    if last is not None:
+        names = [LogName(part.batch, part.compact) for part in parts if part.batch is not None]
+        wanted = entries_up_to(names, last, folder) if last >= 0 else []
+        return SourceState(source, "file", offset, tuple(f"{folder}/{name}" for name in wanted))
+    if not parts:
+        return SourceState(source, "none", offset, ())
+    if offset is None and _is_file_log(parts, read):
+        return SourceState(source, "file", None, ())
+    for part in parts:
+        if part.kind is not Kind.SOURCE_LOG or part.batch != 0 or part.compact:
+            raise FormatError(
+                f"{part.path} belongs to the log of an unknown source, whose offset is {str(offset)[:60]}.",
+                code="unknown-source-log",
+                hint="Known: the file source, and sources that keep only their first offsets (Kafka, rate).",
+            )
+    return SourceState(source, "initial", offset, tuple(part.path for part in parts))
+
+
+def _is_file_log(parts: Sequence[Part], read: Callable[[str], bytes]) -> bool:
+    """Whether entries are the file source's: its first batch may be logged before any batch has read it."""
+    entries = [part for part in parts if part.kind is Kind.SOURCE_LOG]
+    if not entries:
+        return False
+    try:
+        _, lines = parse_log_entry(read(entries[0].path), entries[0].path)
+    except FormatError:
+        return False
+    return bool(lines) and all("path" in line for line in lines)

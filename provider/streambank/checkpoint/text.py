@@ -1,0 +1,67 @@
+"""What all small text files of a checkpoint share: UTF-8, a version line, JSON behind it.
+
+Whatever is wrong with the bytes, one `FormatError` says so, with the path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from streambank.errors import FormatError
+
+HALF_WRITTEN_HINT = "The file is damaged or was cut off while it was written."
+
+
+def decode(data: bytes, path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        FormatError: `half-written`.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.",
+            code="half-written",
+            hint=HALF_WRITTEN_HINT,
+        ) from error
+
+
+def load_json(text: str, path: str = "the text") -> Any:
+    """A JSON value.
+
+    Raises:
+        FormatError: `half-written`.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"{path} holds no valid JSON: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
+        ) from error
+
+
+def parse_version(line: str, path: str, max_version: int) -> int:
+    """The number behind `v` in the first line of a log file.
+
+    Raises:
+        FormatError: `half-written` where there is none, `unknown-version` above `max_version`.
+    """
+    found = re.fullmatch(r"v([0-9]{1,6})", line.strip())
+    if not found or int(found[1]) < 1:
+        raise FormatError(
+            f"{path} does not begin with a version line such as v1 but with {line[:40]!r}.",
+            code="half-written",
+            hint=HALF_WRITTEN_HINT,
+        )
+    version = int(found[1])
+    if version > max_version:
+        raise FormatError(
+            f"{path} has version {version}, and the newest that is understood is {max_version}.",
+            code="unknown-version",
+            hint="A newer Spark wrote it: upgrade Streambank, or report the Spark version.",
+        )
+    return version
