@@ -2,8 +2,8 @@
 
 A pure function over one listing and the small files it names; what was read is kept for the next batch.
 The listing of a live checkpoint has to be made in the order of `listing.LISTING_ORDER`, commits first: what
-batch N needs was durable before `commits/N`, so it can only be missing because it was deleted, never because it
-was not there yet.
+batch N needs was durable before `commits/N`, so it can only be missing because it was deleted, never because
+it was not there yet.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from streambank.checkpoint.lz4block import MAGIC, LZ4Error, decompress_prefix
-from streambank.checkpoint.text import HALF_WRITTEN_HINT
+from streambank.checkpoint.text import HALF_WRITTEN_HINT, load_json
 from streambank.errors import FormatError
 
 HEAD_BYTES = 1 << 17
