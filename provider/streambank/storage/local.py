@@ -1,8 +1,8 @@
 """A directory of this machine as a store.
 
 A write goes to a temporary name beside the real one, is synced, renamed and made durable by syncing the
-directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads or
-in processes, exactly one wins and nobody ever sees a part of a file.
+directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads
+or in processes, exactly one wins and nobody ever sees a part of a file.
 """
 
 from __future__ import annotations

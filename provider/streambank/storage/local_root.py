@@ -1,7 +1,7 @@
 """The directory below which a local store works, and the one rule of it: nothing outside is ever touched.
 
 Each file or directory is opened first and then asked, by its descriptor, where it really is. That leaves no
-gap between the check and the use, so a symbolic link that leaves the root is refused whenever it was put there.
+gap between the check and the use: a symbolic link that leaves the root is refused whenever it was put there.
 """
 
 from __future__ import annotations

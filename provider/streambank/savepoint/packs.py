@@ -1,0 +1,182 @@
+"""Packs: many small objects in one file, which tells by itself what it holds.
+
+    object bytes, one after the other
+    table of contents: JSON lines, a header and then one line an object
+    trailer: 108 ASCII characters with the table's length and digest
+
+The pack's id is the digest of its table, which holds each object's digest: so the id vouches for every byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streambank.errors import FormatError, IntegrityError
+from streambank.savepoint.digest import digest_of, is_digest, split_digest
+from streambank.savepoint.sealed import dumps
+from streambank.storage.base import Store
+
+SMALL_BYTES = 1 << 20
+"""Objects up to this size travel in packs; larger ones are files of their own."""
+PACK_BYTES = 32 << 20
+"""A pack is closed once it holds this much."""
+PACK_FORMAT = 1
+ENCODING_NONE = "none"
+TRAILER_BYTES = 108
+_TAIL_BYTES = 256 << 10  # read at once; holds trailer and table of most packs
+_TRAILER = re.compile(rb"streambank-pack (\d{2}) (\d{16}) ((?:blake3|sha256):[0-9a-f]{64})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class PackEntry:
+    """Where one object lies in its pack.
+
+    Attributes:
+        digest: The object's digest, as `name:hex`.
+        offset: Its first byte.
+        length: How many bytes it takes there.
+        encoding: How it is stored; only `none` today.
+    """
+
+    digest: str
+    offset: int
+    length: int
+    encoding: str = ENCODING_NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack's table of contents.
+
+    Attributes:
+        id: Hex digest of the table.
+        size_bytes: Size of the whole file.
+        entries: Its objects, in the order of their offsets, without gaps.
+    """
+
+    id: str
+    size_bytes: int
+    entries: tuple[PackEntry, ...]
+
+
+def pack_key(pack_id: str) -> str:
+    """Where a pack lies in its repository."""
+    return f"packs/{pack_id[:2]}/{pack_id}"
+
+
+class PackBuilder:
+    """Collects small objects until they are worth a file. Not safe to share between threads."""
+
+    def __init__(self, digest_name: str) -> None:
+        self.size_bytes = 0
+        self._digest_name = digest_name
+        self._parts: list[bytes] = []
+        self._entries: list[PackEntry] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, digest: str, data: bytes) -> None:
+        """Put one object at the end."""
+        self._entries.append(PackEntry(digest, self.size_bytes, len(data)))
+        self._parts.append(data)
+        self.size_bytes += len(data)
+
+    def digests(self) -> list[str]:
+        """Digests of the objects so far."""
+        return [entry.digest for entry in self._entries]
+
+    def finish(self) -> tuple[Pack, list[bytes]]:
+        """The pack and the chunks of its file."""
+        table = b"".join(_table_lines(self._entries))
+        digest = digest_of(self._digest_name, table)
+        trailer = f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode()
+        size_bytes = self.size_bytes + len(table) + TRAILER_BYTES
+        pack = Pack(split_digest(digest)[1], size_bytes, tuple(self._entries))
+        return pack, [*self._parts, table, trailer]
+
+
+def read_pack(store: Store, pack_id: str) -> Pack:
+    """The table of contents of a pack, checked against its id.
+
+    Raises:
+        NotFoundError: There is no such pack.
+        IntegrityError: Table, trailer or length are not what they were (code `pack-damaged`).
+        FormatError: A newer Streambank wrote it (code `unknown-format`).
+    """
+    key = pack_key(pack_id)
+    size_bytes = store.stat(key).size_bytes
+    tail_start = max(0, size_bytes - _TAIL_BYTES)
+    tail = store.read(key, tail_start)
+    trailer = _TRAILER.fullmatch(tail[-TRAILER_BYTES:])
+    if trailer is None:
+        raise _damaged(key, "its trailer cannot be read")
+    if int(trailer[1]) != PACK_FORMAT:
+        raise FormatError(
+            f"The pack {key} is of format {int(trailer[1])}, and only format {PACK_FORMAT} is known.",
+            code="unknown-format",
+            hint="A newer Streambank wrote it: upgrade this one.",
+        )
+    table_bytes = int(trailer[2])
+    table_start = size_bytes - TRAILER_BYTES - table_bytes
+    if table_start < 0:
+        raise _damaged(key, "it is shorter than its table of contents")
+    if table_start >= tail_start:
+        table = tail[table_start - tail_start : -TRAILER_BYTES]
+    else:
+        table = store.read(key, table_start, table_bytes)
+    algorithm, digits = split_digest(trailer[3].decode())
+    if digits != pack_id or digest_of(algorithm, table) != f"{algorithm}:{pack_id}":
+        raise _damaged(key, "its table of contents is not the one it was written with")
+    entries = _parse_table(table, key)
+    if (entries[-1].offset + entries[-1].length if entries else 0) != table_start:
+        raise _damaged(key, "its length is not what its table of contents says")
+    return Pack(pack_id, size_bytes, entries)
+
+
+def _table_lines(entries: list[PackEntry]) -> Iterator[bytes]:
+    size_bytes = entries[-1].offset + entries[-1].length if entries else 0
+    yield f"{dumps({'pack': PACK_FORMAT, 'objects': len(entries), 'size_bytes': size_bytes})}\n".encode()
+    for entry in entries:
+        line = {
+            "digest": entry.digest,
+            "offset": entry.offset,
+            "length": entry.length,
+            "encoding": entry.encoding,
+        }
+        yield f"{dumps(line)}\n".encode()
+
+
+def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:
+    """The entries of a table whose digest is right; what is wrong now was written wrong."""
+    try:
+        header, *lines = [json.loads(line) for line in table.splitlines()]
+        entries = tuple(
+            PackEntry(line["digest"], line["offset"], line["length"], line["encoding"]) for line in lines
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(key, "its table of contents cannot be read") from error
+    end = 0
+    for entry in entries:
+        if (
+            not is_digest(entry.digest)
+            or entry.offset != end
+            or type(entry.length) is not int
+            or entry.length < 0
+        ):
+            raise _damaged(key, "its table of contents contradicts itself")
+        end += entry.length
+    if header.get("objects") != len(entries):
+        raise _damaged(key, "its table of contents has lost lines")
+    return entries
+
+
+def _damaged(key: str, why: str) -> IntegrityError:
+    return IntegrityError(
+        f"The pack {key} is damaged: {why}.",
+        code="pack-damaged",
+        hint="Savepoints whose files lie in it cannot be restored from here: use another one, or a replica.",
+    )

@@ -1,0 +1,300 @@
+"""A repository: content-addressed objects, the savepoints that name them, and the marks beside those.
+
+Write order, on which everything rests: objects and packs, then the index, then the manifest. Before the
+manifest there is no savepoint; after it, it is complete. docs/formats/repository.md is the specification.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from streambank.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.savepoint import catalog
+from streambank.savepoint.catalog import SavepointSummary, check_place, manifest_key, manifest_name
+from streambank.savepoint.digest import DEFAULT_DIGEST
+from streambank.savepoint.header import RepositoryHeader, create_header, read_header
+from streambank.savepoint.manifest import Manifest, decode, encode
+from streambank.savepoint.marks import (
+    PIN,
+    UNREADABLE,
+    VERIFIED,
+    Mark,
+    Verification,
+    add_mark,
+    is_pinned,
+    latest,
+    marks_prefix,
+    read_mark,
+    split_mark_name,
+    to_verification,
+)
+from streambank.savepoint.objects import Damage, ObjectLocation, Objects, RebuildReport
+from streambank.savepoint.writer import ObjectWriter
+from streambank.storage.base import Store
+from streambank.storage.chunks import chunks
+
+__all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
+
+
+class Repository:
+    """A repository that is there; `Repository.open` gives one. Safe to use from several threads.
+
+    Attributes:
+        store: Its root.
+        id: A UUID that tells it from its replicas.
+        digest_name: The algorithm of its digests.
+        objects: Its objects, packs and index, for callers that plan by where things lie.
+    """
+
+    def __init__(self, store: Store, header: RepositoryHeader) -> None:
+        self.store = store
+        self.id = header.id
+        self.digest_name = header.digest
+        self.objects = Objects(store, header.digest)
+
+    @classmethod
+    def open(cls, store: Store, *, create: bool = False, digest: str = DEFAULT_DIGEST) -> Repository:
+        """The repository at the root of a store.
+
+        Args:
+            store: Where.
+            create: Make one where there is nothing yet.
+            digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
+
+        Raises:
+            NotFoundError: There is none (code `no-repository`).
+            InputError: It was to be made where other files are (code `not-empty`).
+            FormatError: A newer Streambank made it (code `unknown-format`).
+            IntegrityError: Its header is damaged or gone (codes `record-damaged`, `header-missing`).
+        """
+        header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
+        return cls(store, header)
+
+    # Objects
+
+    def has(self, digest: str, size_bytes: int | None = None) -> bool:
+        """Whether an object is there, of this size where one is given. Its bytes are not read."""
+        return self.objects.has(digest, size_bytes)
+
+    def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
+        """Those of some objects that are not there, or not of the size that a mapping gives."""
+        return self.objects.missing(digests)
+
+    def writer(self) -> ObjectWriter:
+        """Something that adds objects; use it in a `with`."""
+        return self.objects.writer()
+
+    def open_object(self, digest: str) -> AbstractContextManager[BinaryIO]:
+        """A reader of an object, which compares the digest when its end is reached.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`), or, from `read`, not what it was (code
+                `object-damaged`).
+        """
+        return self.objects.open(digest)
+
+    def object_chunks(self, digest: str) -> Iterator[bytes]:
+        """The bytes of an object, chunk by chunk; the last step compares the digest.
+
+        Made for `Store.write`, which leaves nothing behind where this raises.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        with self.objects.open(digest) as reader:
+            yield from chunks(reader)
+
+    def read_object(self, digest: str) -> bytes:
+        """All bytes of an object.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        return b"".join(self.object_chunks(digest))
+
+    def read_objects(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
+        """Many small objects, read pack by pack in few large steps, in no promised order.
+
+        Yields:
+            Digest and bytes, or the error where an object is missing or damaged. Large ones are read whole.
+        """
+        return self.objects.read_many(digests)
+
+    def object_size(self, digest: str) -> int:
+        """Size of an object in bytes.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
+        """
+        return self.objects.locate(digest).length
+
+    def object_location(self, digest: str) -> ObjectLocation:
+        """Where an object lies.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
+        """
+        return self.objects.locate(digest)
+
+    def check_index(self) -> list[Damage]:
+        """Index files that cannot be used."""
+        return self.objects.check_index()
+
+    def check_object(self, digest: str, size_bytes: int) -> None:
+        """Raise where an object is not there with this size; its bytes are not read.
+
+        Raises:
+            IntegrityError: Codes `object-missing`, `object-damaged`, `pack-missing`, `pack-damaged`.
+        """
+        self.objects.check(digest, size_bytes)
+
+    def check_pack(self, pack_id: str) -> None:
+        """Compare a pack's length, trailer and table of contents with its id; its objects are not read.
+
+        Raises:
+            IntegrityError: One is not what it was (code `pack-damaged`), or the pack is gone (code `pack-missing`).
+        """
+        self.objects.check_pack(pack_id)
+
+    def rebuild_index(self) -> RebuildReport:
+        """Make the index again from the packs alone, and replace all index files there were."""
+        return self.objects.rebuild_index()
+
+    # Savepoints
+
+    def commit(self, manifest: Manifest) -> bool:
+        """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
+
+        Returns:
+            Whether this call made it; False where it was there already.
+
+        Raises:
+            IntegrityError: An object that it names is not there (code `object-missing`).
+        """
+        missing = self.missing(manifest.objects())
+        if missing:
+            raise IntegrityError(
+                f"The savepoint {manifest.savepoint} of {manifest.job} names objects that the repository "
+                f"does not hold: {len(missing)} of them, such as {min(missing)}.",
+                code="object-missing",
+                hint="Nothing was listed. Take it again.",
+            )
+        key = manifest_key(manifest.job, manifest.savepoint)
+        try:
+            self.store.write(key, encode(replace(manifest, digest=self.digest_name)), exclusive=True)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+            return False
+        return True
+
+    def load(self, job: str, savepoint: str) -> Manifest:
+        """A savepoint's manifest, checked.
+
+        Raises:
+            NotFoundError: There is no such savepoint (code `no-such-savepoint`).
+            IntegrityError, FormatError: See `manifest.decode`.
+        """
+        what = manifest_name(job, savepoint)
+        try:
+            with self.store.open(manifest_key(job, savepoint)) as reader:
+                manifest = decode(chunks(reader), what)
+        except NotFoundError as error:
+            raise catalog.no_such_savepoint(job, savepoint) from error
+        return check_place(manifest, job, savepoint)
+
+    def manifests(self, job: str | None = None) -> Iterator[SavepointSummary]:
+        """The catalog, by job and then by age; a damaged savepoint is listed with its `error`."""
+        return catalog.summarize(self.store, job)
+
+    def find(self, reference: str, job: str | None = None) -> tuple[str, str]:
+        """Job and id of the savepoint that a person means; see `catalog.find`."""
+        return catalog.find(self.store, reference, job)
+
+    # Marks
+
+    def pin(self, job: str, savepoint: str, *, by: Mapping[str, Any] | None = None, note: str = "") -> Mark:
+        """Exempt a savepoint from retention.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        return self._mark(job, savepoint, PIN, by, {"pinned": True, "note": note})
+
+    def unpin(self, job: str, savepoint: str, *, by: Mapping[str, Any] | None = None, note: str = "") -> Mark:
+        """Leave a savepoint to retention again.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        return self._mark(job, savepoint, PIN, by, {"pinned": False, "note": note})
+
+    def pinned(self, job: str, savepoint: str) -> bool:
+        """Whether a savepoint is pinned.
+
+        Raises:
+            IntegrityError: The mark that says so is damaged.
+        """
+        name = latest(self.store.names(marks_prefix(job, savepoint)), PIN)
+        return name is not None and is_pinned(read_mark(self.store, job, savepoint, name))
+
+    def record_verification(
+        self,
+        job: str,
+        savepoint: str,
+        *,
+        level: str,
+        ok: bool,
+        findings: int = 0,
+        files: int = 0,
+        bytes: int = 0,
+        seconds: float = 0.0,
+        by: Mapping[str, Any] | None = None,
+    ) -> Mark:
+        """Leave beside a savepoint that it was verified, and with what result.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        fields = {
+            "level": level,
+            "ok": ok,
+            "findings": findings,
+            "files": files,
+            "bytes": bytes,
+            "seconds": seconds,
+        }
+        return self._mark(job, savepoint, VERIFIED, by, fields)
+
+    def verifications(self, job: str, savepoint: str) -> list[Verification]:
+        """All verifications of a savepoint that can be read, oldest first; `damaged_marks` names the others."""
+        marks, _ = self._marks(job, savepoint)
+        return [to_verification(mark) for mark in marks if mark.kind == VERIFIED]
+
+    def damaged_marks(self, job: str, savepoint: str) -> list[Damage]:
+        """Marks of a savepoint that cannot be read."""
+        return self._marks(job, savepoint)[1]
+
+    def _marks(self, job: str, savepoint: str) -> tuple[list[Mark], list[Damage]]:
+        marks: list[Mark] = []
+        damages: list[Damage] = []
+        prefix = marks_prefix(job, savepoint)
+        for name in self.store.names(prefix):
+            if split_mark_name(name) is None:
+                continue
+            try:
+                marks.append(read_mark(self.store, job, savepoint, name))
+            except UNREADABLE as error:
+                damages.append(Damage(f"{prefix}/{name}", error))
+        return marks, damages
+
+    def _mark(
+        self, job: str, savepoint: str, kind: str, by: Mapping[str, Any] | None, fields: Mapping[str, Any]
+    ) -> Mark:
+        if not self.store.exists(manifest_key(job, savepoint)):
+            raise catalog.no_such_savepoint(job, savepoint)
+        return add_mark(self.store, self.digest_name, job, savepoint, kind, by=by, fields=fields)

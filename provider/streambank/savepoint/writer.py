@@ -1,0 +1,210 @@
+"""Bringing objects into a repository: hashed while they pass, small ones in packs, nothing stored twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+from streambank.errors import ConflictError, NotFoundError
+from streambank.savepoint.digest import digest_of, new_hasher, split_digest
+from streambank.savepoint.packs import PACK_BYTES, SMALL_BYTES, Pack, PackBuilder, pack_key
+from streambank.storage.base import Store
+
+INDEX_EVERY_PACKS = 16
+"""So often an index file is written on the way: a take that was killed need not move everything again."""
+
+
+def object_key(digest: str) -> str:
+    """Where a large object lies in its repository."""
+    digits = split_digest(digest)[1]
+    return f"objects/{digits[:2]}/{digits}"
+
+
+class ObjectWriter:
+    """Adds objects from any number of threads; use it in a `with`, whose end flushes.
+
+    An object may be counted on by a manifest only after `flush` (or the end of the `with`) has returned.
+
+    Args:
+        store: The repository's root.
+        digest_name: The repository's digest algorithm.
+        has: Whether the repository holds an object of this digest and size.
+        publish: Writes an index file for packs that are stored, and takes it into the repository's own index.
+        pack_bytes: How large a pack grows.
+
+    Attributes:
+        new_objects: How many objects were stored.
+        new_bytes: How many bytes they have.
+        known_objects: How many were there already.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        digest_name: str,
+        has: Callable[[str, int], bool],
+        publish: Callable[[list[Pack]], None],
+        *,
+        pack_bytes: int = PACK_BYTES,
+    ) -> None:
+        self.new_objects = 0
+        self.new_bytes = 0
+        self.known_objects = 0
+        self._store = store
+        self._digest_name = digest_name
+        self._has = has
+        self._publish = publish
+        self._pack_bytes = pack_bytes
+        self._state = threading.Condition()
+        self._builder = PackBuilder(digest_name)
+        self._added: set[str] = set()
+        self._unindexed: list[Pack] = []
+        self._writing = 0
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> ObjectWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+
+    def add(self, data: bytes | Iterable[bytes], size_bytes: int) -> str:
+        """Store one object unless it is there.
+
+        Args:
+            data: Its bytes, or chunks of them; read once.
+            size_bytes: How many there must be.
+
+        Returns:
+            Its digest, as `name:hex`.
+
+        Raises:
+            ConflictError: There were more or fewer bytes: the file is being written (code `size-changed`).
+            StorageError: The repository cannot be written.
+        """
+        if size_bytes > SMALL_BYTES:
+            return self._add_large((data,) if isinstance(data, bytes) else data, size_bytes)
+        whole = data if isinstance(data, bytes) else b"".join(data)
+        _check_size(len(whole), size_bytes)
+        return self._add_small(whole)
+
+    def flush(self) -> None:
+        """Store what is gathered, then index it.
+
+        Raises:
+            StorageError: That failed, here or in another thread since the last flush.
+        """
+        with self._state:
+            self._state.wait_for(lambda: self._writing == 0)
+            if self._failure is not None:
+                raise self._failure
+            builder, self._builder = self._builder, PackBuilder(self._digest_name)
+            self._writing += 1
+        self._write_pack(builder)
+        self._index()
+
+    def _add_small(self, data: bytes) -> str:
+        digest = digest_of(self._digest_name, data)
+        full: PackBuilder | None = None
+        with self._state:
+            if digest in self._added:
+                self.known_objects += 1
+                return digest
+            self._added.add(digest)
+        try:
+            known = self._has(digest, len(data))
+        except BaseException:
+            with self._state:
+                self._added.discard(digest)
+            raise
+        if known:
+            with self._state:
+                self.known_objects += 1
+            return digest
+        with self._state:
+            self._builder.add(digest, data)
+            self.new_objects += 1
+            self.new_bytes += len(data)
+            if self._builder.size_bytes >= self._pack_bytes:
+                full, self._builder = self._builder, PackBuilder(self._digest_name)
+                self._writing += 1
+        if full is not None:
+            self._write_pack(full)
+            with self._state:
+                due = len(self._unindexed) >= INDEX_EVERY_PACKS
+            if due:
+                self._index()
+        return digest
+
+    def _add_large(self, data: Iterable[bytes], size_bytes: int) -> str:
+        hasher = new_hasher(self._digest_name)
+        read_bytes = 0
+        digest = ""
+        stored = False
+
+        def passing() -> Iterator[bytes]:
+            nonlocal read_bytes
+            for chunk in data:
+                hasher.update(chunk)
+                read_bytes += len(chunk)
+                yield chunk
+
+        def name() -> str | None:
+            nonlocal digest, stored
+            _check_size(read_bytes, size_bytes)
+            digest = f"{self._digest_name}:{hasher.hexdigest()}"
+            stored = not self._has(digest, size_bytes)
+            return object_key(digest) if stored else None
+
+        self._store.write_named(passing(), name)
+        with self._state:
+            if stored and digest not in self._added:
+                self.new_objects += 1
+                self.new_bytes += size_bytes
+            else:
+                self.known_objects += 1
+            self._added.add(digest)
+        return digest
+
+    def _write_pack(self, builder: PackBuilder) -> None:
+        """Store one pack; the caller has counted it in `_writing`."""
+        try:
+            if len(builder):
+                pack, data = builder.finish()
+                if not self._stored(pack):
+                    self._store.write(pack_key(pack.id), data)
+                with self._state:
+                    self._unindexed.append(pack)
+        except BaseException as error:
+            with self._state:
+                self._failure = self._failure or error
+            raise
+        finally:
+            with self._state:
+                self._writing -= 1
+                self._state.notify_all()
+
+    def _stored(self, pack: Pack) -> bool:
+        try:
+            return self._store.stat(pack_key(pack.id)).size_bytes == pack.size_bytes
+        except NotFoundError:
+            return False
+
+    def _index(self) -> None:
+        with self._state:
+            packs, self._unindexed = self._unindexed, []
+        if packs:
+            self._publish(packs)
+
+
+def _check_size(read_bytes: int, size_bytes: int) -> None:
+    if read_bytes != size_bytes:
+        raise ConflictError(
+            f"A file that should have {size_bytes} bytes gave {read_bytes}: it changed while it was read.",
+            code="size-changed",
+            hint="Try again: a newer batch will do.",
+        )
