@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from streambank.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint import catalog
 from streambank.savepoint.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.savepoint.digest import DEFAULT_DIGEST
@@ -120,7 +120,7 @@ class Repository:
         """Many small objects, read pack by pack in few large steps, in no promised order.
 
         Yields:
-            Digest and bytes, or the error where an object is missing or damaged. Large ones are read whole.
+            Digest and bytes, or the error where an object is missing or damaged.
         """
         return self.objects.read_many(digests)
 
@@ -271,17 +271,17 @@ class Repository:
         return self._mark(job, savepoint, VERIFIED, by, fields)
 
     def verifications(self, job: str, savepoint: str) -> list[Verification]:
-        """All verifications of a savepoint that can be read, oldest first; `damaged_marks` names the others."""
+        """All verifications of a savepoint that can be read, oldest first; see `damaged_marks`."""
         marks, _ = self._marks(job, savepoint)
         return [to_verification(mark) for mark in marks if mark.kind == VERIFIED]
 
-    def damaged_marks(self, job: str, savepoint: str) -> list[Damage]:
-        """Marks of a savepoint that cannot be read."""
+    def damaged_marks(self, job: str, savepoint: str) -> list[tuple[str, StreambankError]]:
+        """Marks of a savepoint that cannot be read, by their keys, and what is wrong with each."""
         return self._marks(job, savepoint)[1]
 
-    def _marks(self, job: str, savepoint: str) -> tuple[list[Mark], list[Damage]]:
+    def _marks(self, job: str, savepoint: str) -> tuple[list[Mark], list[tuple[str, StreambankError]]]:
         marks: list[Mark] = []
-        damages: list[Damage] = []
+        damages: list[tuple[str, StreambankError]] = []
         prefix = marks_prefix(job, savepoint)
         for name in self.store.names(prefix):
             if split_mark_name(name) is None:
@@ -289,7 +289,7 @@ class Repository:
             try:
                 marks.append(read_mark(self.store, job, savepoint, name))
             except UNREADABLE as error:
-                damages.append(Damage(f"{prefix}/{name}", error))
+                damages.append((f"{prefix}/{name}", error))
         return marks, damages
 
     def _mark(
