@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streambank.checkpoint.files import CheckpointFiles
+from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.grammar import DEFAULT_STORE
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles
 from streambank.checkpoint.logs import Commit, Offsets
@@ -72,11 +72,18 @@ def plan_closure(
 
 
 class ClosurePlanner:
-    """Plans closures from one listing."""
+    """Plans closures from one listing.
 
-    def __init__(self, index: CheckpointIndex, read: ReadRange) -> None:
+    Args:
+        index: The listing, sorted.
+        read: Reads a path from an offset on, some bytes or to the end.
+        by_names: Open no snapshot and no changelog: quick, blind to SST files, and good only to tell which
+            batches there are.
+    """
+
+    def __init__(self, index: CheckpointIndex, read: ReadRange, *, by_names: bool = False) -> None:
         self._index = index
-        self._files = CheckpointFiles(index.listing, read)
+        self._files = (NamesOnly if by_names else CheckpointFiles)(index.listing, read)
 
     @property
     def files(self) -> CheckpointFiles:

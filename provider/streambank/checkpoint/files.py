@@ -109,3 +109,15 @@ class CheckpointFiles:
         elif isinstance(kept, Exception):
             raise kept
         return kept  # type: ignore[return-value]  # a path is parsed as one thing only
+
+
+class NamesOnly(CheckpointFiles):
+    """Opens no state file: a snapshot counts as whole, and the commit log stands in for lineages."""
+
+    def zip_metadata(self, path: str) -> ZipMetadata:
+        """Nothing is known of it."""
+        return ZipMetadata((), (), None)
+
+    def lineage(self, path: str) -> list[LineageItem]:
+        """Left to the commit log."""
+        raise UnreadableLineageError("not read")

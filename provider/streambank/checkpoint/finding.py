@@ -1,0 +1,34 @@
+"""One thing that is wrong with a checkpoint: data for `inspect` and `doctor`, never an exception."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem.
+
+    Attributes:
+        code: Stable name of the problem.
+        severity: `error` where no savepoint of the batch can be taken, `warning` where something is lost or
+            odd, `info` for what is only worth knowing.
+        file: What it is about, relative to the checkpoint; empty where it is about all of it.
+        cause: What was seen.
+        effect: What that means.
+        hint: What can be done.
+    """
+
+    code: str
+    severity: Severity
+    file: str
+    cause: str
+    effect: str
+    hint: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The finding as JSON."""
+        return asdict(self)

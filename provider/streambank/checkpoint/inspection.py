@@ -1,0 +1,253 @@
+"""What `inspect` tells about a checkpoint directory, live or damaged: an answer, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from streambank.checkpoint.closure import ClosurePlanner
+from streambank.checkpoint.finding import Finding, Severity
+from streambank.checkpoint.grammar import Kind
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.rocksdb import ReadRange
+from streambank.checkpoint.shape import Closure
+from streambank.checkpoint.sources import SourceState
+from streambank.errors import ConflictError, StreambankError
+from streambank.storage import FileInfo
+from streambank.times import to_json_time
+
+MAX_THOROUGH_READS = 5000
+"""So many snapshots and changelogs are opened to tell which batches are whole; beyond, names have to do."""
+_SHOWN = 5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A checkpoint at a glance.
+
+    Attributes:
+        checkpoint: Its URI.
+        query_id: The query's id; None where it cannot be read.
+        last_committed_batch: The newest entry of the commit log; None for none.
+        last_planned_batch: The newest entry of the offset log; None for none.
+        retained_batches: Committed batches whose closure is whole, oldest first.
+        retained_by: `closure` where each of them was planned to the last file, `names` where there are too
+            many files for that and SST files were not looked for.
+        closure: The safe closure of the batch that was asked for; None where there is none.
+        minimal_bytes: Size of the minimal closure of the same batch.
+        file_count: Files in the directory.
+        bytes: Their size.
+        findings: What is wrong.
+    """
+
+    checkpoint: str
+    query_id: str | None
+    last_committed_batch: int | None
+    last_planned_batch: int | None
+    retained_batches: tuple[int, ...]
+    retained_by: str
+    closure: Closure | None
+    minimal_bytes: int | None
+    file_count: int
+    bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def watermark(self) -> datetime | None:
+        """Event-time watermark after the batch; None for none, or one beyond what a calendar can say."""
+        if self.closure is None or self.closure.watermark_ms is None:
+            return None
+        try:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.closure.watermark_ms)
+        except OverflowError:
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The inspection as the JSON of `inspect`."""
+        closure, watermark = self.closure, self.watermark
+        return {
+            "checkpoint": self.checkpoint,
+            "query_id": self.query_id,
+            "last_committed_batch": self.last_committed_batch,
+            "last_planned_batch": self.last_planned_batch,
+            "retained_batches": list(self.retained_batches),
+            "retained_by": self.retained_by,
+            "batch": closure.batch if closure else None,
+            "watermark": to_json_time(watermark) if watermark else None,
+            "watermark_ms": closure.watermark_ms if closure else None,
+            "operators": [operator.to_dict() for operator in closure.operators] if closure else [],
+            "sources": [_source(source) for source in closure.sources] if closure else [],
+            "spark": _spark(closure) if closure else None,
+            "closure": {
+                "files": len(closure.files),
+                "bytes": closure.bytes,
+                "minimal_bytes": self.minimal_bytes,
+            }
+            if closure
+            else None,
+            "files": self.file_count,
+            "bytes": self.bytes,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+def inspect_listing(
+    checkpoint: str, listing: Mapping[str, FileInfo], read: ReadRange, batch: int | None = None
+) -> Inspection:
+    """Inspect a checkpoint from its listing.
+
+    Args:
+        checkpoint: Its URI, for the answer.
+        listing: Made in the order of `listing.LISTING_ORDER`.
+        read: Reads a path from an offset on, some bytes or to the end.
+        batch: Which batch's closure to tell about; the newest committed one for None.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: the files of the batch went away meanwhile; list and inspect again.
+    """
+    index = CheckpointIndex.build(listing)
+    planner = ClosurePlanner(index, read)
+    findings: list[Finding] = []
+    query_id = _attempt(findings, "warning", "The query cannot be told from others.", planner.files.query_id)
+    which = "the newest batch" if batch is None else f"batch {batch}"
+    closure = _attempt(
+        findings, "error", f"No savepoint of {which} can be taken.", lambda: planner.plan(batch, "safe")
+    )
+    minimal = planner.plan(closure.batch, "minimal") if closure else None
+    retained, by = _retained(index, planner, read, findings)
+    if closure:
+        findings += [_note(note) for note in closure.notes]
+    findings += _oddities(index, closure)
+    return Inspection(
+        checkpoint=checkpoint,
+        query_id=query_id,
+        last_committed_batch=max(index.commits, default=None),
+        last_planned_batch=max(index.offsets, default=None),
+        retained_batches=retained,
+        retained_by=by,
+        closure=closure,
+        minimal_bytes=minimal.bytes if minimal else None,
+        file_count=len(listing),
+        bytes=sum(info.size_bytes for info in listing.values()),
+        findings=tuple(dict.fromkeys(findings)),
+    )
+
+
+def retained_batches(index: CheckpointIndex, planner: ClosurePlanner) -> dict[int, StreambankError | None]:
+    """Each committed batch, and why it has no whole closure; None for those that have."""
+    result: dict[int, StreambankError | None] = {}
+    for batch in sorted(index.commits):
+        try:
+            planner.plan(batch, "minimal")
+            result[batch] = None
+        except StreambankError as error:
+            result[batch] = error
+    return result
+
+
+def _attempt(findings: list[Finding], severity: Severity, effect: str, work: Callable[[], T]) -> T | None:
+    """The result of some work; where it fails, a finding. That a file moved is for the caller to retry."""
+    try:
+        return work()
+    except ConflictError:
+        raise
+    except StreambankError as error:
+        findings.append(Finding(error.code, severity, _file_of(error), error.message, effect, error.hint))
+        return None
+
+
+def _retained(
+    index: CheckpointIndex, planner: ClosurePlanner, read: ReadRange, findings: list[Finding]
+) -> tuple[tuple[int, ...], str]:
+    opened = sum(
+        len(files.of(Kind.ZIP)) + len(files.of(Kind.CHANGELOG))
+        for operator in index.operators.values()
+        for files in operator.stores.values()
+    )
+    by = "closure" if opened <= MAX_THOROUGH_READS else "names"
+    checked = retained_batches(
+        index, planner if by == "closure" else ClosurePlanner(index, read, by_names=True)
+    )
+    gone = {"batch-not-retained", "checkpoint-moved"}
+    for batch, error in checked.items():
+        if error is not None and error.code not in gone and batch != max(checked):
+            effect = f"No savepoint of batch {batch} can be taken; newer batches are not affected."
+            finding = Finding(error.code, "warning", _file_of(error), error.message, effect, error.hint)
+            if len([each for each in findings if each.code == error.code]) < _SHOWN:
+                findings.append(finding)
+    return tuple(batch for batch, error in checked.items() if error is None), by
+
+
+def _file_of(error: StreambankError) -> str:
+    """The file that a message begins with; every one about a file does."""
+    first = error.message.partition(" ")[0].rstrip(":,.")
+    return first if "/" in first or first == "metadata" else ""
+
+
+def _note(note: str) -> Finding:
+    return Finding(
+        "damaged-snapshot",
+        "warning",
+        note.partition(" ")[0],
+        note,
+        "Spark has to repair this snapshot from an older one and the changes since.",
+        "Let the query write another snapshot, and look for the reason on the disk.",
+    )
+
+
+def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
+    """What does not stop a savepoint, and what nobody else cleans up."""
+    found = []
+    if temporary := index.others.get(Kind.TEMPORARY):
+        found.append(
+            Finding(
+                "temporary-files",
+                "info",
+                temporary[0],
+                f"{len(temporary)} temporary files lie in the checkpoint.",
+                "They are being written, or a killed writer left them; savepoints leave them out.",
+                "Spark never deletes them. Those older than some hours may be deleted.",
+            )
+        )
+    if unknown := index.others.get(Kind.UNKNOWN):
+        found.append(
+            Finding(
+                "unknown-files",
+                "warning",
+                unknown[0],
+                f"{len(unknown)} files are nothing that Spark 3.5 to 4.3 writes, such as {unknown[0]!r}.",
+                "Savepoints leave them out.",
+                "If a newer Spark or a connector wrote them and needs them, report it.",
+            )
+        )
+    for operator in closure.operators if closure else ():
+        files = index.operators[operator.operator]
+        if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
+            found.append(
+                Finding(
+                    "schema-missing",
+                    "warning",
+                    f"state/{operator.operator}",
+                    f"Operator {operator.operator} has no state schema.",
+                    "The query goes on, but Spark's state reader cannot read this state.",
+                    "Spark writes the schema anew when the query starts again.",
+                )
+            )
+    return found
+
+
+def _source(source: SourceState) -> dict[str, Any]:
+    return {
+        "source": source.source,
+        "kind": source.kind,
+        "offset": source.offset,
+        "log_files": len(source.files),
+    }
+
+
+def _spark(closure: Closure) -> dict[str, Any]:
+    return asdict(closure.spark)

@@ -1,0 +1,84 @@
+"""What has to be rewritten when a checkpoint moves, and nothing else: absolute paths in operator metadata v2.
+
+A copy whose paths still lead to the original fails where the original is gone, and makes directories in it
+where it is not (docs/formats/checkpoint.md, "Operators").
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.logs import format_metadata
+from streambank.checkpoint.operators import flatten, parse_operator_metadata
+from streambank.checkpoint.text import load_json
+from streambank.errors import FormatError
+
+_SCHEMAS = "/_stateSchema/"
+
+
+def needs_rewrite(path: str) -> bool:
+    """Whether a file of a checkpoint holds absolute paths, told from its own path."""
+    return classify(path).kind is Kind.OPERATOR_V2
+
+
+def rewrite_operator_metadata(data: bytes, path: str, new_root: str) -> bytes:
+    """Operator metadata whose schema paths lead into another checkpoint directory; every other byte stays.
+
+    Args:
+        data: The bytes of the file, of either version.
+        path: Its path in the checkpoint, `state/<operator>/_metadata/v2/<batch>`.
+        new_root: URI or absolute path of the directory that the checkpoint will live in.
+
+    Raises:
+        FormatError: `half-written`, `unknown-version`, or `foreign-path` for no schema of this operator.
+    """
+    metadata = parse_operator_metadata(data, path)
+    if not any(store.schema_paths for store in metadata.stores):
+        return data
+    first, _, rest = data.decode("utf-8").partition("\n")
+    document = load_json(rest, path)
+    folder = f"{_hadoop_uri(new_root)}/state/{metadata.operator}{_SCHEMAS}"
+    for store in document["stateStoreInfo"]:
+        if "stateSchemaFilePaths" in store:
+            store["stateSchemaFilePaths"] = _moved(store["stateSchemaFilePaths"], folder, path)
+    return f"{first}\n{json.dumps(document, separators=(',', ':'), ensure_ascii=False)}".encode()
+
+
+def schema_paths(data: bytes, path: str) -> list[str]:
+    """The absolute paths in operator metadata; empty for version 1."""
+    return [
+        found
+        for store in parse_operator_metadata(data, path).stores
+        for found in flatten([*store.schema_paths])
+    ]
+
+
+def new_query_metadata() -> tuple[str, bytes]:
+    """A new query id and the bytes of its `metadata`, for a fork."""
+    query_id = str(uuid.uuid4())
+    return query_id, format_metadata(query_id)
+
+
+def _moved(value: Any, folder: str, path: str) -> Any:
+    if isinstance(value, list):
+        return [_moved(item, folder, path) for item in value]
+    operator = folder.rpartition(_SCHEMAS)[0].rpartition("/")[2]
+    before, found, tail = str(value).rpartition(_SCHEMAS)
+    if not found or not before.endswith(f"/state/{operator}") or ".." in tail.split("/"):
+        raise FormatError(
+            f"{path} names {str(value)[:200]!r}, which is no schema of operator {operator}.",
+            code="foreign-path",
+            hint="The file was edited, or a newer Spark wrote it.",
+        )
+    return folder + tail
+
+
+def _hadoop_uri(location: str) -> str:
+    """A location as Hadoop prints it: local ones with one slash, `file:/data/ck`."""
+    location = location.rstrip("/")
+    if location.startswith("file://"):
+        location = location.removeprefix("file://")
+    return f"file:{location}" if location.startswith("/") else location

@@ -1,0 +1,136 @@
+"""A checkpoint directory as other packages see it: never writes; `inspect` never fails on what it finds."""
+
+from __future__ import annotations
+
+from streambank.checkpoint.closure import ClosurePlanner, plan_closure
+from streambank.checkpoint.compactible import parse_log_name
+from streambank.checkpoint.finding import Finding
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
+from streambank.checkpoint.listing import LISTING_ORDER, list_checkpoint
+from streambank.checkpoint.logs import parse_metadata
+from streambank.checkpoint.shape import Closure, ClosureKind
+from streambank.errors import ConflictError, NotFoundError, StreambankError
+from streambank.storage import FileInfo, Store
+
+__all__ = ["LISTING_ORDER", "CheckpointReader"]
+
+_INSPECT_ATTEMPTS = 5
+
+
+class CheckpointReader:
+    """Reads one checkpoint, live or not.
+
+    Args:
+        store: The checkpoint directory.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def listing(self) -> dict[str, FileInfo]:
+        """Every file, listed in the order that a plan needs."""
+        return list_checkpoint(self.store)
+
+    def query_id(self) -> str:
+        """The query's id.
+
+        Raises:
+            NotFoundError: `not-a-checkpoint`.
+            FormatError: `half-written`.
+        """
+        try:
+            return parse_metadata(self.store.read("metadata"))
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"{self.store.uri} has no metadata, so there is no query of it.",
+                code="not-a-checkpoint",
+                hint="Give the directory that the query has as its checkpointLocation.",
+            ) from error
+
+    def last_committed(self) -> int | None:
+        """The newest committed batch; None for none."""
+        return self._newest("commits")
+
+    def last_planned(self) -> int | None:
+        """The newest planned batch; None for none."""
+        return self._newest("offsets")
+
+    def retained_batches(self) -> list[int]:
+        """Committed batches whose closure is whole, oldest first."""
+        index = CheckpointIndex.build(self.listing())
+        checked = retained_batches(index, ClosurePlanner(index, self.store.read))
+        return [batch for batch, error in checked.items() if error is None]
+
+    def closure(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
+        """The closure of a committed batch; see `closure.plan_closure`.
+
+        Raises:
+            ConflictError: `checkpoint-moved`: the query went on meanwhile; ask again.
+        """
+        before = self.last_committed()
+        try:
+            return plan_closure(self.listing(), self.store.read, batch, kind)
+        except NotFoundError as error:
+            if self.last_committed() != before:
+                raise ConflictError(
+                    f"The query went on while its checkpoint was read: {error.message}",
+                    code="checkpoint-moved",
+                    hint="Ask again.",
+                ) from error
+            raise
+
+    def inspect(self, batch: int | None = None) -> Inspection:
+        """Everything worth knowing; what is damaged, half-written or unknown is a finding.
+
+        Args:
+            batch: Whose closure to tell about; the newest committed batch's for None.
+
+        Raises:
+            NotFoundError: `not-a-checkpoint`: there is nothing of a checkpoint at all.
+            StorageError: The directory cannot be read.
+        """
+        last: ConflictError | None = None
+        for _ in range(_INSPECT_ATTEMPTS):
+            listing = self.listing()
+            index = CheckpointIndex.build(listing)
+            if not index.metadata and not index.offsets and not index.commits:
+                raise NotFoundError(
+                    f"There is no checkpoint at {self.store.uri}: neither metadata nor offsets nor commits.",
+                    code="not-a-checkpoint",
+                    hint="Give the directory that the query has as its checkpointLocation.",
+                )
+            try:
+                return inspect_listing(self.store.uri, listing, self.store.read, batch)
+            except ConflictError as error:
+                last = error
+        return self._always_moving(index, last)
+
+    def _always_moving(self, index: CheckpointIndex, error: StreambankError | None) -> Inspection:
+        cause = error.message if error else ""
+        return Inspection(
+            checkpoint=self.store.uri,
+            query_id=None,
+            last_committed_batch=max(index.commits, default=None),
+            last_planned_batch=max(index.offsets, default=None),
+            retained_batches=(),
+            retained_by="names",
+            closure=None,
+            minimal_bytes=None,
+            file_count=len(index.listing),
+            bytes=sum(info.size_bytes for info in index.listing.values()),
+            findings=(
+                Finding(
+                    "checkpoint-moved",
+                    "warning",
+                    "",
+                    f"Files went away each time the checkpoint was read: {cause}",
+                    "The query deletes files faster than they can be read.",
+                    "Let it retain more batches: spark.sql.streaming.minBatchesToRetain.",
+                ),
+            ),
+        )
+
+    def _newest(self, log: str) -> int | None:
+        names = (parse_log_name(name) for name in self.store.names(log))
+        return max((name.batch for name in names if name and not name.compact), default=None)
