@@ -140,9 +140,9 @@ class JobControl:
         """Leave behind that something happened: `kind` is one of those in docs/formats/job.md."""
         return self._events.append({"kind": kind, "at": to_json_time(utc_now()), **details})
 
-    def events(self, *, after: int = 0) -> Iterator[Record]:
-        """What happened, oldest first; a damaged record shows as one with `error`."""
-        return (record for record in self._events.history() if record.number > after)
+    def events(self, *, newest: int | None = None) -> Iterator[Record]:
+        """What happened (or only the newest), oldest first; a damaged record shows as one with `error`."""
+        return self._events.history(newest=newest)
 
     def last_event(self, *kinds: str, launch_id: str | None = None) -> JsonDict | None:
         """The newest event of one of these kinds (and of this launch)."""

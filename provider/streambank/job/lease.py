@@ -100,6 +100,11 @@ class Lease:
             keeper.stop()
             claim.release()
 
+    def recent_launches(self, count: int = 20) -> set[str]:
+        """The launches that held the newest epochs: their drivers are not coming up, they have been."""
+        recent = self.claims.records.history(newest=count)
+        return {str(record.data["launch_id"]) for record in recent if "launch_id" in record.data}
+
     def require_free(self) -> None:
         """Make sure that nobody runs the job.
 

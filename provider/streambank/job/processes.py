@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from streambank.errors import StorageError
 
 _PROC = Path("/proc")
 
@@ -137,3 +140,32 @@ def who(via: str, **more: str | None) -> dict[str, str]:
     return {"user": user, "host": socket.gethostname(), "via": via} | {
         k: v for k, v in more.items() if v is not None
     }
+
+
+def send_signal(target: ProcessId, number: int) -> bool:
+    """Send a signal to this very process, never to a later one with its pid; False where it is gone.
+
+    Raises:
+        StorageError: This user may not (code `not-permitted`).
+    """
+    try:
+        descriptor = os.pidfd_open(target.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The descriptor names the process that has the pid now; whether it is the one that is meant is asked
+        # after.
+        if not target.is_living():
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError as error:
+        raise StorageError(
+            f"Process {target.pid} ({target.role}) belongs to another user.",
+            code="not-permitted",
+            hint="Ask as that user.",
+        ) from error
+    finally:
+        os.close(descriptor)
+    return True

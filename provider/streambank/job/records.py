@@ -113,9 +113,13 @@ class RecordStream:
             if number > after:
                 yield Record(number, self.read(number))
 
-    def history(self) -> Iterator[Record]:
-        """Every record, for people to read: a damaged one shows as `{"error": ..., "message": ...}`."""
-        for number in self.numbers():
+    def history(self, *, newest: int | None = None) -> Iterator[Record]:
+        """Every record (or only the newest ones), for people to read, oldest first.
+
+        A damaged one shows as `{"error": ..., "message": ...}`.
+        """
+        numbers = self.numbers()
+        for number in numbers if newest is None else numbers[-newest:]:
             try:
                 yield Record(number, self.read(number))
             except FormatError as error:

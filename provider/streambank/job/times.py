@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 from streambank.errors import InputError
+from streambank.times import from_json_time, to_json_time, utc_now
+
+__all__ = ["from_json_time", "parse_duration_s", "to_json_time", "utc_now"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def utc_now() -> datetime:
-    """The time by this machine's clock, aware and in UTC."""
-    return datetime.now(UTC)
-
-
-def to_json_time(moment: datetime) -> str:
-    """ISO-8601 in UTC with `Z` and milliseconds.
-
-    Raises:
-        InputError: The datetime carries no time zone.
-    """
-    if moment.tzinfo is None:
-        raise InputError(f"The time {moment.isoformat()} has no time zone.", code="bad-time")
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def from_json_time(text: str) -> datetime:
-    """The aware UTC datetime that `to_json_time` wrote.
-
-    Raises:
-        ValueError: The text is no ISO-8601 time with a time zone.
-    """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
 
 
 def parse_duration_s(text: str) -> float:

@@ -1,0 +1,65 @@
+"""From a declared job to a launch spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
+from streambank.job.times import to_json_time, utc_now
+from streambank.storage import normalize_location
+
+
+def prepare_launch(
+    job: Job,
+    control: JobControl,
+    *,
+    by: Mapping[str, str],
+    launch_id: str | None = None,
+    application: str | None = None,
+    args: Sequence[str] | None = None,
+    log: str | None = None,
+) -> LaunchSpec:
+    """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        by: Who asks.
+        launch_id: The launch's id; a fresh one when left out.
+        application: Another application than the declared one, with `args`.
+        args: Its arguments; the declared ones when both are left out.
+        log: Path of the driver's log, where somebody collects it.
+
+    Raises:
+        RefusedError: The declared checkpoint is another one than the job began with (code
+            `checkpoint-changed`).
+    """
+    queries = {}
+    for name, checkpoint in job.queries.items():
+        generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
+        queries[name] = QuerySpec(generation.location, generation.number)
+    declared = application is None and args is None
+    return LaunchSpec(
+        job=job.name,
+        launch_id=launch_id or new_launch_id(),
+        application=application or job.application,
+        args=job.args if declared else tuple(args or ()),
+        control=normalize_location(job.control),
+        queries=queries,
+        launched_at=to_json_time(utc_now()),
+        by=dict(by),
+        force_after_s=job.stop.force_after_s,
+        drain_timeout_s=job.stop.drain_timeout_s,
+        beat_s=job.limits.beat_s,
+        ttl_s=job.limits.ttl_s,
+        log=log,
+        log_max_bytes=job.limits.log_max_bytes,
+        log_files=job.limits.log_files,
+        progress_max_bytes=job.limits.progress_max_bytes,
+        progress_files=job.limits.progress_files,
+        conf=dict(job.spark),
+        master=job.master,
+    )

@@ -1,0 +1,165 @@
+"""Savepoints of a managed job: one of each query, with the sinks that Spark told the runner of.
+
+Several queries of one job are several savepoints, each whole by itself. They are not of one moment: no two
+queries of a driver ever are at the same point of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import InputError, NotFoundError
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.fingerprint import application_fingerprint, conf_fingerprint
+from streambank.job.generations import MAIN
+from streambank.savepoint.capture import SinkCapture
+from streambank.savepoint.progress import Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import ClosureKind, TakeResult, take
+from streambank.sinks.unguarded import sinks_from_descriptions
+from streambank.storage import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class JobSavepoints:
+    """The savepoints of one asking.
+
+    Attributes:
+        job: The job.
+        savepoints: By query (`main` where there is only one).
+    """
+
+    job: str
+    savepoints: Mapping[str, TakeResult]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: with one query what `take` gives for it, else `queries` with one such object each."""
+        if set(self.savepoints) == {MAIN}:
+            return self.savepoints[MAIN].to_dict()
+        return {
+            "job": self.job,
+            "mutually_consistent": False,
+            "queries": {name: result.to_dict() for name, result in self.savepoints.items()},
+        }
+
+
+def savepoint_job(
+    job: Job,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    query: str | None = None,
+    batch: int | None = None,
+    closure: ClosureKind | None = None,
+    note: str = "",
+    pin: bool = False,
+    new_query: bool = False,
+    parallel: int = 4,
+    control: JobControl | None = None,
+    repository: Repository | None = None,
+    progress: Progress | None = None,
+) -> JobSavepoints:
+    """Take a savepoint of each query of a job (or of one), running or stopped.
+
+    Args:
+        job: The declared job.
+        by: Who asks.
+        why: Why, for the manifest.
+        query: Only this query.
+        batch: A batch that Spark still retains; the newest committed one when left out. Only for one query.
+        closure: `safe` or `minimal`; the declared one when left out.
+        note: What a person wants to remember about it.
+        pin: Exempt it from retention.
+        new_query: The query may be another one than that of the job's savepoints.
+        parallel: How many files are copied at once.
+        control: The job's records; opened from the declaration when left out.
+        repository: The repository; opened (and created where there is none) from the declaration when left
+            out.
+        progress: Told about files and bytes.
+
+    Raises:
+        InputError: The job has no such query (code `no-such-query`), or `batch` is asked of several
+            (`which-query`).
+        NotFoundError: The job was never started (code `never-started`), or there is no such batch.
+        StreambankError: Whatever else `take` raises.
+    """
+    records = control or job.records()
+    names = _queries(job, query, batch)
+    target = repository or Repository.open(open_store(job.repository), create=True)
+    taken = {}
+    for name in names:
+        key = None if name == MAIN else name
+        generation = records.generation(key)
+        location = generation.location if generation is not None else job.queries[name]
+        if generation is None and not open_store(location).names("commits"):
+            raise NotFoundError(
+                f"Job {job.savepoint_name(key)} was never started: there is nothing at {location}.",
+                code="never-started",
+                hint=f"Start it first: `streambank job start {job.name}`.",
+            )
+        facts = records.query_facts(key) or {}
+        taken[name] = take(
+            open_store(location),
+            target,
+            job.savepoint_name(key),
+            batch=batch,
+            closure=closure or _closure(job),
+            sinks=sinks_of(facts),
+            note=note,
+            pin=pin,
+            taken_by={**by, "reason": why} if why else dict(by),
+            new_query=new_query,
+            parallel=parallel,
+            lease_epoch=lambda: _epoch(records),
+            spark_version=facts.get("spark_version"),
+            application=application_fingerprint(Path(job.application), job.args),
+            conf=conf_fingerprint(job.spark),
+            progress=progress,
+        )
+        records.record_event(
+            "savepoint-taken",
+            query=name,
+            savepoint=taken[name].savepoint,
+            batch=taken[name].batch,
+            generation=generation.number if generation else 1,
+            already_there=taken[name].already_there,
+            by=dict(by),
+            why=why,
+        )
+    return JobSavepoints(job.name, taken)
+
+
+def _queries(job: Job, query: str | None, batch: int | None) -> list[str]:
+    if query is not None and query not in job.queries:
+        raise InputError(
+            f"Job {job.name} has no query {query!r}.",
+            code="no-such-query",
+            hint=f"It has: {', '.join(job.queries)}.",
+        )
+    names = [query] if query is not None else list(job.queries)
+    if batch is not None and len(names) > 1:
+        raise InputError(
+            f"Job {job.name} has several queries, so a batch number alone says nothing.",
+            code="which-query",
+            hint="Name one query.",
+        )
+    return names
+
+
+def _closure(job: Job) -> ClosureKind:
+    return "minimal" if job.savepoint.closure == "minimal" else "safe"
+
+
+def _epoch(control: JobControl) -> str | None:
+    numbers = control.lease.claims.records.numbers()
+    return str(numbers[-1]) if numbers else None
+
+
+def sinks_of(facts: Mapping[str, Any]) -> list[SinkCapture]:
+    """The sinks of a query as Spark described them to its last driver."""
+    sink = facts.get("sink")
+    return list(sinks_from_descriptions([str(sink)])) if sink else []

@@ -1,0 +1,321 @@
+"""Starting a job: once, whoever asks, and how often.
+
+The operation lock lets one start (or stop, or restore) work at a time; under it the lease says whether a
+driver runs, and the processes of this host whether one is still coming up that an earlier start left behind
+when it was killed. Only where neither is, one is launched. The lock is held until the new driver has the
+lease, so the next in line sees it; then this start waits, without the lock, for the first batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from streambank.errors import RefusedError, StorageError, StreambankError
+from streambank.job.batches import batches_of
+from streambank.job.claims import ClaimView
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_launch
+from streambank.job.launcher import DriverState, Handle, Launcher, LocalLauncher
+from streambank.job.operation import Operation
+from streambank.job.prepare import prepare_launch
+
+_LOOK_S = 0.25
+_LAST_LINES = 30
+
+StartState = Literal["started", "already-running", "finished", "not-desired"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartResult:
+    """What a start came to.
+
+    Attributes:
+        job: The job.
+        state: `started`; `already-running`; `finished` (the application ran to its end meanwhile); or
+            `not-desired` (somebody stopped the job: before, and this start was to obey that, or meanwhile).
+        epoch: The driver's epoch of the lease.
+        launch_id: Its launch.
+        host: Where it runs.
+        pid: Its Python process.
+        jvm_pid: Its JVM.
+        batch: Newest committed batch (of all queries together, the oldest such); None before the first.
+        batches: The newest committed batch of each query.
+        generations: The generation of each query.
+        log: Its log.
+        seconds: How long this start took.
+    """
+
+    job: str
+    state: StartState
+    epoch: int | None = None
+    launch_id: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    jvm_pid: int | None = None
+    batch: int | None = None
+    batches: Mapping[str, int | None] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
+    log: str | None = None
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def start_job(
+    job: Job,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    obey_desired: bool = False,
+    wait: bool = True,
+    timeout_s: float | None = None,
+    launcher: Launcher | None = None,
+    control: JobControl | None = None,
+    operation: Operation | None = None,
+) -> StartResult:
+    """Make sure that a driver of the job runs, and that it has got going.
+
+    Args:
+        job: The declared job.
+        by: Who asks.
+        why: Why, for the records.
+        obey_desired: Start nothing where the job is meant to be stopped (for whoever keeps jobs running).
+            Otherwise the job is meant to run from now on.
+        wait: Return only when each query has committed a batch since the launch, or found no data; else when
+            the driver holds the lease.
+        timeout_s: How long to wait for that; the declared time when left out.
+        launcher: Where drivers run; this machine when left out.
+        control: The job's records; opened from the declaration when left out.
+        operation: The operation lock, where the caller holds it already (a restart).
+
+    Raises:
+        ConflictError: Another operation works on the job (code `operation-in-progress`).
+        RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the declared
+            checkpoint is another one (`checkpoint-changed`).
+        StorageError: The driver died before its first batch (`driver-died`), or the time was over
+            (`start-timeout`; the driver is left alone, and the next start finds it).
+    """
+    records = control or job.records()
+    start = _Start(job, records, launcher or LocalLauncher(), by, timeout_s or job.start.timeout_s)
+    while True:
+        lock: AbstractContextManager[Operation] = (
+            nullcontext(operation) if operation else records.operation("start", by=by, wait_s=start.timeout_s)
+        )
+        with lock as held:
+            early = start.begin(held, obey_desired, why)
+        result = early or start.finish(wait)
+        if result is not None:
+            return result
+
+
+class _Start:
+    def __init__(
+        self, job: Job, control: JobControl, launcher: Launcher, by: Mapping[str, str], timeout_s: float
+    ) -> None:
+        self.job = job
+        self.control = control
+        self.launcher = launcher
+        self.by = by
+        self.timeout_s = timeout_s
+        self.clock = control.clock
+        self.began = self.clock.monotonic()
+        self.state: StartState = "started"
+        self.launch: LaunchSpec | None = None
+        self.handle: Handle | None = None
+        self.view: ClaimView | None = None
+        self.before: dict[str, int | None] = {}
+
+    # Under the operation lock.
+
+    def begin(self, operation: Operation, obey_desired: bool, why: str) -> StartResult | None:
+        """Make sure that a driver holds the lease; a result only where nothing is left to wait for."""
+        desired = self.control.desired()
+        if obey_desired and desired is not None and desired.state == "stopped":
+            return StartResult(self.job.name, "not-desired", seconds=self._seconds())
+        if desired is None or desired.state != "running":
+            self.control.set_desired("running", by=self.by, why=why)
+        view = self.control.lease.settle()
+        if view is not None and not view.free:
+            self._go_along(view)
+            return None
+        been = self.control.lease.recent_launches()
+        left = [handle for handle in self.launcher.find(self.control) if handle.launch_id not in been]
+        if left:
+            # A start that was killed left it behind; it has yet to take the lease.
+            self.state, self.handle = "already-running", left[0]
+            self.launch = read_launch(self.control, self.handle.launch_id)
+        else:
+            self._launch(operation, why)
+        return self._wait_for_lease()
+
+    def _go_along(self, view: ClaimView) -> None:
+        if view.holder is None or view.state != "live" or view.holder.details.get("purpose") != "run":
+            raise self.control.lease.refusal(view)
+        self.state, self.view = "already-running", view
+        launch_id = view.holder.details.get("launch_id")
+        self.launch = read_launch(self.control, str(launch_id)) if launch_id else None
+        self.handle = Handle(str(launch_id), view.holder.processes, self.launch.log if self.launch else None)
+
+    def _launch(self, operation: Operation, why: str) -> None:
+        launch_id = new_launch_id()
+        log = self.launcher.log_path(self.control, launch_id)
+        self.launch = prepare_launch(self.job, self.control, by=self.by, launch_id=launch_id, log=log)
+        self.before = {
+            name: batches_of(query.checkpoint).committed for name, query in self.launch.queries.items()
+        }
+        write_launch(self.control, self.launch)
+        operation.check()
+        self.handle = self.launcher.submit(self.job, self.control, self.launch)
+        self.control.record_event(
+            "launched",
+            launch_id=launch_id,
+            by=dict(self.by),
+            why=why,
+            pids=[one.pid for one in self.handle.processes],
+            generations={name: query.generation for name, query in self.launch.queries.items()},
+        )
+
+    def _wait_for_lease(self) -> StartResult | None:
+        assert self.handle is not None, "a driver was launched or found"
+        while True:
+            driver = self.launcher.status(self.handle)
+            view = self.control.lease.view()
+            ours = _is_of(view, self.handle.launch_id)
+            if view is not None and ours:
+                self.view = view
+                if not view.free:
+                    return None
+                if driver.state == "ended":
+                    return self._ended(view, driver)
+            elif driver.state == "ended":
+                if view is not None and view.state == "live":  # another driver was faster, without the lock
+                    self._go_along(view)
+                    return None
+                raise self._died(driver)
+            if self._over():
+                raise self._too_late("does not hold the lease")
+            self.clock.sleep(_LOOK_S)
+
+    # Without it.
+
+    def finish(self, wait: bool) -> StartResult | None:
+        """Wait until the driver has got going; None where one that was found running is gone: begin again."""
+        while wait:
+            view = self.control.lease.view()
+            if view is None or self.view is None or view.epoch != self.view.epoch or view.free:
+                return self._gone(view)
+            self.view = view
+            if self._has_got_going(view):
+                break
+            if self._over():
+                raise self._too_late("has neither committed a batch nor found its input empty")
+            self.clock.sleep(_LOOK_S)
+        return self._result(self.state)
+
+    def _gone(self, view: ClaimView | None) -> StartResult | None:
+        if self.state == "already-running" and not self._is_unwanted() and not self._over():
+            self.state, self.view = "started", None
+            return None
+        return self._ended(view, self.launcher.status(self.handle) if self.handle else DriverState("ended"))
+
+    def _has_got_going(self, view: ClaimView) -> bool:
+        """Whether each declared query has had its first trigger, by the heartbeat or by the commit log."""
+        said = view.status.get("queries")
+        seen = said if isinstance(said, dict) else {}
+        for name in self.job.queries:
+            query = seen.get(name)
+            triggered = isinstance(query, dict) and query.get("triggered")
+            if not triggered and not self._has_committed(name):
+                return False
+        return True
+
+    def _has_committed(self, name: str) -> bool:
+        """Whether the query has committed a batch that was not there before this start launched it."""
+        if self.launch is None or name not in self.before:
+            return False
+        committed = batches_of(self.launch.queries[name].checkpoint).committed
+        before = self.before[name]
+        return committed is not None and (before is None or committed > before)
+
+    def _ended(self, view: ClaimView | None, driver: DriverState) -> StartResult:
+        """The driver is gone: it was stopped, ran to its end, or died."""
+        if self._is_unwanted():
+            return self._result("not-desired")
+        self.view = view
+        clean = view is not None and view.state == "ended" and view.end.get("exit_code") == 0
+        if clean and _is_of(view, self.handle.launch_id if self.handle else None):
+            return self._result("finished")
+        raise self._died(driver)
+
+    def _is_unwanted(self) -> bool:
+        """Whether somebody has stopped the job while this start was at work."""
+        desired = self.control.desired()
+        return desired is not None and desired.state == "stopped"
+
+    def _result(self, state: StartState) -> StartResult:
+        view, launch = self.view, self.launch
+        pids = {one.role: one.pid for one in view.holder.processes} if view and view.holder else {}
+        queries = launch.queries if launch else {}
+        batches = {name: batches_of(query.checkpoint).committed for name, query in queries.items()}
+        known = [batch for batch in batches.values() if batch is not None]
+        return StartResult(
+            job=self.job.name,
+            state=state,
+            epoch=view.epoch if view else None,
+            launch_id=launch.launch_id if launch else None,
+            host=view.holder.host.host if view and view.holder else None,
+            pid=pids.get("python"),
+            jvm_pid=pids.get("jvm"),
+            batch=min(known) if known and len(known) == len(batches) else None,
+            batches=batches,
+            generations={name: query.generation for name, query in queries.items()},
+            log=launch.log if launch else None,
+            seconds=self._seconds(),
+        )
+
+    def _seconds(self) -> float:
+        return round(self.clock.monotonic() - self.began, 3)
+
+    def _over(self) -> bool:
+        return self.clock.monotonic() - self.began >= self.timeout_s
+
+    def _died(self, driver: DriverState) -> StreambankError:
+        exit_code = driver.exit_code
+        if exit_code is None and self.view is not None:
+            exit_code = self.view.end.get("exit_code")
+        code = f" with exit code {exit_code}" if exit_code is not None else ""
+        self.control.record_event(
+            "driver-died",
+            launch_id=self.launch.launch_id if self.launch else None,
+            exit_code=exit_code,
+        )
+        message = f"The driver of job {self.job.name} ended{code} before its first batch."
+        if exit_code == RefusedError.exit_code:
+            return RefusedError(message, code="driver-refused", hint=self._log_hint())
+        return StorageError(message, code="driver-died", hint=self._log_hint())
+
+    def _too_late(self, what: str) -> StorageError:
+        return StorageError(
+            f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s.",
+            code="start-timeout",
+            hint=f"It is left alone; another start finds it and waits for it. {self._log_hint()}",
+        )
+
+    def _log_hint(self) -> str:
+        """Where the driver's log is, and how it ends."""
+        if self.handle is None or self.handle.log is None:
+            return "Look at the driver's own log."
+        lines = self.launcher.log_lines(self.handle, _LAST_LINES)
+        return "\n".join(
+            [f"Its log is {self.handle.log} and ends:" if lines else f"Its log is {self.handle.log}.", *lines]
+        )
+
+
+def _is_of(view: ClaimView | None, launch_id: str | None) -> bool:
+    return view is not None and view.holder is not None and view.holder.details.get("launch_id") == launch_id

@@ -1,0 +1,203 @@
+"""How a job is doing: what is meant to be, what is, who works on it. Looks, never waits, never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from streambank.job.batches import batches_of
+from streambank.job.claims import ClaimView
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.job.launch import launch_key, read_launch
+from streambank.job.launcher import Launcher, LocalLauncher
+from streambank.job.progress import last_progress
+from streambank.job.times import to_json_time, utc_now
+
+JobState = Literal["never-started", "starting", "running", "stopping", "stopped", "failed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query of a job.
+
+    Attributes:
+        checkpoint: Its current generation's location.
+        generation: That generation's number; None before the first start.
+        from_savepoint: The savepoint that generation was restored from.
+        batch: Newest committed batch.
+        planned_batch: Newest planned batch.
+        query_id: Spark's id of it.
+        sink: Its sink, in Spark's words.
+        watermark: Its event-time watermark, ISO-8601, as of the last progress record.
+        progress_at: When the last progress was recorded, ISO-8601.
+    """
+
+    checkpoint: str
+    generation: int | None
+    from_savepoint: str | None
+    batch: int | None
+    planned_batch: int | None
+    query_id: str | None
+    sink: str | None
+    watermark: str | None
+    progress_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job at a glance. Times are ISO-8601.
+
+    Attributes:
+        job: Its name.
+        state: `never-started`; `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
+            driver ended well, or somebody saw to it); `failed` (its driver died, or ended with an error);
+            `unknown` (a driver on another host that cannot be judged at a glance).
+        why: What the state rests on.
+        desired: `running`, `stopped`, or None where nobody ever said.
+        desired_by: Who said so.
+        desired_why: Why.
+        desired_at: When.
+        epoch: The newest epoch of the lease.
+        host: Where the driver runs, or ran.
+        pid: Its Python process.
+        jvm_pid: Its JVM.
+        since: When it took the lease.
+        beat_at: Its last heartbeat, by its clock.
+        beat_age_s: How old that is by this clock: for people, since clocks may differ.
+        launch_id: The newest launch that is known of.
+        log: That driver's log.
+        operation: The operation that works on the job now; None for none.
+        operation_by: Who asked for it.
+        operation_state: `live`, `dead` or `unknown`.
+        batch: Newest committed batch, of several queries the oldest such.
+        queries: Each query.
+    """
+
+    job: str
+    state: JobState
+    why: str
+    desired: str | None = None
+    desired_by: Mapping[str, str] = field(default_factory=dict)
+    desired_why: str = ""
+    desired_at: str | None = None
+    epoch: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    jvm_pid: int | None = None
+    since: str | None = None
+    beat_at: str | None = None
+    beat_age_s: float | None = None
+    launch_id: str | None = None
+    log: str | None = None
+    operation: str | None = None
+    operation_by: Mapping[str, str] = field(default_factory=dict)
+    operation_state: str | None = None
+    batch: int | None = None
+    queries: Mapping[str, QueryStatus] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def job_status(job: Job, *, control: JobControl | None = None, launcher: Launcher | None = None) -> JobStatus:
+    """Look at a job.
+
+    Raises:
+        FormatError: A record that decides is damaged (code `damaged-record`).
+        StorageError: The records or the checkpoint cannot be read.
+    """
+    records = control or job.records()
+    place = launcher or LocalLauncher()
+    view = records.lease.view()
+    state, why, launch_id = _state(records, view, place)
+    desired = records.desired()
+    queries = {name: _query(job, records, name) for name in job.queries}
+    batches = [one.batch for one in queries.values()]
+    pids = {one.role: one.pid for one in view.holder.processes} if view and view.holder else {}
+    work = records.operation_lock.view()
+    busy = work if work is not None and work.state != "ended" else None
+    beat_at = view.beat_at if view else None
+    return JobStatus(
+        job=job.name,
+        state=state,
+        why=why,
+        desired=desired.state if desired else None,
+        desired_by=desired.by if desired else {},
+        desired_why=desired.why if desired else "",
+        desired_at=to_json_time(desired.at) if desired else None,
+        epoch=view.epoch if view else None,
+        host=view.holder.host.host if view and view.holder else None,
+        pid=pids.get("python"),
+        jvm_pid=pids.get("jvm"),
+        since=to_json_time(view.since) if view and view.since else None,
+        beat_at=to_json_time(beat_at) if beat_at else None,
+        beat_age_s=round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None,
+        launch_id=launch_id,
+        log=_log(records, launch_id),
+        operation=str(busy.holder.details.get("operation")) if busy and busy.holder else None,
+        operation_by=busy.holder.details.get("by", {}) if busy and busy.holder else {},
+        operation_state=busy.state if busy else None,
+        batch=min((one for one in batches if one is not None), default=None) if None not in batches else None,
+        queries=queries,
+    )
+
+
+def _state(
+    records: JobControl, view: ClaimView | None, launcher: Launcher
+) -> tuple[JobState, str, str | None]:
+    """State, why, and the newest launch."""
+    launch_id = str(view.holder.details.get("launch_id")) if view and view.holder else None
+    purpose = view.holder.details.get("purpose") if view and view.holder else None
+    if view is not None and not view.free:
+        if purpose not in ("run", None):
+            return "stopped", f"a {purpose} holds the lease: {view.why}", launch_id
+        if view.state == "unknown":
+            return "unknown", view.why, launch_id
+        stopping = view.status.get("state") == "stopping"
+        return ("stopping" if stopping else "running"), view.why, launch_id
+    been = records.lease.recent_launches()
+    upcoming = [handle for handle in launcher.find(records) if handle.launch_id not in been]
+    if upcoming:
+        return "starting", "a driver is there that does not hold the lease yet", upcoming[0].launch_id
+    last = records.last_event("driver-died", "launched", "stopped")
+    if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
+        return "failed", "its driver ended before it took the lease", last.get("launch_id")
+    if view is None:
+        return "never-started", "nobody ever held its lease", None
+    exit_code = view.end.get("exit_code")
+    if view.state == "dead":
+        return "failed", f"its driver died: {view.why}", launch_id
+    if exit_code not in (None, 0):
+        return "failed", f"its driver ended with exit code {exit_code}", launch_id
+    return "stopped", view.why, launch_id
+
+
+def _log(records: JobControl, launch_id: str | None) -> str | None:
+    if launch_id is None or not records.store.exists(launch_key(launch_id)):
+        return None
+    return read_launch(records, launch_id).log
+
+
+def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
+    key = None if name == MAIN else name
+    generation = records.generation(key)
+    location = generation.location if generation else job.queries[name]
+    batches = batches_of(location)
+    facts = records.query_facts(key) or {}
+    last = last_progress(records.store, key)
+    event_time = last.progress.get("eventTime") if last else None
+    return QueryStatus(
+        checkpoint=location,
+        generation=generation.number if generation else None,
+        from_savepoint=generation.from_savepoint if generation else None,
+        batch=batches.committed,
+        planned_batch=batches.planned,
+        query_id=facts.get("query_id"),
+        sink=facts.get("sink"),
+        watermark=event_time.get("watermark") if isinstance(event_time, dict) else None,
+        progress_at=to_json_time(last.at) if last else None,
+    )
