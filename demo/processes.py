@@ -80,18 +80,17 @@ def descendants(root: int) -> list[Process]:
     return found
 
 
-def mentioning(folder: Path) -> list[Process]:
-    """Processes that name a folder in their command or environment, and their descendants; never us."""
-    mark = str(folder).encode()
-    roots: dict[int, Process] = {}
+def marked(name: str, value: str) -> list[Process]:
+    """Processes with this very variable in their environment, and their descendants; never us or ours."""
+    mark = f"{name}={value}".encode()
     ours = _ancestors(os.getpid()) | {os.getpid()}
+    found: dict[int, Process] = {}
     for process in everything().values():
-        if process.pid in ours or process.is_zombie:
+        if process.pid in ours or process.is_zombie or mark not in _environment(process.pid).split(b"\0"):
             continue
-        if mark in process.command.encode() or mark in _environment(process.pid):
-            roots[process.pid] = process
-            roots.update({child.pid: child for child in descendants(process.pid)})
-    return list(roots.values())
+        found[process.pid] = process
+        found.update({child.pid: child for child in descendants(process.pid)})
+    return list(found.values())
 
 
 def _environment(pid: int) -> bytes:
@@ -186,13 +185,7 @@ def _prctl(option: int, value: int) -> None:
 
 def listening(processes: Iterable[Process]) -> set[tuple[str, int]]:
     """The addresses and ports on which these processes accept TCP connections."""
-    sockets: set[str] = set()
-    for process in processes:
-        try:
-            links = [str(entry.readlink()) for entry in (PROC / str(process.pid) / "fd").iterdir()]
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        sockets.update(link[8:-1] for link in links if link.startswith("socket:["))
+    sockets = {link[8:-1] for process in processes for link in _open_files(process.pid) if "socket:[" in link}
     found: set[tuple[str, int]] = set()
     for table in ("tcp", "tcp6"):
         for line in (PROC / "net" / table).read_text().splitlines()[1:]:
@@ -200,6 +193,20 @@ def listening(processes: Iterable[Process]) -> set[tuple[str, int]]:
             if fields[3] == TCP_LISTEN and fields[9] in sockets:
                 address, port = fields[1].split(":")
                 found.add((_readable(address), int(port, 16)))
+    return found
+
+
+def _open_files(pid: int) -> list[str]:
+    """What the descriptors of a process lead to; those that close meanwhile are left out."""
+    found: list[str] = []
+    try:
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            try:
+                found.append(str(entry.readlink()))
+            except FileNotFoundError:
+                continue
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return found
     return found
 
 

@@ -14,6 +14,8 @@ from demo.places import ROOT, Places
 from demo.ports import HOST
 
 USER = "admin"
+# In the environment of all that comes of a demo, the driver's too, with the demo's folder as its value.
+PROCESS_MARK = "STREAMBANK_DEMO_PROCESS"
 # `--skip-serve-logs`: those log servers would listen on all interfaces; task logs are read from disk here.
 SERVICES: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -30,13 +32,23 @@ def airflow_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "airflow", *arguments]
 
 
-def environment(places: Places, port: int, extra: Mapping[str, str]) -> dict[str, str]:
+def streambank_settings(places: Places) -> dict[str, str]:
+    """What of the environment is Streambank's: which jobs there are, and where they live."""
+    return {
+        "AIRFLOW_CONN_STREAMBANK_DEFAULT": json.dumps(
+            {"conn_type": "streambank", "host": places.repository.as_uri()}
+        ),
+        "STREAMBANK_DEMO_HOME": str(places.home),
+        "STREAMBANK_JOBS": str(ROOT / "demo" / "streaming_jobs.toml"),
+    }
+
+
+def environment(places: Places, port: int) -> dict[str, str]:
     """Airflow's settings for this demo, all of them: nothing is read from the caller's own Airflow.
 
     Args:
         places: The demo's folders.
         port: Where the API server will listen.
-        extra: Settings of Streambank, such as its connection.
 
     Returns:
         A whole environment. Secrets in it are random and live as long as the demo.
@@ -67,7 +79,7 @@ def environment(places: Places, port: int, extra: Mapping[str, str]) -> dict[str
     }
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     passed["PATH"] = f"{binaries}{os.pathsep}{passed.get('PATH', os.defpath)}"
-    return {**passed, **settings, **extra}
+    return {**passed, **settings, **streambank_settings(places), PROCESS_MARK: str(places.home)}
 
 
 def _bundles() -> list[dict[str, object]]:

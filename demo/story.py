@@ -1,0 +1,239 @@
+"""The story itself: Airflow starts, the job runs, two savepoints, a disaster, a restore, and the proof."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from demo import processes
+from demo.job import CommittedBatch, FlightsJob, WaitedTooLongError
+from demo.places import ROOT, Places
+from demo.report import Report, SavepointFigures, size
+from demo.rest import Airflow
+from demo.screen import Screen
+
+JOB = "flights"
+REPLAY_DAG = "flights.replay"
+ROWS_PER_FILE = 4000
+FILES_MS = 1000  # between two input files: the replay takes about a minute and a half
+WATERMARK_HOURS = 6 * 24  # as in streaming_jobs.toml
+# The first savepoint is taken when the job is well under way, the second soon after, then comes the disaster.
+FIRST_SAVEPOINT_AT = 12
+SECOND_SAVEPOINT_AFTER = 6
+DISASTER_AFTER = 4
+
+
+@dataclass(slots=True)
+class Story:
+    """Tells the story of one demo; every chapter leaves its figures in the report.
+
+    Attributes:
+        places: The demo's folders.
+        airflow: Its Airflow, which may still be starting.
+        screen: Where it is told.
+        check: Raises when something the story rests on is gone; called in every wait.
+    """
+
+    places: Places
+    airflow: Airflow
+    screen: Screen
+    check: Callable[[], None] = lambda: None
+    report: Report = field(default_factory=Report)
+    run_of_replay: str = ""
+    disaster_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    last_before: CommittedBatch | None = None
+
+    @property
+    def job(self) -> FlightsJob:
+        """The flights job."""
+        return FlightsJob(JOB, str(self.places.repository / "jobs"))
+
+    def wait_for_airflow(self, timeout_s: float = 240) -> None:
+        """Until all four processes are healthy and the DAGs are parsed."""
+        deadline = time.monotonic() + timeout_s
+        wanted = {f"{JOB}.{verb}" for verb in ("run", "stop", "savepoint", "restore")} | {REPLAY_DAG}
+        found: set[str] = set()
+        with self.screen.step("Airflow starts: api-server, scheduler, dag-processor, triggerer") as step:
+            while not self.airflow.is_healthy() or not wanted <= (found := set(self.airflow.dags())):
+                self.check()
+                if time.monotonic() > deadline:
+                    problems = "\n".join(self.airflow.import_errors()) if self.airflow.is_healthy() else ""
+                    raise WaitedTooLongError(
+                        f"Airflow is not ready after {timeout_s:.0f} s; DAGs: {sorted(found)}\n{problems}"
+                    )
+                time.sleep(0.5)
+            for dag_id in wanted:
+                self.airflow.unpause(dag_id)
+            step.detail = f"healthy, {len(found)} DAGs"
+
+    def start_the_job(self) -> None:
+        """Flights begin to arrive, and the job that reads them starts by its DAG."""
+        with self.screen.step(f"The flights of 2013 arrive, and {JOB}.run starts the job") as step:
+            conf = {
+                "target": str(self.places.data / "input"),
+                "rows_per_file": ROWS_PER_FILE,
+                "gap_ms": FILES_MS,
+            }
+            self.run_of_replay = self.airflow.trigger(REPLAY_DAG, conf)
+            run = self.airflow.trigger(f"{JOB}.run")
+            self.airflow.wait_for_task(f"{JOB}.run", run, "start", timeout_s=180, meanwhile=self.check)
+            driver = " and ".join(f"{one.role} {one.pid}" for one in self.job.driver())
+            last = self.job.last_commit()
+            step.detail = f"driver {driver}, batch {last.number if last else '-'} committed"
+
+    def take_savepoint(self, kind: str, at_batch: int) -> SavepointFigures:
+        """Trigger the savepoint DAG once a batch is committed, while the job goes on."""
+        with self.screen.step(f"{kind}: {JOB}.savepoint takes and verifies it while batches go on") as step:
+            self.job.wait_for_batch(at_batch, timeout_s=180, meanwhile=self.check)
+            run = self.airflow.trigger(f"{JOB}.savepoint", {"note": kind})
+            self.airflow.wait(f"{JOB}.savepoint", run, timeout_s=120, meanwhile=self.check)
+            took = self.airflow.result(f"{JOB}.savepoint", run, "take")
+            figures = SavepointFigures(
+                savepoint=took["savepoint"],
+                batch=took["batch"],
+                kind=kind,
+                files=took["files"],
+                bytes=took["bytes"],
+                new_bytes=took["new_bytes"],
+                seconds=took["seconds"],
+                replans=took["replans"],
+            )
+            self.report.savepoints.append(figures)
+            step.detail = (
+                f"{figures.savepoint}, {figures.files} files, {size(figures.bytes)}; moved "
+                f"{size(figures.new_bytes)}, the rest was there; the take itself {figures.seconds:.2f} s"
+            )
+        return figures
+
+    def disaster(self, at_batch: int) -> None:
+        """Destroy the checkpoint and kill the driver, both of its processes, without warning."""
+        with self.screen.step("Disaster: the checkpoint is deleted and the driver killed (-9)") as step:
+            self.last_before = self.job.wait_for_batch(at_batch, timeout_s=120, meanwhile=self.check)
+            self.disaster_at = datetime.now(UTC)
+            path, files = self.job.destroy_checkpoint()
+            killed = self.job.kill_driver()
+            step.detail = f"{files} files of {path.name} gone, killed {' and '.join(killed) or 'nobody'}"
+        if not killed:
+            raise WaitedTooLongError("there was no driver to kill: the story does not hold")
+
+    def restore(self) -> None:
+        """Trigger the restore DAG, read its plan, approve it as a person would, wait for the first batch."""
+        dag_id = f"{JOB}.restore"
+        with self.screen.step(f"{dag_id} is triggered; it shows its plan and waits for a person") as step:
+            run = self.airflow.trigger(dag_id, {"sink": "rollback", "note": "checkpoint destroyed"})
+            self.airflow.wait_for_task(
+                dag_id,
+                run,
+                "approve",
+                timeout_s=120,
+                states=frozenset({"awaiting_input", "deferred"}),
+                meanwhile=self.check,
+            )
+            plan = self.airflow.result(dag_id, run, "plan")
+            (question,) = self.airflow.open_questions(dag_id, run)
+            step.detail = f"savepoint {plan['savepoint']}, batch {plan['batch']}"
+        self.screen.say_more(f"{question['subject']}\n{_plain(str(question['body']))}")
+        self.report.approval_s = round((datetime.now(UTC) - self.disaster_at).total_seconds(), 1)
+        with self.screen.step(
+            "Approved over the API; a new generation is laid out and the job started"
+        ) as step:
+            self.airflow.answer(dag_id, run, "approve", "Approve")
+            self.airflow.wait_for_task(dag_id, run, "first_batch", timeout_s=180, meanwhile=self.check)
+            done = self.airflow.result(dag_id, run, "restore")
+            step.detail = f"generation {done['generation']}, goes on after batch {done['batch']}"
+        self._note_recovery(plan, done)
+
+    def _note_recovery(self, plan: dict[str, Any], done: dict[str, Any]) -> None:
+        batch = int(done["batch"])
+        next_commit = self.job.checkpoint() / "commits" / str(batch + 1)
+        resumed_at = datetime.fromtimestamp(next_commit.stat().st_mtime, UTC)
+        taken_at = datetime.fromisoformat(str(plan["taken_at"]))
+        report = self.report
+        report.restored, report.restored_batch = str(done["savepoint"]), batch
+        report.lost_batches = (self.last_before.number if self.last_before else batch) - batch
+        report.rpo_s = round((self.disaster_at - taken_at).total_seconds(), 1)
+        report.rto_s = round((resumed_at - self.disaster_at).total_seconds(), 1)
+        self.screen.say(
+            f"The savepoint was {report.rpo_s} s old (RPO); batch {batch + 1} is committed again "
+            f"{report.rto_s} s after the disaster (RTO)"
+        )
+
+    def to_the_end(self) -> None:
+        """Wait until all flights have arrived, and until the job has written every row that is due."""
+        with self.screen.step("The job goes on to the end of the replay") as step:
+            self.airflow.wait(REPLAY_DAG, self.run_of_replay, timeout_s=300, meanwhile=self.check)
+            self.report.rows = self._compare(within_s=240)
+            last = self.job.last_commit()
+            step.detail = f"batch {last.number if last else '-'}, {self.report.rows['found']} rows written"
+        self._judge()
+
+    def stop_the_job(self) -> None:
+        """Stop it by its DAG, at a batch boundary, with a savepoint."""
+        dag_id = f"{JOB}.stop"
+        with self.screen.step(
+            f"The end: {dag_id} stops the job at a batch boundary, with a savepoint"
+        ) as step:
+            run = self.airflow.trigger(dag_id, {"savepoint": True, "note": "the end"})
+            self.airflow.wait(dag_id, run, timeout_s=120, meanwhile=self.check)
+            if self.job.driver():
+                raise WaitedTooLongError("the driver still runs after it was stopped")
+            step.detail = "no driver left"
+
+    def prove(self) -> None:
+        """Compare every row of the output with a batch computation over the same input."""
+        with self.screen.step("The proof: output against a batch computation, row for row") as step:
+            self.report.rows = self._compare(within_s=0)
+            step.detail = f"{self.report.rows['found']} of {self.report.rows['expected']} rows"
+        self._judge()
+
+    def _judge(self) -> None:
+        rows = self.report.rows
+        if not rows["equal"]:
+            raise WaitedTooLongError(
+                f"the output differs from the batch computation: {rows['missing']} rows missing, "
+                f"{rows['surplus']} too many; {rows['missing_sample']} {rows['surplus_sample']}"
+            )
+
+    def _compare(self, within_s: float) -> dict[str, Any]:
+        command = [
+            *(sys.executable, str(ROOT / "spark_jobs" / "flights" / "expected.py"), "hourly_delays"),
+            *("--input", str(self.places.data / "input"), "--output", str(self.places.data / "output")),
+            *("--watermark-hours", str(WATERMARK_HOURS), "--within", str(within_s)),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            while running.poll() is None:
+                self.check()
+                time.sleep(0.2)
+            assert running.stdout is not None
+            answer: dict[str, Any] = json.loads(running.stdout.read())
+        return answer
+
+    def look_around(self, root: int) -> None:
+        """Where the demo's processes listen, and what there is to click."""
+        found = processes.listening(processes.descendants(root))
+        self.report.listening = sorted(f"{address}:{port}" for address, port in found)
+        outside = [address for address in self.report.listening if not address.startswith("127.")]
+        if outside:
+            raise WaitedTooLongError(f"something listens beyond loopback: {', '.join(outside)}")
+        url = self.airflow.url
+        self.report.where_to_click = {
+            "All DAGs of the job": f"{url}/dags?tags={JOB}",
+            "The restore, with plan and approval": f"{url}/dags/{JOB}.restore",
+            "Take a savepoint by hand (Trigger)": f"{url}/dags/{JOB}.savepoint",
+            "Savepoints as asset events": f"{url}/assets",
+            "Login": f"{self.airflow.user} / {self.airflow.password}",
+        }
+
+
+def _plain(markdown: str) -> str:
+    """A two-column Markdown table as aligned lines."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in markdown.splitlines()]
+    kept = [row for row in rows if any(row) and not set("".join(row)) <= set("-: ")]
+    width = max((len(row[0]) for row in kept if len(row) > 1), default=0)
+    return "\n".join(f"{row[0]:<{width}}  {' '.join(row[1:])}".rstrip() for row in kept)
