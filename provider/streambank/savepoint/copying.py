@@ -1,0 +1,127 @@
+"""The work of a take in pieces: a `CopyTask` for each file that has to move, and `run_task`, which does one.
+
+A task and its outcome are plain data, so the same plan can run in threads here or elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from streambank.errors import ConflictError, NotFoundError
+from streambank.savepoint.entry import FileEntry
+from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
+
+CHECKPOINT = -1
+"""`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """One file to be copied into the repository.
+
+    Attributes:
+        origin: Which store it is in: `CHECKPOINT`, or the number of a sink.
+        path: Its key there.
+        size_bytes: Its size when the plan was made.
+        mtime_ns: Its last change, then.
+        identity: Its identity, then; another one later means that it is another file.
+        role: What it is for, as the manifest says.
+    """
+
+    origin: int
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    identity: str
+    role: str
+
+    @classmethod
+    def of(cls, info: FileInfo, role: str, origin: int = CHECKPOINT) -> CopyTask:
+        """The task for a file as a listing shows it."""
+        return cls(origin, info.path, info.size_bytes, info.mtime_ns, info.identity, role)
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What the file is, bytes included."""
+        return self.origin, self.path, self.identity
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CopyTask:
+        """The task in JSON."""
+        return cls(**data)
+
+
+class ObjectSink(Protocol):
+    """Where the bytes go: the repository's writer."""
+
+    def add(self, data: bytes | Iterator[bytes], size_bytes: int) -> str:
+        """Store bytes, and return their digest."""
+
+
+def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | None = None) -> FileEntry:
+    """Copy one file, and return what the manifest says about it.
+
+    Args:
+        task: What to copy.
+        source: The store that it is in.
+        writer: Where to.
+        held: The same file, where it is held already.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
+    """
+    try:
+        file = held if held is not None else source.hold(task.path)
+        try:
+            check_unmoved(task, file.info)
+            with file.open() as reader:
+                digest = writer.add(_exactly(task, reader), task.size_bytes)
+            check_unmoved(task, file.current())
+        finally:
+            if held is None:
+                file.close()
+    except NotFoundError as error:
+        raise moved(task, "went away") from error
+    return FileEntry(
+        path=task.path,
+        size_bytes=task.size_bytes,
+        digest=digest,
+        mtime_ns=task.mtime_ns,
+        identity=task.identity,
+        role=task.role,
+    )
+
+
+def check_unmoved(task: CopyTask, info: FileInfo) -> None:
+    """Make sure that a file still is the one that was planned.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: it is not.
+    """
+    if info.identity != task.identity or info.size_bytes != task.size_bytes:
+        raise moved(task, "was written again")
+
+
+def moved(task: CopyTask, how: str) -> ConflictError:
+    """The error that makes a take plan again."""
+    return ConflictError(
+        f"{task.path} {how} while the savepoint was taken.",
+        code="checkpoint-moved",
+        hint="Take again.",
+    )
+
+
+def _exactly(task: CopyTask, reader: Any) -> Iterator[bytes]:
+    """The bytes of a file, which must be as many as planned."""
+    left = task.size_bytes
+    while chunk := reader.read(CHUNK_BYTES):
+        left -= len(chunk)
+        yield chunk
+    if left:
+        raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")

@@ -1,0 +1,373 @@
+"""Laying a savepoint out as a checkpoint that Spark can go on from, in an empty target.
+
+What makes a half-done target unusable is its `metadata`: it is the first file written, exclusively, and
+holds a note that is no query id, so every version of Spark refuses to start there, loudly. It is also the
+claim that keeps a second restore out. The real `metadata` replaces it, at once, as the very last step. A
+layout that fails removes what it wrote, the note last; one that was killed leaves the note, by which the
+next one knows that everything there may go.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.checkpoint.closure import plan_closure
+from streambank.checkpoint.paths import needs_rewrite, new_query_metadata, rewrite_operator_metadata
+from streambank.errors import ConflictError, IntegrityError, NotFoundError, RefusedError, StreambankError
+from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.storage.base import FileInfo, Store
+
+METADATA = "metadata"
+_NOTE = "streambank_restore"
+_GROUP_BYTES = 32 << 20
+
+IsLive = Callable[[Mapping[str, Any]], bool | None]
+"""Whether the process that an owner describes still lives; None where that cannot be told from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who lays out, for the note in the target.
+
+    Attributes:
+        details: What tells the process from others: host, boot, pid, ...
+        is_live: Judges the details of another note.
+        exclusive: A lock elsewhere makes sure that nobody else lays out into this target, so that a note
+            that is there is that of a dead process whatever it says.
+    """
+
+    details: Mapping[str, Any]
+    is_live: IsLive
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReport:
+    """What was laid out.
+
+    Attributes:
+        target: Where, as a URI.
+        batch: The batch after which Spark goes on.
+        query_id: The query id in it.
+        files: How many files.
+        bytes: Their size.
+        linked_files: Those that share their bytes with the repository.
+        rewritten: Files whose bytes differ from the saved ones, since they hold paths or the query id.
+        cleared_files: Files of an earlier layout that had died, which were removed first.
+    """
+
+    target: str
+    batch: int
+    query_id: str
+    files: int
+    bytes: int
+    linked_files: int
+    rewritten: tuple[str, ...]
+    cleared_files: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "target": self.target,
+            "batch": self.batch,
+            "query_id": self.query_id,
+            "files": self.files,
+            "bytes": self.bytes,
+            "linked_files": self.linked_files,
+            "rewritten": list(self.rewritten),
+            "cleared_files": self.cleared_files,
+        }
+
+
+def lay_out(
+    repository: Repository,
+    manifest: Manifest,
+    target: Store,
+    *,
+    owner: Owner,
+    link: bool = False,
+    fork: bool = False,
+    before_commit: Callable[[], None] | None = None,
+    parallel: int = 4,
+    progress: Progress | None = None,
+) -> LayoutReport:
+    """Write a savepoint's files into an empty target; every byte is hashed on the way.
+
+    Args:
+        repository: Where the savepoint is.
+        manifest: The savepoint.
+        target: An empty place, or one with the leftovers of a layout that died.
+        owner: Who lays out.
+        link: Let large files share their bytes with the repository (hard links) where that is possible:
+            damage to one then damages both.
+        fork: Give it a new query id, for a second query beside the first.
+        before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
+        parallel: How many files are written at once.
+        progress: Told about files and bytes.
+
+    Raises:
+        RefusedError: `target-not-empty`.
+        ConflictError: `restore-in-progress`: somebody else lays out there, or may do so.
+        IntegrityError: The savepoint is damaged.
+        StorageError: The environment failed.
+    """
+    return _Layout(repository, manifest, target, link, fork, parallel).run(owner, before_commit, progress)
+
+
+def check_target(target: Store, owner: Owner) -> list[FileInfo]:
+    """Make sure that a target may be used, and return what has to be removed from it first. Reads only.
+
+    Raises:
+        RefusedError: `target-not-empty`: it holds files that no dead layout left.
+        ConflictError: `restore-in-progress`: a layout that may be alive is at work there.
+    """
+    there = list(target.list())
+    if not there:
+        return []
+    note = _read_note(target)
+    if note is None:
+        some = ", ".join(sorted(info.path for info in there)[:3])
+        raise RefusedError(
+            f"{target.uri} is not empty: it holds {some}{', ...' if len(there) > 3 else ''}.",
+            code="target-not-empty",
+            hint="Restore into a new or empty directory, or into the job's next generation.",
+        )
+    foreign = {info.path for info in there} - set(note["files"]) - {METADATA}
+    if foreign:
+        raise RefusedError(
+            f"{target.uri} holds what a dead restore left, and {min(foreign)}, which that did not write.",
+            code="target-not-empty",
+            hint="Look at that file, remove the directory, or restore into another one.",
+        )
+    live = False if owner.exclusive else owner.is_live(note["owner"])
+    if live is not False:
+        who = ", ".join(f"{name} {value}" for name, value in note["owner"].items())
+        raise ConflictError(
+            f"A restore {'is' if live else 'may be'} at work in {target.uri} ({who}).",
+            code="restore-in-progress",
+            hint="Wait for it; if you know it to be dead, remove the directory and restore again.",
+        )
+    return there
+
+
+def _read_note(target: Store) -> dict[str, Any] | None:
+    """The note of an unfinished layout; None where the target's `metadata` is none."""
+    try:
+        fields = json.loads(target.read(METADATA))
+        note = fields[_NOTE]
+        if isinstance(note["owner"], dict) and isinstance(note["files"], list):
+            return dict(note)
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return None
+
+
+class _Layout:
+    def __init__(
+        self,
+        repository: Repository,
+        manifest: Manifest,
+        target: Store,
+        link: bool,
+        fork: bool,
+        parallel: int,
+    ) -> None:
+        self.repository = repository
+        self.manifest = manifest
+        self.target = target
+        self.link = link
+        self.fork = fork
+        self.query_id = manifest.query_id
+        self.parallel = parallel
+        self.linked = 0
+        self.rewritten: dict[str, int] = {}
+        # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
+        self.entries = {
+            entry.path: entry
+            for entry in manifest.files
+            if not (entry.path.endswith(".crc") and needs_rewrite(entry.path.removesuffix(".crc")))
+        }
+
+    def run(
+        self, owner: Owner, before_commit: Callable[[], None] | None, progress: Progress | None
+    ) -> LayoutReport:
+        if METADATA not in self.entries:
+            raise IntegrityError(
+                f"Savepoint {self.manifest.savepoint} has no file {METADATA}.", code="savepoint-incomplete"
+            )
+        leftovers = check_target(self.target, owner)
+        metadata = self._metadata()
+        self._claim(owner, leftovers)
+        try:
+            self._place_all(progress)
+            self._check(metadata)
+            if before_commit is not None:
+                before_commit()
+            self.target.write(METADATA, metadata)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        return LayoutReport(
+            target=self.target.uri,
+            batch=self.manifest.batch,
+            query_id=self.query_id,
+            files=len(self.entries),
+            bytes=sum(entry.size_bytes for entry in self.entries.values()),
+            linked_files=self.linked,
+            rewritten=tuple(sorted(self.rewritten)),
+            cleared_files=len(leftovers),
+        )
+
+    def _metadata(self) -> bytes:
+        data = self.repository.read_object(self.entries[METADATA].digest)
+        if self.fork:
+            self.query_id, data = new_query_metadata()
+            self.rewritten[METADATA] = len(data)
+        return data
+
+    def _claim(self, owner: Owner, leftovers: Sequence[FileInfo]) -> None:
+        """Write the note; where an earlier one is taken over, what belongs to it goes first."""
+        note = {
+            "says": "A restore into this directory is not finished. Do not start a query here.",
+            _NOTE: {
+                "token": str(uuid.uuid4()),
+                "job": self.manifest.job,
+                "savepoint": self.manifest.savepoint,
+                "owner": dict(owner.details),
+                "files": sorted(self.entries),
+            },
+        }
+        for info in leftovers:
+            if info.path != METADATA:
+                self.target.delete(info.path)
+        if leftovers:
+            self.target.delete(METADATA)
+        try:
+            self.target.write(METADATA, json.dumps(note).encode(), exclusive=True)
+        except ConflictError as error:
+            raise ConflictError(
+                f"Somebody else began to restore into {self.target.uri} at the same time.",
+                code="restore-in-progress",
+                hint="Wait for it, or restore into another directory.",
+            ) from error
+
+    def _place_all(self, progress: Progress | None) -> None:
+        entries = [entry for entry in self.entries.values() if entry.path != METADATA]
+        meter = Meter(progress, "write", len(entries), sum(entry.size_bytes for entry in entries))
+
+        def done(entry: FileEntry) -> None:
+            meter.add(1, entry.size_bytes)
+
+        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-restore") as pool:
+            large = [entry for entry in entries if entry.size_bytes > SMALL_BYTES]
+            work = [pool.submit(self._place_large, entry, done) for entry in large]
+            for group in _groups([entry for entry in entries if entry.size_bytes <= SMALL_BYTES]):
+                work.append(pool.submit(self._place_small, group, done))
+            try:
+                for future in work:
+                    future.result()
+            finally:
+                for future in work:
+                    future.cancel()
+
+    def _place_large(self, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
+        if self.link and self._linked(entry):
+            self.linked += 1
+        else:
+            self.target.write(entry.path, self.repository.object_chunks(entry.digest))
+        done(entry)
+
+    def _linked(self, entry: FileEntry) -> bool:
+        place = self.repository.object_location(entry.digest)
+        if place.kind != "object":
+            return False
+        for _ in self.repository.object_chunks(entry.digest):
+            pass  # a link copies nothing, so this is where the bytes are hashed
+        return self.target.link_from(self.repository.store, place.key, entry.path)
+
+    def _place_small(self, group: Sequence[FileEntry], done: Callable[[FileEntry], None]) -> None:
+        by_digest: dict[str, list[FileEntry]] = {}
+        for entry in group:
+            by_digest.setdefault(entry.digest, []).append(entry)
+        for digest, data in self.repository.read_objects(by_digest):
+            if isinstance(data, IntegrityError):
+                raise data
+            for entry in by_digest[digest]:
+                self.target.write(entry.path, self._rewrite(entry, data))
+                done(entry)
+
+    def _rewrite(self, entry: FileEntry, data: bytes) -> bytes:
+        """The bytes with paths into the old checkpoint pointing into the target."""
+        if not needs_rewrite(entry.path):
+            return data
+        moved = rewrite_operator_metadata(data, entry.path, self.target.uri)
+        if moved != data:
+            self.rewritten[entry.path] = len(moved)
+        return moved
+
+    def _check(self, metadata: bytes) -> None:
+        """Everything is there with its size, and is a checkpoint that can go on after the batch."""
+        there = {info.path: info for info in self.target.list()}
+        for path, entry in self.entries.items():
+            info = there.get(path)
+            size_bytes = self.rewritten.get(path, entry.size_bytes)
+            if info is None or (path != METADATA and info.size_bytes != size_bytes):
+                raise IntegrityError(
+                    f"{path} did not arrive whole in {self.target.uri}.",
+                    code="layout-incomplete",
+                    hint="Look at the disk of the target, and restore again.",
+                )
+        if extra := set(there) - set(self.entries):
+            raise ConflictError(
+                f"Somebody else wrote {min(extra)} into {self.target.uri} meanwhile.", code="target-moved"
+            )
+
+        def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
+            if path == METADATA:
+                return metadata[offset:] if length is None else metadata[offset : offset + length]
+            return self.target.read(path, offset, length)
+
+        try:
+            plan_closure(there, read, batch=self.manifest.batch, kind="minimal")
+        except StreambankError as error:
+            raise IntegrityError(
+                f"What savepoint {self.manifest.savepoint} holds is no whole checkpoint of batch "
+                f"{self.manifest.batch}: {error.message}",
+                code="savepoint-incomplete",
+                hint="Use another savepoint, and report this one.",
+            ) from error
+
+    def _undo(self, error: BaseException) -> None:
+        """Remove what was written, the note last, so that a query can start here at no moment."""
+        try:
+            for path in self.entries:
+                if path != METADATA:
+                    self.target.delete(path)
+            self.target.delete(METADATA)
+            for folder in sorted({path.partition("/")[0] for path in self.entries if "/" in path}):
+                self.target.prune(folder)
+        except StreambankError as failure:
+            error.add_note(f"What was written to {self.target.uri} could not be removed: {failure}")
+
+
+def _groups(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
+    """Small files in groups that are worth a thread each."""
+    group: list[FileEntry] = []
+    size_bytes = 0
+    for entry in entries:
+        if group and size_bytes + entry.size_bytes > _GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+        group.append(entry)
+        size_bytes += entry.size_bytes
+    if group:
+        yield group

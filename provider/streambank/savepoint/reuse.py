@@ -1,0 +1,90 @@
+"""What a take need not read again: files unchanged since the newest savepoint of the same checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streambank.errors import IntegrityError
+from streambank.savepoint.capture import SinkCapture
+from streambank.savepoint.copying import CHECKPOINT, CopyTask
+from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.wholeness import whole_objects
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What is in the repository already.
+
+    Attributes:
+        entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
+        parent: The savepoint they are known from.
+        distrust: A verification of the job found damage, so an object that is used again has to be read.
+    """
+
+    entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
+    parent: str | None = None
+    distrust: bool = False
+
+    def add(self, task: CopyTask, entry: FileEntry) -> None:
+        """A file has arrived."""
+        self.entries[task.key] = entry
+
+
+def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequence[SinkCapture]) -> Arrived:
+    """The files of the newest savepoint of a job that was taken from the same checkpoint.
+
+    Those whose objects are not whole any more are left out, so that they are read and stored again.
+
+    Args:
+        repository: Where the savepoints are.
+        job: `job` or `job/query`.
+        checkpoint: URI of the checkpoint.
+        sinks: The sinks of the take.
+    """
+    arrived = Arrived()
+    newest = None
+    for summary in repository.manifests(job):  # oldest first
+        arrived.distrust = arrived.distrust or summary.verified_ok is False
+        if summary.error is None and (summary.job, summary.checkpoint) == (job, checkpoint):
+            newest = summary
+    if newest is None:
+        return arrived
+    manifest = repository.load(job, newest.savepoint)
+    whole = whole_objects(repository, manifest)
+    arrived.parent = manifest.savepoint
+    origins = [(CHECKPOINT, entry) for entry in manifest.files]
+    for number, sink in enumerate(sinks):
+        saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
+        origins += [(number, FileEntry.from_dict(fields)) for fields in saved.get("files", ())]
+    for origin, entry in origins:
+        if entry.digest in whole:
+            arrived.entries[origin, entry.path, entry.identity] = entry
+    return arrived
+
+
+def check_objects(repository: Repository, manifest: Manifest) -> None:
+    """Read every object of a savepoint that is about to be made.
+
+    Raises:
+        IntegrityError: `repository-damaged`: one of them is not what it was.
+    """
+    objects = manifest.objects()
+    try:
+        small = [digest for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES]
+        for _, data in repository.read_objects(small):
+            if isinstance(data, IntegrityError):
+                raise data
+        for digest, size_bytes in objects.items():
+            if size_bytes > SMALL_BYTES:
+                for _ in repository.object_chunks(digest):
+                    pass  # the last step compares the digest
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"No savepoint of {manifest.job}: it would share a damaged object. {error.message}",
+            code="repository-damaged",
+            hint="Take into another repository; `streambank verify --all` shows what is damaged in this one.",
+        ) from error

@@ -1,0 +1,400 @@
+"""Taking a savepoint of a query while it runs.
+
+Plan the closure of a committed batch, hold its files, copy those whose bytes the repository does not have,
+look again whether any of them moved, and create the manifest: that conditional create is the only commit
+point. A file that went away, or the job's lease changing hands, means another plan on a newer batch, with
+everything kept that has arrived.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from streambank.checkpoint.closure import plan_closure
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import ConflictError, InputError, IntegrityError, NotFoundError, StreambankError
+from streambank.savepoint.capture import SinkCapture
+from streambank.savepoint.copying import CHECKPOINT, CopyTask, moved, run_task
+from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.holding import held, slices
+from streambank.savepoint.manifest import Manifest, savepoint_id
+from streambank.savepoint.plan import Budget, TakePlan, make_plan
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import ObjectWriter, Repository
+from streambank.savepoint.reuse import check_objects, from_newest
+from streambank.savepoint.wholeness import whole_objects
+from streambank.storage.base import FileInfo, Store
+from streambank.storage.names import split_job
+
+ClosureKind = Literal["safe", "minimal"]
+
+MAX_NOTE_CHARACTERS = 4000
+_PLAN_AGAIN = ("checkpoint-moved", "sink-moved", "size-changed")
+
+
+@dataclass(frozen=True, slots=True)
+class TakeResult:
+    """What a take gave.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: The committed batch it is of.
+        files: How many files it has, sinks' included.
+        bytes: Their size.
+        new_bytes: Bytes that were added to the repository.
+        new_files: Files that had to be read.
+        seconds: How long it took.
+        replans: How often it had to plan again, because the query moved on.
+        already_there: The savepoint of this batch was there before, or another take made it meanwhile.
+    """
+
+    savepoint: str
+    job: str
+    batch: int
+    files: int
+    bytes: int
+    new_bytes: int
+    new_files: int
+    seconds: float
+    replans: int
+    already_there: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "files": self.files,
+            "bytes": self.bytes,
+            "new_bytes": self.new_bytes,
+            "new_files": self.new_files,
+            "seconds": round(self.seconds, 3),
+            "replans": self.replans,
+            "already_there": self.already_there,
+        }
+
+
+def take(
+    checkpoint: Store,
+    repository: Repository,
+    job: str,
+    *,
+    batch: int | None = None,
+    closure: ClosureKind = "safe",
+    sinks: Sequence[SinkCapture] = (),
+    note: str = "",
+    pin: bool = False,
+    taken_by: Mapping[str, Any] | None = None,
+    new_query: bool = False,
+    parallel: int = 4,
+    max_replans: int = 8,
+    lease_epoch: Callable[[], str | None] | None = None,
+    spark_version: str | None = None,
+    application: Any = None,
+    conf: Any = None,
+    progress: Progress | None = None,
+) -> TakeResult:
+    """Take a savepoint.
+
+    Args:
+        checkpoint: The query's live checkpoint; it is only read.
+        repository: Where the savepoint goes.
+        job: `job` or `job/query`.
+        batch: A committed batch that Spark still retains; None for the newest.
+        closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
+        sinks: The query's sinks, so that a restore can judge them and take them back.
+        note: What a person wants to remember about it.
+        pin: Exempt it from retention.
+        taken_by: Who takes it and why; user and host are added.
+        new_query: The query id may be another one than that of the job's savepoints.
+        parallel: How many files are copied at once.
+        max_replans: How often to plan again before giving up.
+        lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
+        spark_version: Spark that writes the checkpoint, where it is known.
+        application: Fingerprint of the application, where it is known.
+        conf: Fingerprint of its configuration, where it is known.
+        progress: Told about files and bytes.
+
+    Raises:
+        InputError: A name, the note or a sink cannot be right.
+        NotFoundError: There is no committed batch, or not the one that was asked for.
+        FormatError: The checkpoint uses something that is not understood.
+        ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
+            the query deletes its files faster than they can be held.
+        IntegrityError: `savepoint-damaged`: the savepoint of this batch is there, and is not whole.
+        StorageError: The environment failed.
+    """
+    split_job(job)
+    if len(note) > MAX_NOTE_CHARACTERS:
+        raise InputError(
+            f"A note has at most {MAX_NOTE_CHARACTERS} characters, this one {len(note)}.",
+            code="note-too-long",
+        )
+    if parallel < 1 or max_replans < 0 or (batch is not None and batch < 0):
+        raise InputError("parallel must be at least 1, max_replans and batch not negative.", code="bad-input")
+    details = {
+        "taken_at": datetime.now(UTC),
+        "taken_by": {"user": _user(), "host": socket.gethostname(), **(taken_by or {})},
+        "note": note,
+        "spark_version": spark_version,
+        "application": application,
+        "conf": conf,
+    }
+    work = _Take(checkpoint, repository, job, sinks, details, parallel, lease_epoch, progress)
+    result = work.run(batch, closure, max_replans, new_query)
+    if pin:
+        repository.pin(job, result.savepoint)
+    return result
+
+
+class _Take:
+    """One take: what it was asked, and what has arrived so far."""
+
+    def __init__(
+        self,
+        checkpoint: Store,
+        repository: Repository,
+        job: str,
+        sinks: Sequence[SinkCapture],
+        details: Mapping[str, Any],
+        parallel: int,
+        lease_epoch: Callable[[], str | None] | None,
+        progress: Progress | None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.repository = repository
+        self.job = job
+        self.sinks = sinks
+        self.details = details
+        self.parallel = parallel
+        self.lease_epoch = lease_epoch
+        self.progress = progress
+        self.reader = CheckpointReader(checkpoint)
+        self.started = time.monotonic()
+        self.arrived = from_newest(repository, job, checkpoint.uri, sinks)
+        self.new_files = 0
+        self.budget = Budget(0, None)
+
+    def run(self, batch: int | None, closure: ClosureKind, max_replans: int, new_query: bool) -> TakeResult:
+        last: StreambankError | None = None
+        attempt_s = 0.0
+        with self.repository.writer() as writer:
+            for replans in range(max_replans + 1):
+                began = time.monotonic()
+                try:
+                    return self._attempt(writer, batch, closure, new_query, replans)
+                except ConflictError as error:
+                    if error.code not in _PLAN_AGAIN:
+                        raise
+                    last = error
+                except NotFoundError as error:
+                    # A batch that was asked for will not come back; another newest one will.
+                    if batch is not None or (last is not None and str(last) == str(error)):
+                        raise
+                    last = error
+                attempt_s = time.monotonic() - began
+        if isinstance(last, NotFoundError):
+            raise last
+        raise ConflictError(
+            f"No savepoint of {self.job}: in {max_replans + 1} attempts the query always moved on ({last}) "
+            f"{self.budget.sentence(attempt_s)}",
+            code="take-cannot-converge",
+            hint="Let the query retain more batches, or stop it at a batch boundary and take then.",
+        ) from last
+
+    def _attempt(
+        self,
+        writer: ObjectWriter,
+        batch: int | None,
+        closure_kind: ClosureKind,
+        new_query: bool,
+        replans: int,
+    ) -> TakeResult:
+        epoch = self.lease_epoch() if self.lease_epoch else None
+        listing = self.reader.listing()
+        self.budget = Budget.of(listing)
+        closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
+        self._check_query(closure.query_id, new_query)
+        savepoint = self._savepoint_id(closure.query_id, closure.batch)
+        if (there := self._already_there(savepoint, replans)) is not None:
+            return there
+        captured = [sink.capture(closure.batch) for sink in self.sinks]
+        plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
+        self._copy(plan, writer)
+        self._check_unmoved(plan)
+        if self.lease_epoch and self.lease_epoch() != epoch:
+            raise ConflictError(
+                f"Another driver took over job {self.job} while the savepoint was taken.",
+                code="checkpoint-moved",
+                hint="Take again.",
+            )
+        writer.flush()
+        manifest = self._manifest(savepoint, plan, writer, replans)
+        if self.arrived.distrust:
+            check_objects(self.repository, manifest)
+        if not self.repository.commit(manifest):
+            there = self._already_there(savepoint, replans)
+            if there is None:
+                raise ConflictError(
+                    f"Savepoint {savepoint} of job {self.job} was there, and is gone.",
+                    code="checkpoint-moved",
+                )
+            return there
+        return self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
+
+    def _check_query(self, query_id: str, new_query: bool) -> None:
+        known = {summary.query_id for summary in self.repository.manifests(self.job) if summary.error is None}
+        if known and query_id not in known and not new_query:
+            raise ConflictError(
+                f"The checkpoint is of query {query_id}, but the savepoints of job {self.job} are of "
+                f"{', '.join(sorted(known))}.",
+                code="another-query",
+                hint="Give it another job name, or say --new-query where the job has begun anew.",
+            )
+
+    def _savepoint_id(self, query_id: str, batch: int) -> str:
+        try:
+            offsets = self.checkpoint.read(f"offsets/{batch}")
+            commits = self.checkpoint.read(f"commits/{batch}")
+        except NotFoundError as error:
+            raise ConflictError(
+                f"The logs of batch {batch} went away while the savepoint was planned.",
+                code="checkpoint-moved",
+                hint="Take again.",
+            ) from error
+        return savepoint_id(self.job, query_id, batch, offsets, commits)
+
+    def _already_there(self, savepoint: str, replans: int) -> TakeResult | None:
+        """The result for a savepoint that is listed already; None where there is none."""
+        try:
+            manifest = self.repository.load(self.job, savepoint)
+        except NotFoundError:
+            return None
+        lacking = set(manifest.objects()) - whole_objects(self.repository, manifest)
+        if lacking:
+            raise IntegrityError(
+                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} of its objects are not whole.",
+                code="savepoint-damaged",
+                hint="Look at it with `streambank verify`; take the next batch meanwhile.",
+            )
+        return self._result(manifest, replans, already_there=True, new_bytes=0)
+
+    def _copy(self, plan: TakePlan, writer: ObjectWriter) -> None:
+        meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
+        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-take") as pool:
+            for tasks in slices(plan.copy, plan.stores):
+                with held(tasks, plan.stores) as files:
+
+                    def work(task: CopyTask, files: Mapping[tuple[int, str], Any] = files) -> None:
+                        entry = run_task(
+                            task, plan.stores[task.origin], writer, files.get((task.origin, task.path))
+                        )
+                        self.arrived.add(task, entry)
+                        meter.add(1, task.size_bytes)
+
+                    futures = [pool.submit(work, task) for task in tasks]
+                    try:
+                        for future in futures:
+                            future.result()
+                    finally:
+                        for future in futures:
+                            future.cancel()
+                self.new_files += len(tasks)
+
+    def _check_unmoved(self, plan: TakePlan) -> None:
+        """Compare the whole closure with its plan once more; files that went away meanwhile are no matter."""
+        for origin, store in plan.stores.items():
+            tasks = [task for task in plan.tasks if task.origin == origin]
+            for task, info in zip(tasks, _look(store, tasks), strict=True):
+                if info is not None and info.identity != task.identity:
+                    raise moved(task, "was written again")
+
+    def _manifest(self, savepoint: str, plan: TakePlan, writer: ObjectWriter, replans: int) -> Manifest:
+        closure = plan.closure
+        entries = [(task, self.arrived.entries[task.key]) for task in plan.tasks]
+        # The role is that of this plan; everything else is as it was when the bytes were read.
+        files = tuple(_entry(entry, task) for task, entry in entries if task.origin == CHECKPOINT)
+        sinks = tuple(
+            {
+                **captured.record,
+                "files": [_entry(entry, task).to_dict() for task, entry in entries if task.origin == number],
+            }
+            for number, captured in enumerate(plan.captured)
+        )
+        return Manifest(
+            savepoint=savepoint,
+            job=self.job,
+            query_id=closure.query_id,
+            batch=closure.batch,
+            digest=self.repository.digest_name,
+            checkpoint=self.checkpoint.uri,
+            closure=closure.kind,
+            watermark_ms=closure.watermark_ms,
+            operators=tuple(operator.to_dict() for operator in closure.operators),
+            offset_conf=closure.offset_conf,
+            sources=tuple(asdict(source) for source in closure.sources),
+            sinks=sinks,
+            parent=self.arrived.parent,
+            bytes=sum(task.size_bytes for task in plan.tasks),
+            file_count=len(plan.tasks),
+            stats={
+                "new_bytes": writer.new_bytes,
+                "new_files": self.new_files,
+                "replans": replans,
+                "seconds": round(time.monotonic() - self.started, 3),
+            },
+            files=files,
+            **self.details,
+        )
+
+    def _result(self, manifest: Manifest, replans: int, *, already_there: bool, new_bytes: int) -> TakeResult:
+        return TakeResult(
+            savepoint=manifest.savepoint,
+            job=self.job,
+            batch=manifest.batch,
+            files=manifest.file_count,
+            bytes=manifest.bytes,
+            new_bytes=new_bytes,
+            new_files=0 if already_there else self.new_files,
+            seconds=time.monotonic() - self.started,
+            replans=replans,
+            already_there=already_there,
+        )
+
+
+def _entry(entry: FileEntry, task: CopyTask) -> FileEntry:
+    return entry if entry.role == task.role else replace(entry, role=task.role)
+
+
+def _look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
+    """Each file as it is now; None where it is gone."""
+    if not store.features.holds:
+        # One listing instead of a request for each file.
+        folders = {task.path.partition("/")[0] for task in tasks}
+        now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
+        now |= {name: store.stat(name) for name in folders if store.exists(name)}
+        return [now.get(task.path) for task in tasks]
+    return [_stat(store, task.path) for task in tasks]
+
+
+def _stat(store: Store, key: str) -> FileInfo | None:
+    try:
+        return store.stat(key)
+    except NotFoundError:
+        return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"  # a container's user id without a name

@@ -1,0 +1,270 @@
+"""Verifying a savepoint: is every byte of it what was saved?
+
+* quick: the manifest is whole, each object is there, and its file has the size it was written with.
+* full: each byte is hashed, the tables of the packs are checked, and Spark's own checksums agree.
+
+What is wrong comes back as findings, each with what it is about, the cause, the effect and a way out. The
+result is recorded beside the manifest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from streambank.errors import FormatError, InputError, IntegrityError
+from streambank.savepoint import spark_checksums
+from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.wholeness import flaws
+from streambank.times import to_json_time
+
+Level = Literal["quick", "full"]
+Severity = Literal["error", "warning"]
+
+_NO_RESTORE = "The savepoint cannot be restored."
+_USE_ANOTHER = "Restore another savepoint (`latest-good` finds one); this one may be whole in a replica."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem.
+
+    Attributes:
+        code: Stable name of the problem.
+        severity: `error` where the savepoint cannot be restored, `warning` where it still can.
+        file: What it is about: a file of the savepoint, or of the repository.
+        cause: What was seen.
+        effect: What that means.
+        hint: What can be done.
+    """
+
+    code: str
+    severity: Severity
+    file: str
+    cause: str
+    effect: str
+    hint: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The finding as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a verification found.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: Its batch; None where the manifest cannot be read.
+        level: How deep it looked.
+        ok: Whether nothing was found.
+        restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
+        findings: What is wrong.
+        files: How many files of the savepoint were looked at.
+        bytes: How many bytes were hashed; for `quick`, whose sizes were compared.
+        seconds: How long it took.
+        at: When it ended.
+    """
+
+    savepoint: str
+    job: str
+    batch: int | None
+    level: Level
+    ok: bool
+    restorable: bool
+    findings: tuple[Finding, ...]
+    files: int
+    bytes: int
+    seconds: float
+    at: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "level": self.level,
+            "ok": self.ok,
+            "restorable": self.restorable,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "files": self.files,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "at": to_json_time(self.at),
+        }
+
+
+def verify(
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    level: Level = "quick",
+    *,
+    progress: Progress | None = None,
+    record: bool = True,
+    parallel: int = 4,
+    by: Mapping[str, Any] | None = None,
+) -> VerifyReport:
+    """Verify one savepoint.
+
+    Args:
+        repository: Where it is.
+        job: `job` or `job/query`.
+        savepoint: Its whole id.
+        level: `quick` or `full`.
+        progress: Told about files and bytes.
+        record: Leave the result beside the manifest.
+        parallel: How many objects are hashed at once.
+        by: Who verifies, for the record.
+
+    Raises:
+        InputError: The level is not known.
+        NotFoundError: There is no such savepoint.
+        StorageError: The environment failed, so nothing can be said.
+    """
+    if level not in get_args(Level):
+        raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
+    started = time.monotonic()
+    findings: list[Finding] = []
+    manifest: Manifest | None = None
+    files = size_bytes = 0
+    try:
+        manifest = repository.load(job, savepoint)
+    except (IntegrityError, FormatError) as error:
+        findings.append(_manifest_finding(job, savepoint, error))
+    if manifest is not None:
+        files = len(list(manifest.all_files()))
+        size_bytes = sum(manifest.objects().values())
+        check = _Check(repository, manifest, parallel)
+        findings += check.quick() if level == "quick" else check.full(progress)
+    findings += _repository_findings(repository, job, savepoint)
+    report = VerifyReport(
+        savepoint=savepoint,
+        job=job,
+        batch=manifest.batch if manifest else None,
+        level=level,
+        ok=not findings,
+        restorable=not any(finding.severity == "error" for finding in findings),
+        findings=tuple(findings),
+        files=files,
+        bytes=size_bytes,
+        seconds=time.monotonic() - started,
+        at=datetime.now(UTC),
+    )
+    if record:
+        repository.record_verification(
+            job,
+            savepoint,
+            level=report.level,
+            ok=report.ok,
+            findings=len(report.findings),
+            files=report.files,
+            bytes=report.bytes,
+            seconds=round(report.seconds, 3),
+            by=by,
+        )
+    return report
+
+
+class _Check:
+    """The check of one savepoint whose manifest is whole."""
+
+    def __init__(self, repository: Repository, manifest: Manifest, parallel: int) -> None:
+        self.repository = repository
+        self.parallel = parallel
+        self.manifest = manifest
+        self.objects = manifest.objects()
+        self.entries: dict[str, list[FileEntry]] = {}
+        for entry in manifest.all_files():
+            self.entries.setdefault(entry.digest, []).append(entry)
+        self.bad: set[str] = set()
+
+    def quick(self) -> Iterator[Finding]:
+        for digest, error in flaws(self.repository, self.objects):
+            yield from self._findings(digest, error)
+
+    def full(self, progress: Progress | None) -> Iterator[Finding]:
+        yield from self.quick()
+        rest = [digest for digest in self.objects if digest not in self.bad]
+        meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
+        small = [digest for digest in rest if self.objects[digest] <= SMALL_BYTES]
+        large = [digest for digest in rest if self.objects[digest] > SMALL_BYTES]
+        for digest, result in self.repository.read_objects(small):
+            meter.add(1, self.objects[digest])
+            if isinstance(result, IntegrityError):
+                yield from self._findings(digest, result)
+        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-verify") as pool:
+            for digest, error in zip(large, pool.map(self._hash, large), strict=True):
+                meter.add(1, self.objects[digest])
+                if error is not None:
+                    yield from self._findings(digest, error)
+        whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
+        for path, cause in spark_checksums.disagreements(self.repository, whole):
+            yield Finding(
+                "spark-checksum",
+                "error",
+                path,
+                cause,
+                "The file was damaged before it was saved, and Spark will refuse it.",
+                "Restore an older savepoint, and look at the disk of the checkpoint.",
+            )
+
+    def _hash(self, digest: str) -> IntegrityError | FormatError | None:
+        try:
+            for _ in self.repository.object_chunks(digest):
+                pass
+        except (IntegrityError, FormatError) as error:
+            return error
+        return None
+
+    def _findings(self, digest: str, error: IntegrityError | FormatError) -> Iterator[Finding]:
+        """One finding for each file of the savepoint that lies in an object."""
+        self.bad.add(digest)
+        for entry in self.entries[digest]:
+            hint = error.hint if error.code == "index-damaged" else _USE_ANOTHER
+            yield Finding(error.code, "error", entry.path, error.message, _NO_RESTORE, hint)
+
+
+def _manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatError) -> Finding:
+    newer = isinstance(error, FormatError)
+    return Finding(
+        "manifest-unknown" if newer else "manifest-damaged",
+        "error",
+        f"savepoints/{job}/{savepoint}.json",
+        error.message,
+        _NO_RESTORE,
+        error.hint if newer and error.hint else _USE_ANOTHER,
+    )
+
+
+def _repository_findings(repository: Repository, job: str, savepoint: str) -> Iterator[Finding]:
+    """Damage to files of the repository that are no objects of this savepoint."""
+    for damage in repository.check_index():
+        yield Finding(
+            damage.error.code,
+            "warning",
+            damage.key,
+            damage.error.message,
+            "Objects that only it lists are not found; the packs still have them.",
+            damage.error.hint,
+        )
+    for key, error in repository.damaged_marks(job, savepoint):
+        yield Finding(
+            "mark-damaged",
+            "warning",
+            key,
+            error.message,
+            "Whether the savepoint is pinned or was verified is not known; a pin is assumed.",
+            "Pin or unpin it anew, and verify again.",
+        )

@@ -1,0 +1,116 @@
+"""A checkpoint as a running query writes it, without Spark: HDFS-backed state, a file source, purging of old batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import uuid
+
+from streambank.storage.base import Store
+
+CONF = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.compression.codec": "lz4",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class LiveCheckpoint:
+    """Writes batches into a checkpoint in the order in which Spark does.
+
+    Args:
+        store: The checkpoint directory.
+        retain: How many batches of logs and state are kept; None keeps all.
+        snapshot_every: Every so many versions a snapshot is written.
+        state_bytes: Size of a delta; snapshots are four times as large.
+        query_id: Its query id.
+        seed: What the bytes are made from; two timelines have different ones.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        retain: int | None = None,
+        snapshot_every: int = 5,
+        state_bytes: int = 200,
+        query_id: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.store = store
+        self.retain = retain
+        self.snapshot_every = snapshot_every
+        self.state_bytes = state_bytes
+        self.query_id = query_id or str(uuid.uuid4())
+        self._random = random.Random(seed)
+        self.next_batch = 0
+
+    @property
+    def last(self) -> int:
+        """The newest committed batch."""
+        return self.next_batch - 1
+
+    def run(self, batches: int) -> LiveCheckpoint:
+        """Commit some more batches."""
+        for _ in range(batches):
+            self.plan()
+            self.commit()
+        return self
+
+    def plan(self) -> None:
+        """Plan the next batch: what is left of it when the driver is killed in the middle."""
+        batch = self.next_batch
+        if batch == 0 and not self.store.exists("metadata"):
+            self.store.write("metadata", json.dumps({"id": self.query_id}).encode())
+            operator = {
+                "operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"},
+                "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}],
+            }
+            self.store.write("state/0/_metadata/metadata", f"v1\n{json.dumps(operator)}".encode())
+        entry = {"path": f"file:///in/{batch}.json", "timestamp": batch, "batchId": batch}
+        self.store.write(f"sources/0/{batch}", f"v1\n{json.dumps(entry)}".encode())
+        head = {"batchWatermarkMs": batch * 1000, "batchTimestampMs": batch, "conf": CONF}
+        lines = ["v1", json.dumps(head), json.dumps({"logOffset": batch})]
+        self.store.write(f"offsets/{batch}", "\n".join(lines).encode())
+
+    def commit(self) -> None:
+        """Write the state and the commit of the planned batch, and delete what is old."""
+        batch, version = self.next_batch, self.next_batch + 1
+        for partition in range(2):
+            folder = f"state/0/{partition}"
+            self.store.write(f"{folder}/{version}.delta", self._random.randbytes(self.state_bytes))
+            if version % self.snapshot_every == 0:
+                self.store.write(f"{folder}/{version}.snapshot", self._random.randbytes(4 * self.state_bytes))
+        self.store.write(f"commits/{batch}", f'v1\n{{"nextBatchWatermarkMs":{batch * 1000 + 500}}}'.encode())
+        self.next_batch += 1
+        if self.retain is not None:
+            self.purge(self.retain)
+
+    def purge(self, retain: int) -> None:
+        """Delete logs and state that are not needed for the last `retain` batches, as Spark's maintenance does."""
+        oldest = self.last - retain + 1
+        for name in self.store.names("offsets"):
+            if int(name) < oldest - 1:
+                self.store.delete(f"offsets/{name}")
+        for name in self.store.names("commits"):
+            if int(name) < oldest - 1:
+                self.store.delete(f"commits/{name}")
+        for partition in range(2):
+            folder = f"state/0/{partition}"
+            names = self.store.names(folder)
+            snapshots = [int(n.partition(".")[0]) for n in names if n.endswith(".snapshot")]
+            base = max((version for version in snapshots if version <= oldest + 1), default=0)
+            for name in names:
+                if int(name.partition(".")[0]) < base:
+                    self.store.delete(f"{folder}/{name}")
+
+
+def add_debris(store: Store, batch: int) -> None:
+    """What a kill in the middle of a batch leaves: temporary and hidden files."""
+    name = f".{batch + 2}.delta.{uuid.UUID(int=batch)}.TID7.tmp"
+    store.write(f"state/0/0/{name}", b"half")
+    store.write(f"offsets/.{batch}.{uuid.UUID(int=1)}.tmp", b"half")
+    store.write(f"offsets/.{batch}.crc", os.urandom(12))
