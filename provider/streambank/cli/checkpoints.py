@@ -1,0 +1,195 @@
+"""Verbs on a checkpoint: `inspect` and `take`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Checkpoint, Debug, Json, RepositoryOption
+
+if TYPE_CHECKING:
+    from streambank.savepoint.capture import SinkCapture
+    from streambank.savepoint.take import TakeResult
+
+
+INSPECT_EXAMPLES = """Examples:
+
+  streambank inspect /data/checkpoints/orders
+
+  streambank inspect /data/checkpoints/orders --batch 41 --json
+"""
+TAKE_EXAMPLES = """Examples:
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
+"""
+
+
+class Closure(StrEnum):
+    """How much a savepoint holds."""
+
+    safe = "safe"
+    minimal = "minimal"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog=INSPECT_EXAMPLES)(inspect)
+    app.command(epilog=TAKE_EXAMPLES)(take)
+
+
+def inspect(
+    checkpoint: Checkpoint,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Look at this batch, not the newest.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
+    from streambank.checkpoint.reader import CheckpointReader
+    from streambank.storage import open_store
+
+    found = CheckpointReader(open_store(checkpoint)).inspect(batch).to_dict()
+    console.answer(found, lambda: _show(found))
+
+
+def _show(found: dict[str, Any]) -> None:
+    batches = found["retained_batches"]
+    console.fields(
+        [
+            ("checkpoint", found.get("checkpoint")),
+            ("query id", found["query_id"]),
+            ("last committed batch", found["last_committed_batch"]),
+            ("last planned batch", found["last_planned_batch"]),
+            ("retained batches", _ranges(batches) if batches else "none"),
+            ("watermark", found["watermark"]),
+        ]
+    )
+    rows = [
+        (operator["operator"], operator["name"], store["store"], store["partitions"], store["rows"],
+         console.size(store["bytes"]))
+        for operator in found["operators"]
+        for store in operator["stores"]
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        numbers = ("operator", "partitions", "rows", "bytes")
+        console.table(("operator", "name", "store", "partitions", "rows", "bytes"), rows, right=numbers)
+    if found["findings"]:
+        console.line()
+        console.findings(found["findings"])
+
+
+def _ranges(batches: list[int]) -> str:
+    """`3-5, 8` for 3, 4, 5, 8."""
+    runs: list[list[int]] = []
+    for batch in batches:
+        if runs and batch == runs[-1][1] + 1:
+            runs[-1][1] = batch
+        else:
+            runs.append([batch, batch])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def take(
+    checkpoint: Checkpoint,
+    repository: RepositoryOption,
+    job: Annotated[str, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")],
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
+    ] = None,
+    closure: Annotated[
+        Closure, typer.Option(help="safe holds one older snapshot more, so that Spark can repair a bad one.")
+    ] = Closure.safe,
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")] = "",
+    pin: Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")] = False,
+    new_query: Annotated[
+        bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
+    ] = False,
+    parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files copied at once.")] = 4,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
+    from streambank.savepoint.repository import Repository
+    from streambank.savepoint.take import take as take_savepoint
+    from streambank.sinks.file_sink import FileSinkCapture
+    from streambank.storage import open_store
+
+    source = open_store(checkpoint)
+    target = Repository.open(open_store(repository), create=True)
+    managed = _managed(target.store.uri, job, source.uri)
+    named = [FileSinkCapture(location) for location in file_sink or []]
+    known = {sink.path for sink in named}
+    with console.progress() as progress:
+        result = take_savepoint(
+            source,
+            target,
+            job,
+            batch=batch,
+            closure=closure.value,
+            sinks=[*named, *(sink for sink in managed.sinks if sink.path not in known)],
+            note=note,
+            pin=pin,
+            taken_by={"via": "cli"},
+            new_query=new_query,
+            parallel=parallel,
+            lease_epoch=managed.epoch,
+            spark_version=managed.spark_version,
+            progress=progress,
+        )
+    console.answer(result.to_dict(), lambda: show_taken(result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Managed:
+    """What the records of a managed job tell about a checkpoint of it; nothing for any other checkpoint."""
+
+    sinks: Sequence[SinkCapture] = ()
+    spark_version: str | None = None
+    epoch: Callable[[], str | None] | None = None
+
+
+def _managed(repository: str, name: str, checkpoint: str) -> _Managed:
+    """Look whether a job of this name has its records beside the savepoints, and this very checkpoint."""
+    from streambank.job.control import JobControl
+    from streambank.job.savepoint import sinks_of
+    from streambank.storage import split_job
+
+    job, query = split_job(name)
+    control = JobControl.open(f"{repository}/jobs", job)
+    generation = control.generation(query)
+    if generation is None or generation.location != checkpoint:
+        return _Managed()
+    facts = control.query_facts(query) or {}
+
+    def epoch() -> str | None:
+        return str(max(control.lease.claims.records.numbers(), default=0))
+
+    return _Managed(sinks_of(facts), facts.get("spark_version"), epoch)
+
+
+def show_taken(result: TakeResult) -> None:
+    """What a take came to, for people."""
+    console.line(f"savepoint {result.savepoint} of {result.job}, batch {result.batch}")
+    if result.already_there:
+        console.line("It was there already; nothing was written.")
+        return
+    size, new = console.size(result.bytes), console.size(result.new_bytes)
+    console.line(
+        f"{console.count(result.files, 'file')}, {size}, of which {new} are new; {result.seconds:.1f} s"
+    )
+    if result.replans:
+        again = console.count(result.replans, "time")
+        console.line(f"The query moved on {again} while files were copied, so the plan was made again.")

@@ -1,0 +1,211 @@
+"""What is written where.
+
+Answers go to stdout: text for people, or with `--json` exactly one JSON document. Progress, warnings and
+errors go to stderr. On a terminal there are bars and drawn tables; elsewhere plain lines that a log can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streambank.savepoint.progress import Step
+
+LINE_EVERY_S = 10.0
+"""How often a long phase says in a log how far it is."""
+
+Shows = Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Mode:
+    """How this process answers.
+
+    Attributes:
+        json: One JSON document instead of text.
+        debug: Tracebacks with errors.
+    """
+
+    json: bool = False
+    debug: bool = False
+
+    def reset(self, arguments: Sequence[str]) -> None:
+        """Start anew; the plain look at the arguments is for mistakes that end before options are read."""
+        given = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        self.json = "--json" in given
+        self.debug = "--debug" in given
+
+
+MODE = Mode()
+
+
+def answer(data: Any, text: Callable[[], None]) -> None:
+    """Give a command's answer: `data` as the JSON document, or what `text` prints."""
+    if MODE.json:
+        write_document(data)
+    else:
+        text()
+
+
+def write_document(data: Any) -> None:
+    """The one JSON document of a `--json` run."""
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def line(text: str = "") -> None:
+    """A line of the answer."""
+    print(text)
+
+
+def note(text: str) -> None:
+    """A line beside the answer: a warning, or how far the work is."""
+    print(text, file=sys.stderr)
+
+
+def fields(pairs: Sequence[tuple[str, object]]) -> None:
+    """Named values, one a line, aligned; those that are None or empty are left out."""
+    shown = [(name, str(value)) for name, value in pairs if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        line(f"{name:<{width}}  {value}")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """A table: drawn by rich on a terminal, aligned by spaces elsewhere.
+
+    Args:
+        columns: Headings.
+        rows: Cells; None is empty.
+        right: Headings of the columns that are aligned on the right.
+    """
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _draw(columns, cells, right)
+        return
+    lines = [list(columns), *cells]
+    widths = [max(len(row[at]) for row in lines) for at in range(len(columns))]
+    for row in lines:
+        parts = (
+            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        )
+        line("  ".join(parts).rstrip())
+
+
+def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in cells:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console().print(drawn)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Step], None]]:
+    """A callback for long work: bars on a terminal, a line a phase elsewhere, always on stderr."""
+    if sys.stderr.isatty():
+        with _bars() as callback:
+            yield callback
+    else:
+        lines = _Lines()
+        yield lines
+        lines.finish()
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[Step], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<7}"),
+        BarColumn(),
+        TextColumn("{task.fields[files]:>15}"),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(step: Step) -> None:
+            if step.phase not in tasks:
+                tasks[step.phase] = bars.add_task(step.phase, files="")
+            bars.update(
+                tasks[step.phase],
+                completed=step.bytes_done,
+                total=step.bytes_total,
+                files=f"{step.files_done}/{step.files_total} files",
+            )
+
+        yield show
+
+
+class _Lines:
+    """One line when a phase is over, and one every `LINE_EVERY_S` while it lasts."""
+
+    def __init__(self) -> None:
+        self._last: Step | None = None
+        self._said: Step | None = None
+        self._at_s = time.monotonic()
+
+    def __call__(self, step: Step) -> None:
+        if self._last is not None and self._last.phase != step.phase:
+            self.finish()
+        self._last = step
+        if time.monotonic() - self._at_s >= LINE_EVERY_S:
+            self._say(step)
+
+    def finish(self) -> None:
+        """The phase is over."""
+        if self._last is not None and self._last != self._said:
+            self._say(self._last)
+
+    def _say(self, step: Step) -> None:
+        note(
+            f"{step.phase}: {step.files_done}/{step.files_total} files, "
+            f"{size(step.bytes_done)}/{size(step.bytes_total)}"
+        )
+        self._said = step
+        self._at_s = time.monotonic()
+
+
+def size(size_bytes: int | None) -> str:
+    """Bytes for people, in powers of 1000: `1.2 MB`."""
+    if size_bytes is None:
+        return ""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    value, units = size_bytes / 1000, ["PB", "TB", "GB", "MB", "kB"]
+    while value >= 999.95 and len(units) > 1:
+        value /= 1000
+        units.pop()
+    return f"{value:.1f} {units[-1]}"
+
+
+def count(number: int, what: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def findings(found: Sequence[Mapping[str, Any]]) -> None:
+    """Findings of verify, inspect and doctor: what, where, and what to do."""
+    for each in found:
+        where = f" {each['file']}" if each.get("file") else ""
+        line(f"{each['severity']}: {each['code']}{where}: {each['cause']}")
+        if each.get("effect"):
+            line(f"  effect: {each['effect']}")
+        if each.get("hint"):
+            line(f"  hint: {each['hint']}")

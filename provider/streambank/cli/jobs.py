@@ -1,0 +1,241 @@
+"""Verbs on declared jobs: `job start`, `job stop`, `job status`, `job savepoint`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobsFile, Json
+from streambank.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.job.declaration import Job
+    from streambank.job.start import StartResult
+    from streambank.job.stop import StopResult
+
+app = typer.Typer(
+    help="Start, stop and look at the jobs that streaming_jobs.toml declares.", no_args_is_help=True
+)
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
+
+
+def _job(file: str, name: str) -> Job:
+    from streambank.job.declaration import load_jobs
+
+    return load_jobs(file).job(name)
+
+
+def _by() -> dict[str, str]:
+    from streambank.job.processes import who
+
+    return who("cli")
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a duration such as `90`, `60s`, `5m`, `1h`.
+
+    Raises:
+        InputError: It is none (code `bad-duration`).
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?", text.strip())
+    if found is None:
+        raise InputError(
+            f"{text!r} is no duration.", code="bad-duration", hint="Write it as 60s, 5m, 1h or 500ms."
+        )
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
+
+
+@app.command(epilog="Example: streambank job start orders --jobs dags/streaming_jobs.toml")
+def start(
+    name: Name,
+    jobs: JobsFile,
+    why: Why = "",
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+    ] = True,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long to wait; the declared time by default.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make sure that a driver of the job runs. A second start finds the first one's driver."""
+    from streambank.job.start import start_job
+
+    timeout_s = duration_s(timeout) if timeout is not None else None
+    result = start_job(_job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s)
+    console.answer(result.to_dict(), lambda: _show_start(result))
+
+
+def _show_start(result: StartResult) -> None:
+    said = {
+        "started": "started",
+        "already-running": "ran already",
+        "finished": "ran to its end",
+        "not-desired": "is meant to be stopped, so nothing was started",
+    }
+    console.line(f"job {result.job} {said[result.state]}")
+    generations = ", ".join(f"{query} {number}" for query, number in result.generations.items())
+    console.fields(
+        [
+            ("host", result.host),
+            ("pid", result.pid),
+            ("jvm pid", result.jvm_pid),
+            ("epoch", result.epoch),
+            ("generation", generations),
+            ("batch", result.batch),
+            ("log", result.log),
+            ("took", f"{result.seconds:.1f} s"),
+        ]
+    )
+
+
+@app.command(epilog="Example: streambank job stop orders --savepoint --force-after 60s")
+def stop(
+    name: Name,
+    jobs: JobsFile,
+    savepoint: Annotated[
+        bool, typer.Option("--savepoint", help="Take a savepoint of each query once it stands still.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="First wait until a trigger finds nothing new.")
+    ] = False,
+    force_after: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+    ] = None,
+    why: Why = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
+    pin: Annotated[bool, typer.Option("--pin", help="Pin the savepoint.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job at a batch boundary, and keep it stopped."""
+    from streambank.job.stop import stop_job
+
+    force_after_s = duration_s(force_after) if force_after is not None else None
+    with console.progress() as progress:
+        result = stop_job(
+            _job(jobs, name),
+            by=_by(),
+            why=why,
+            savepoint=savepoint,
+            drain=drain,
+            force_after_s=force_after_s,
+            note=note,
+            pin=pin,
+            progress=progress,
+        )
+    console.answer(result.to_dict(), lambda: _show_stop(result))
+
+
+def _show_stop(result: StopResult) -> None:
+    how = {
+        "boundary": "at a batch boundary; no batch was abandoned",
+        "forced": "by force; the batch that ran is repeated at the next start",
+        "killed": "by killing it; the batch that ran is repeated at the next start",
+        "dead": "its driver had died before",
+        "none": "there was no driver",
+    }
+    console.line(f"job {result.job} {result.state.replace('-', ' ')}: {how[result.how]}")
+    console.fields(
+        [
+            ("batch", result.batch),
+            ("drained", None if result.drained is None else ("yes" if result.drained else "no")),
+            *((f"savepoint of {query}", savepoint) for query, savepoint in result.savepoints.items()),
+            ("took", f"{result.seconds:.1f} s"),
+        ]
+    )
+
+
+@app.command(epilog="Example: streambank job status orders --json")
+def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+    """Say how a job is doing: what is meant to be, what is, and who works on it. Only looks."""
+    from streambank.job.status import job_status
+
+    found = job_status(_job(jobs, name)).to_dict()
+    console.answer(found, lambda: _show_status(found))
+
+
+def _show_status(found: dict[str, Any]) -> None:
+    console.line(f"job {found['job']}: {found['state']} ({found['why']})")
+    console.fields(
+        [
+            ("desired", _desired(found)),
+            ("batch", found["batch"]),
+            ("host", found["host"]),
+            ("pid", found["pid"]),
+            ("jvm pid", found["jvm_pid"]),
+            ("epoch", found["epoch"]),
+            ("since", found["since"]),
+            ("last beat", found["beat_at"]),
+            ("operation", found["operation"]),
+            ("log", found["log"]),
+        ]
+    )
+    columns = ("query", "batch", "planned", "generation", "watermark", "checkpoint")
+    rows = [
+        (name, query["batch"], query["planned_batch"], query["generation"], query["watermark"],
+         query["checkpoint"])
+        for name, query in found["queries"].items()
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        console.table(columns, rows, right=("batch", "planned", "generation"))
+
+
+def _desired(found: dict[str, Any]) -> str | None:
+    if found["desired"] is None:
+        return None
+    by = found["desired_by"].get("user", "somebody")
+    why = f": {found['desired_why']}" if found["desired_why"] else ""
+    return f"{found['desired']}, says {by} at {found['desired_at']}{why}"
+
+
+@app.command(epilog='Example: streambank job savepoint orders --note "before the upgrade" --pin')
+def savepoint(
+    name: Name,
+    jobs: JobsFile,
+    query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")] = "",
+    pin: Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")] = False,
+    new_query: Annotated[
+        bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
+    ] = False,
+    why: Why = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a savepoint of each query of a job, running or stopped; its sinks are known from its driver."""
+    from streambank.cli.checkpoints import show_taken
+    from streambank.job.savepoint import savepoint_job
+
+    with console.progress() as progress:
+        result = savepoint_job(
+            _job(jobs, name),
+            by=_by(),
+            why=why,
+            query=query,
+            batch=batch,
+            note=note,
+            pin=pin,
+            new_query=new_query,
+            progress=progress,
+        )
+
+    def text() -> None:
+        for taken in result.savepoints.values():
+            show_taken(taken)
+
+    console.answer(result.to_dict(), text)

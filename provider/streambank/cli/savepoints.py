@@ -1,0 +1,237 @@
+"""Verbs on the savepoints of a repository: `list`, `show`, `verify`, `pin`, `unpin`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.savepoint.catalog import SavepointSummary
+    from streambank.savepoint.repository import Repository
+    from streambank.savepoint.verify import VerifyReport
+
+VERIFY_EXAMPLES = """Examples:
+
+  streambank verify b000041-5c0ffee5 -r /data/savepoints --level full
+
+  streambank verify --all -r /data/savepoints --job orders --json
+"""
+
+
+class Level(StrEnum):
+    """How deep a verification looks."""
+
+    quick = "quick"
+    full = "full"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("list", epilog="Example: streambank list -r /data/savepoints --job orders")(list_savepoints)
+    app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
+    app.command(epilog=VERIFY_EXAMPLES)(verify)
+    app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
+    app.command(epilog="Example: streambank unpin b000041 -r /data/savepoints")(unpin)
+
+
+def open_repository(location: str) -> Repository:
+    """The repository that is there."""
+    from streambank.savepoint.repository import Repository
+    from streambank.storage import open_store
+
+    return Repository.open(open_store(location))
+
+
+def list_savepoints(
+    repository: RepositoryOption, job: JobOption = None, as_json: Json = False, debug: Debug = False
+) -> None:
+    """List the savepoints of a repository, oldest first within each job."""
+    summaries = list(open_repository(repository).manifests(job))
+    console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
+
+
+def _show_list(summaries: list[SavepointSummary]) -> None:
+    if not summaries:
+        console.line("No savepoints.")
+        return
+    rows = [
+        (
+            summary.job,
+            summary.savepoint,
+            summary.batch,
+            _time(summary.to_dict()["taken_at"]),
+            console.size(summary.bytes),
+            console.size(summary.new_bytes),
+            _verified(summary.to_dict()),
+            "yes" if summary.pinned else "",
+            f"damaged: {summary.error.message}" if summary.error else summary.note,
+        )
+        for summary in summaries
+    ]
+    columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", "note")
+    console.table(columns, rows, right=("batch", "bytes", "new"))
+
+
+def _time(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ") + "Z"
+
+
+def _verified(summary: dict[str, Any]) -> str:
+    if summary["verified_at"] is None:
+        return "never"
+    state = summary["verified_level"] if summary["verified_ok"] else "DAMAGED"
+    return f"{state} {_time(summary['verified_at'])}"
+
+
+def show(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
+    opened = open_repository(repository)
+    manifest = opened.load(*opened.find(savepoint, job))
+    found = manifest.to_dict()
+    console.answer(found, lambda: _show(found, opened.pinned(manifest.job, manifest.savepoint)))
+
+
+def _show(found: dict[str, Any], pinned: bool) -> None:
+    stats, by = found["stats"], found["taken_by"]
+    console.fields(
+        [
+            ("savepoint", found["savepoint"]),
+            ("job", found["job"]),
+            ("batch", found["batch"]),
+            ("query id", found["query_id"]),
+            ("taken at", _time(found["taken_at"])),
+            ("taken by", ", ".join(f"{name} {value}" for name, value in by.items())),
+            ("note", found["note"]),
+            ("pinned", "yes" if pinned else ""),
+            ("checkpoint", found["checkpoint"]),
+            ("closure", found["closure"]),
+            ("watermark", found["watermark_ms"]),
+            ("spark version", found["spark_version"]),
+            ("derived from", found["derived_from"]),
+            ("files", f"{console.count(found['file_count'], 'file')}, {console.size(found['bytes'])}"),
+            ("new", f"{console.size(stats.get('new_bytes'))}, {stats.get('new_files')} files read"),
+        ]
+    )
+    rows = [
+        (operator.get("operator"), operator.get("name"), store.get("store"), store.get("partitions"),
+         store.get("rows"), console.size(store.get("bytes")))
+        for operator in found["operators"]
+        for store in operator.get("stores", ())
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        columns = ("operator", "name", "store", "partitions", "rows", "bytes")
+        console.table(columns, rows, right=("operator", "partitions", "rows", "bytes"))
+    for sink in found["sinks"]:
+        guarded = "guarded" if sink.get("guarded") else "not guarded: a restore cannot take it back"
+        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({guarded})")
+
+
+def verify(
+    repository: RepositoryOption,
+    savepoint: Annotated[
+        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Verify every savepoint (of the job).")] = False,
+    level: Annotated[
+        Level, typer.Option(help="quick: everything is there and has its size; full: every byte is hashed.")
+    ] = Level.quick,
+    job: JobOption = None,
+    parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Verify a savepoint, or all of them: exit code 1 where something is wrong. The result is recorded."""
+    if everything == (savepoint is not None):
+        raise InputError(
+            "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
+        )
+    opened = open_repository(repository)
+    if savepoint is not None:
+        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel)]
+        document: Any = reports[0].to_dict()
+    else:
+        which = [(each.job, each.savepoint) for each in opened.manifests(job)]
+        reports = [_verify(opened, *each, level, parallel) for each in which]
+        problems = [
+            {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
+            for report in reports
+            for finding in report.findings
+        ]
+        document = {
+            "ok": all(report.ok for report in reports),
+            "findings": problems,
+            "savepoints": [report.to_dict() for report in reports],
+        }
+    console.answer(document, lambda: _show_reports(reports))
+    if any(not report.ok or report.findings for report in reports):
+        raise typer.Exit(1)
+
+
+def _verify(opened: Repository, job: str, savepoint: str, level: Level, parallel: int) -> VerifyReport:
+    from streambank.job.processes import who
+    from streambank.savepoint.verify import verify as verify_savepoint
+
+    with console.progress() as progress:
+        return verify_savepoint(
+            opened, job, savepoint, level.value, progress=progress, parallel=parallel, by=who("cli")
+        )
+
+
+def _show_reports(reports: list[VerifyReport]) -> None:
+    if not reports:
+        console.line("No savepoints.")
+    for report in reports:
+        state = "ok" if report.ok else "DAMAGED"
+        looked = (
+            f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
+        )
+        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {looked})")
+        console.findings([finding.to_dict() for finding in report.findings])
+
+
+def pin(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Exempt a savepoint from retention until it is unpinned."""
+    _set_pin(repository, savepoint, job, note, pinned=True)
+
+
+def unpin(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let retention decide about a savepoint again."""
+    _set_pin(repository, savepoint, job, note, pinned=False)
+
+
+def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pinned: bool) -> None:
+    from streambank.job.processes import who
+
+    opened = open_repository(repository)
+    which = opened.find(savepoint, job)
+    change = opened.pin if pinned else opened.unpin
+    change(*which, by=who("cli"), note=note)
+    document = {"savepoint": which[1], "job": which[0], "pinned": pinned}
+    console.answer(document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'not pinned'}."))

@@ -1,0 +1,79 @@
+"""Stateful processors of the transformWithState queries: a value, a list, and an event-time timer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUIET_MS = 12_000
+"""How long after its newest event a key is closed."""
+
+
+class Visits(StatefulProcessor):
+    """Counts the rows of a key and remembers its newest ids, until a timer closes it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.rows = handle.getValueState("rows", "rows long")
+        self.newest = handle.getListState("newest", "id long")
+
+    def _count(self) -> int:
+        found = self.rows.get() if self.rows.exists() else None
+        return int(found[0]) if found is not None else 0
+
+    def _add(self, ids: list[int], newest_ms: int, watermark_ms: int) -> tuple[int, int]:
+        rows = self._count() + len(ids)
+        self.rows.update((rows,))
+        kept = sorted([int(row[0]) for row in self.newest.get()] + ids)[-3:]
+        self.newest.put([(each,) for each in kept])
+        for timer_ms in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer_ms)
+        self.handle.registerTimer(max(newest_ms, watermark_ms) + QUIET_MS)
+        return rows, kept[-1]
+
+    def _close(self) -> tuple[int, int]:
+        rows, newest = self._count(), max(int(row[0]) for row in self.newest.get())
+        self.rows.clear()
+        self.newest.clear()
+        return rows, newest
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        given = list(rows)
+        newest_ms = max(int(row["at"].timestamp() * 1000) for row in given)
+        watermark_ms = timerValues.getCurrentWatermarkInMs()
+        count, newest = self._add([int(row["id"]) for row in given], newest_ms, watermark_ms)
+        yield Row(key=key[0], rows=count, newest=newest, closed=False)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        count, newest = self._close()
+        yield Row(key=key[0], rows=count, newest=newest, closed=True)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PandasVisits(Visits):
+    """The same, a DataFrame at a time."""
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        pieces = list(rows)
+        ids = [int(each) for piece in pieces for each in piece["id"]]
+        newest_ms = max(int(piece["at"].max().timestamp() * 1000) for piece in pieces)
+        count, newest = self._add(ids, newest_ms, timerValues.getCurrentWatermarkInMs())
+        yield pd.DataFrame({"key": [key[0]], "rows": [count], "newest": [newest], "closed": [False]})
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        count, newest = self._close()
+        yield pd.DataFrame({"key": [key[0]], "rows": [count], "newest": [newest], "closed": [True]})
