@@ -5,9 +5,9 @@
         take(...)
     store.assert_fired()
 
-Every call of the contract is counted and recorded in `store.calls`, so that a test can first run undisturbed and
-then once for each call. After a crash the store is dead: whatever is called later, in a `finally` for example,
-crashes too, as nothing runs in a process that was killed.
+Every call of the contract is counted and recorded in `store.calls`, so that a test can first run undisturbed
+and then once for each call. After a crash the store is dead: whatever is called later, in a `finally` for
+example, crashes too, as nothing runs in a process that was killed.
 """
 
 from __future__ import annotations

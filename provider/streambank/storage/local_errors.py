@@ -24,6 +24,7 @@ _CODES = {
         "disk-full",
         "Free some space and try again; nothing half-written is left under a real name.",
     ),
+    errno.EFBIG: ("disk-full", "Files may not grow so large here: raise the limit (ulimit -f)."),
     errno.EDQUOT: ("disk-full", "The quota is used up: free some space and try again."),
     errno.EMFILE: ("too-many-open-files", "Raise the limit of open files (ulimit -n) and try again."),
     errno.ENFILE: ("too-many-open-files", "Raise the system's limit of open files and try again."),
