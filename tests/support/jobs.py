@@ -1,0 +1,163 @@
+"""Jobs for tests: declared in a temporary folder, run by a driver without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job, load_jobs
+from streambank.job.installed import Installation
+from streambank.job.launcher import LocalLauncher
+from streambank.job.processes import HostId, this_host, who
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BY = who("test")
+ELSEWHERE = HostId("elsewhere", "00000000-0000-0000-0000-000000000000", "pid:[1]")
+
+_SPARK_SUBMIT = """#!/bin/sh
+while [ "${1%.py}" = "$1" ]; do shift; done
+exec "$PYSPARK_PYTHON" "$@"
+"""
+
+
+class FakeClock:
+    """A monotonic clock that moves when somebody sleeps on it, or is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def poll(look: Callable[[], T], *, timeout_s: float = 20.0) -> T:
+    """The first true answer; fails after a while."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if answer := look():
+            return answer
+        assert time.monotonic() < deadline, f"still {answer!r} after {timeout_s} s"
+        time.sleep(0.01)
+
+
+def write_jobs(folder: Path, *args: str, name: str = "flights", more: str = "") -> Path:
+    """A jobs file with one job whose fake driver gets these arguments."""
+    file = folder / "streaming_jobs.toml"
+    file.write_text(
+        f"""
+repository = "repository"
+
+[jobs.{name}]
+application = "app.py"
+args = {list(args)!r}
+checkpoint = "checkpoints/{name}"
+{more}
+[jobs.{name}.lease]
+beat = "100ms"
+ttl = "2s"
+""",
+        encoding="utf-8",
+    )
+    (folder / "app.py").write_text("", encoding="utf-8")
+    return file
+
+
+def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> Job:
+    """That job."""
+    return load_jobs(write_jobs(folder, *args, name=name, more=more)).job(name)
+
+
+def fake_launcher(folder: Path) -> LocalLauncher:
+    """A launcher whose spark-submit runs the fake driver."""
+    submit = folder / "spark" / "bin" / "spark-submit"
+    if not submit.exists():
+        submit.parent.mkdir(parents=True, exist_ok=True)
+        submit.write_text(_SPARK_SUBMIT, encoding="utf-8")
+        submit.chmod(0o755)
+    installation = Installation(
+        sys.executable,
+        folder / "spark",
+        ROOT / "tests" / "support" / "fake_driver.py",
+        (str(ROOT / "provider"),),
+    )
+    return LocalLauncher(installation)
+
+
+def end_drivers(control: JobControl) -> None:
+    """SIGKILL whatever runs of a job, by its launches; and see it gone."""
+    launcher = LocalLauncher()
+    for handle in launcher.find(control):
+        launcher.kill(handle)
+    poll(lambda: not launcher.find(control))
+
+
+@contextmanager
+def child(code: str, *args: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that runs `code` with the engine at hand; killed at the end."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "provider"), str(ROOT)))}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, args)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def say(process: subprocess.Popen[str]) -> str:
+    """The next line that a child says."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def race(code: str, count: int, *args: str | Path) -> Sequence[str]:
+    """Run `code` in many processes at once; what each said in its last line.
+
+    Each says `ready`, waits for a line on its standard input, and goes.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "provider"), str(ROOT)))}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(count)
+    ]
+    try:
+        for process in processes:
+            assert say(process) == "ready"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        return [process.communicate(timeout=60)[0].strip().splitlines()[-1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def here() -> HostId:
+    """This host."""
+    return this_host()
