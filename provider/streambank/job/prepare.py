@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from streambank.errors import RefusedError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
+from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
 from streambank.job.times import to_json_time, utc_now
-from streambank.storage import normalize_location
+from streambank.storage import normalize_location, open_store
 
 
 def prepare_launch(
@@ -35,11 +36,12 @@ def prepare_launch(
 
     Raises:
         RefusedError: The declared checkpoint is another one than the job began with (code
-            `checkpoint-changed`).
+            `checkpoint-changed`), or the checkpoint that the query worked in is gone (`checkpoint-lost`).
     """
     queries = {}
     for name, checkpoint in job.queries.items():
         generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
+        _refuse_lost(job, control, name, generation)
         queries[name] = QuerySpec(generation.location, generation.number)
     declared = application is None and args is None
     return LaunchSpec(
@@ -63,3 +65,20 @@ def prepare_launch(
         conf=dict(job.spark),
         master=job.master,
     )
+
+
+def _refuse_lost(job: Job, control: JobControl, name: str, generation: Generation) -> None:
+    """Start nothing from nothing: a query whose checkpoint has gone would begin again at batch 0.
+
+    A file sink then drops every batch whose number it has seen, without a word; other sinks get all rows again.
+    """
+    facts = control.query_facts(None if name == MAIN else name) or {}
+    began = facts.get("generation") == generation.number and facts.get("query_id") is not None
+    if began and not open_store(generation.location).exists("metadata"):
+        raise RefusedError(
+            f"The checkpoint {generation.location} of job {job.name} is gone or empty, "
+            f"though query {name} has worked in it.",
+            code="checkpoint-lost",
+            hint=f"Restore a savepoint: `streambank restore latest-good --job {job.name} --generation`. "
+            "To begin from nothing, give the job a new name and a new output.",
+        )
