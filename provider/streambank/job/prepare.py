@@ -70,7 +70,7 @@ def prepare_launch(
 def _refuse_lost(job: Job, control: JobControl, name: str, generation: Generation) -> None:
     """Start nothing from nothing: a query whose checkpoint has gone would begin again at batch 0.
 
-    A file sink then drops every batch whose number it has seen, without a word; other sinks get all rows again.
+    A file sink then drops every batch whose number it has seen, silently; other sinks get all rows again.
     """
     facts = control.query_facts(None if name == MAIN else name) or {}
     began = facts.get("generation") == generation.number and facts.get("query_id") is not None
