@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +33,11 @@ def savepoint_asset(job: str) -> Asset:
     """
     name = job.partition("/")[0]
     return Asset(name=f"{SCHEME}/{name}/savepoints", uri=f"{SCHEME}://savepoints/{name}", group=SCHEME)
+
+
+def savepoint_alias(job: str) -> AssetAlias:
+    """For tasks that may take a savepoint: events of the job's asset come through it only when one was taken."""
+    return AssetAlias(name=savepoint_asset(job).name, group=SCHEME)
 
 
 def event_extra(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""`<job>.run`: start the job and keep it running for as long as it is meant to run."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from streambank.job.declaration import Job
+from streambank_airflow import forms
+from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
+
+
+def run_dag(job: Job, jobs_file: str) -> DAG:
+    """Build `<job>.run`.
+
+    Several runs may be active: each only watches what the first has started. One at a time would be a trap, since a
+    second click would wait in the queue for days and then restart what somebody has stopped.
+    """
+    dag = job_dag(
+        job,
+        "run",
+        summary=(
+            "Starts the job, if it does not run yet, and keeps it running until somebody stops it. "
+            "A driver that dies is started again from its checkpoint."
+        ),
+        params=forms.run_form(),
+        schedule=job.start.schedule,
+        one_at_a_time=False,
+    )
+    with dag:
+        start = StartStreamingJobOperator(task_id="start", **task_args(job, jobs_file))
+        keep = KeepStreamingJobRunningOperator(task_id="keep_running", **task_args(job, jobs_file))
+        start >> keep
+    return dag

@@ -1,0 +1,32 @@
+"""`<job>.stop`: stop the job at a batch boundary, with a savepoint if wanted."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from streambank.job.declaration import Job
+from streambank_airflow import forms
+from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.operators.job import StopStreamingJobOperator
+
+
+def stop_dag(job: Job, jobs_file: str) -> DAG:
+    """Build `<job>.stop`."""
+    dag = job_dag(
+        job,
+        "stop",
+        summary=(
+            "Stops the job after the batch that it works on, and keeps it stopped: `run` obeys until it is "
+            "triggered again."
+        ),
+        params=forms.stop_form(job.stop.force_after_s),
+    )
+    with dag:
+        StopStreamingJobOperator(
+            task_id="stop",
+            savepoint="{{ params.savepoint }}",
+            drain="{{ params.drain }}",
+            force_after_s="{{ params.force_after_s }}",
+            **task_args(job, jobs_file),
+        )
+    return dag

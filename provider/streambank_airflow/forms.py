@@ -1,0 +1,156 @@
+"""The forms of the generated DAGs: what a person may say when triggering one by hand, with defaults that are right.
+
+Optional answers are nullable, since Airflow's form asks for a text whose schema is a plain string. What matters stands
+without a `section`, because the form keeps every named section closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Param
+
+SINK_CHOICES = {
+    "refuse": "refuse - stop here if rows would be lost or repeated",
+    "rollback": "rollback - set the output of later batches aside",
+    "accept": "accept - leave the output as it is",
+}
+MODE_CHOICES = {
+    "no-claim": "no-claim - the savepoint stays as it is",
+    "claim": "claim - the job owns the savepoint from now on",
+}
+LEVEL_CHOICES = {
+    "none": "none",
+    "quick": "quick - everything there, sizes match",
+    "full": "full - every byte read and compared",
+}
+
+
+def _choice(default: str, choices: dict[str, str], **more: Any) -> Param:
+    return Param(default, type="string", enum=list(choices), values_display=choices, **more)
+
+
+def _note() -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        title="Note",
+        description="Why; kept with the records of this operation.",
+        maxLength=1000,
+    )
+
+
+def query_form(queries: Sequence[str]) -> dict[str, Param]:
+    """Which query, for jobs that have several; nothing for the others."""
+    if not queries:
+        return {}
+    return {
+        "query": Param(
+            queries[0],
+            type="string",
+            enum=list(queries),
+            title="Query",
+            description="The query of the job that this is about.",
+        )
+    }
+
+
+def run_form() -> dict[str, Param]:
+    """The form of `<job>.run`."""
+    return {"note": _note()}
+
+
+def stop_form(force_after_s: float) -> dict[str, Param]:
+    """The form of `<job>.stop`.
+
+    Args:
+        force_after_s: The job's own patience, in seconds.
+    """
+    return {
+        "savepoint": Param(
+            True,
+            type="boolean",
+            title="Take a savepoint",
+            description="Once the driver has stopped, save the last committed batch.",
+        ),
+        "drain": Param(
+            False,
+            type="boolean",
+            title="Drain",
+            description="Let the job work off what its sources hold now, then stop.",
+        ),
+        "force_after_s": Param(
+            force_after_s,
+            type="number",
+            minimum=0,
+            title="Force after (seconds)",
+            description="How long the running batch may take before it is abandoned.",
+        ),
+        "note": _note(),
+    }
+
+
+def savepoint_form(level: str) -> dict[str, Param]:
+    """The form of `<job>.savepoint`.
+
+    Args:
+        level: How the scheduled runs verify.
+    """
+    return {
+        "note": _note(),
+        "pin": Param(
+            False,
+            type="boolean",
+            title="Pin",
+            description="Keep this savepoint until somebody unpins it.",
+        ),
+        "verify": _choice(level, LEVEL_CHOICES, title="Verify"),
+        "batch": Param(
+            None,
+            type=["null", "integer"],
+            minimum=0,
+            title="Batch",
+            description="An older batch that Spark still retains; empty: the last committed one.",
+            section="More",
+        ),
+    }
+
+
+def restore_form(queries: Sequence[str], sink: str) -> dict[str, Param]:
+    """The form of `<job>.restore`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        sink: What the declaration says about sinks that are ahead of a savepoint.
+    """
+    return {
+        **query_form(queries),
+        "savepoint": Param(
+            "latest-good",
+            type="string",
+            minLength=1,
+            title="Savepoint",
+            description="An id, the beginning of one, or `latest-good`: the newest that verifies.",
+        ),
+        "sink": _choice(
+            sink,
+            SINK_CHOICES,
+            title="Output written after the savepoint",
+            description="The plan, shown before anything happens, says what this means here.",
+        ),
+        "stop_running": Param(
+            False,
+            type="boolean",
+            title="Stop the job if it runs",
+            description="Without it, a job that is alive is not touched and the restore is refused.",
+        ),
+        "start": Param(
+            True,
+            type="boolean",
+            title="Start afterwards",
+            description="Start the job from the restored state and wait for its first batch.",
+        ),
+        "note": _note(),
+        "mode": _choice("no-claim", MODE_CHOICES, title="Mode", section="More"),
+    }

@@ -1,0 +1,113 @@
+"""What the operators and sensors share: which job, found how, and on whose behalf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from streambank.errors import InputError
+from streambank.job.processes import who
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class StreambankOperator(BaseOperator):
+    """An operator on one streaming job.
+
+    Args:
+        job: The declared job's name; `job/query` where a query of several is meant.
+        jobs_file: The `streaming_jobs.toml` that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection; the default one need not exist where `jobs_file` says everything.
+        note: Why; kept with the records of what is done.
+        kwargs: As for every operator.
+    """
+
+    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
+    ui_color = "#d6e8ee"
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        note: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.note = note
+
+    @cached_property
+    def hook(self) -> StreambankHook:
+        """The hook; to be used once the templates are rendered."""
+        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+
+    @property
+    def why(self) -> str:
+        """The note as text; empty without one."""
+        return "" if self.note is None else str(self.note)
+
+
+def asked_by(context: Context) -> dict[str, str]:
+    """Who asks, for the records: the DAG run, its task and the person who triggered it."""
+    run: Any = context["dag_run"]
+    return who(
+        "airflow",
+        dag_id=run.dag_id,
+        run_id=run.run_id,
+        task_id=context["ti"].task_id,
+        triggered_by=run.triggering_user_name,
+    )
+
+
+def is_template(text: str) -> bool:
+    """Whether a text is still to be rendered. The DAG processor reads outlets, which cannot be templates."""
+    return "{{" in text or "{%" in text
+
+
+def as_bool(value: Any, option: str) -> bool:
+    """A yes or no that may have come through a template.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise InputError(f"{option} is to be true or false, not {value!r}.", code="bad-option")
+    return text == "true"
+
+
+def as_number(value: Any, option: str) -> float | None:
+    """A number that may have come through a template; None for nothing.
+
+    Raises:
+        InputError: It is no number.
+    """
+    if value is None or value == "" or value == "None":
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{option} is to be a number, not {value!r}.", code="bad-option") from error
+
+
+def as_integer(value: Any, option: str) -> int | None:
+    """A whole number that may have come through a template; None for nothing.
+
+    Raises:
+        InputError: It is no whole number.
+    """
+    number = as_number(value, option)
+    if number is not None and number != int(number):
+        raise InputError(f"{option} is to be a whole number, not {value!r}.", code="bad-option")
+    return None if number is None else int(number)

@@ -1,0 +1,375 @@
+"""Operators that start a streaming job, keep it running, and stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.job.generations import MAIN
+from streambank.job.times import from_json_time, to_json_time, utc_now
+from streambank_airflow.assets import savepoint_alias, savepoint_asset
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.links import DriverLogLink, persist_driver_log_link
+from streambank_airflow.operators.base import (
+    StreambankOperator,
+    as_bool,
+    as_number,
+    asked_by,
+    is_template,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pydantic import JsonValue
+
+    from streambank.job.start import StartResult
+
+DRIVER_LINES = 40
+"""How many of a driver's last lines go into the task's log."""
+
+HOPELESS = frozenset(
+    kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
+)
+"""Exit codes of a driver that another start would end with as well."""
+
+STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
+
+
+class DriverOperator(StreambankOperator):
+    """What the operators on a driver share."""
+
+    operator_extra_links = (DriverLogLink(),)
+
+    def show_driver_log(self) -> None:
+        """Copy the driver's last lines into this task's log."""
+        path, lines = self.hook.driver_log(self.job, DRIVER_LINES)
+        if path is not None:
+            self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
+        for line in lines:
+            self.log.info("driver | %s", line)
+
+    def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
+        """End the task because the driver is gone.
+
+        Raises:
+            AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
+            AirflowException: It died.
+        """
+        kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
+        raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
+
+    def raise_for_error(self, event: dict[str, Any]) -> None:
+        """End the task where the wait itself failed.
+
+        Raises:
+            AirflowException: The storage failed again and again.
+            AirflowFailException: Something that somebody has to decide or repair.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(event["message"])
+
+
+class StartStreamingJobOperator(DriverOperator):
+    """Makes sure that a job runs: starts a driver, detached from this task, unless one is there.
+
+    Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done when
+    each query has committed a batch since, or found no data. From now on the job is meant to run; but a stop that came
+    after this DAG run was asked for counts, so a queued or retried start never undoes it: the task is skipped.
+
+    Args:
+        only_if: Skip unless this is true; for a form's answer.
+        deferrable: Wait for the first batch in the triggerer.
+        poll_interval_s: Seconds between two looks while waiting there.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `state` (`started`, `already-running`, `finished`), `epoch`, `launch_id`, `host`, `pid`, `jvm_pid`,
+        `batch`, `log`, `seconds`.
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
+
+    def __init__(
+        self,
+        *,
+        only_if: bool | str = True,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval_s: float = 2.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.only_if = only_if
+        self.deferrable = deferrable
+        self.poll_interval_s = poll_interval_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Start it; see the class."""
+        with airflow_failures():
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException(f"Job {self.job} is not to be started.")
+            persist_driver_log_link(context)
+            obey = self.hook.obeys(self.job, asked_at(context))
+            result = self._start(context, obey=obey, wait=not self.deferrable)
+            if not self.deferrable or result.state == "finished":
+                return self._done(result)
+            timeout_s = self.hook.declared(self.job)[0].start.timeout_s
+        self._defer(result, utc_now() + timedelta(seconds=timeout_s))
+        raise AssertionError("a task that defers does not return")
+
+    def _defer(self, result: StartResult, give_up_at: datetime) -> None:
+        from streambank_airflow.triggers.job import JobReadyTrigger
+
+        self.defer(
+            trigger=JobReadyTrigger(
+                job=self.job,
+                jobs_file=self.jobs_file,
+                streambank_conn_id=self.streambank_conn_id,
+                poll_interval_s=self.poll_interval_s,
+                give_up_at=to_json_time(give_up_at),
+            ),
+            method_name="execute_complete",
+            kwargs={"state": result.state, "launch_id": result.launch_id},
+        )
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], state: str, launch_id: str | None
+    ) -> dict[str, Any]:
+        """Go on when the driver works, or is gone; see the class."""
+        self.raise_for_error(event)
+        if event["status"] == "late":
+            self.show_driver_log()
+            raise AirflowException(
+                f"The driver of job {self.job} has neither committed a batch nor found its input empty in time. Hint: it "
+                "is left alone; another try finds it and waits again. Its last lines are in the log above."
+            )
+        if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
+            self.show_driver_log()
+            self.raise_gone(f"The driver of job {self.job} ended before its first batch", event)
+        with airflow_failures():
+            # It works, so this finds it at once; and tells the same as a start that has not deferred.
+            result = self._start(context, obey=True, wait=event["status"] == "ready")
+            return self._done(result, state if result.launch_id == launch_id else None)
+
+    def _start(self, context: Context, *, obey: bool, wait: bool) -> StartResult:
+        try:
+            return self.hook.start(
+                self.job, obey_desired=obey, wait=wait, note=self.why, by=asked_by(context)
+            )
+        except Exception:
+            self.show_driver_log()
+            raise
+
+    def _done(self, result: StartResult, state: str | None = None) -> dict[str, Any]:
+        if result.state == "not-desired":
+            raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
+        self.show_driver_log()
+        return flat(result) | ({"state": state} if state else {})
+
+
+class KeepStreamingJobRunningOperator(DriverOperator):
+    """Keeps a job running for as long as it is meant to run; waits in the triggerer, for days if need be.
+
+    It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing is done.
+    When the driver is gone although the job is meant to run, it is started again from its checkpoint, later each time
+    as long as no driver commits a batch. All that is remembered between two starts travels with the trigger, so a
+    triggerer or scheduler that is restarted changes nothing.
+
+    Args:
+        max_failures: How many drivers in a row may end without a new batch before the task fails.
+        backoff_s: Seconds before the second start in a row; doubled for each one after it, up to `max_backoff_s`.
+        max_backoff_s: The longest pause.
+        poll_interval_s: Seconds between two looks.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `state` (`stopped` or `finished`), `why`, `batch`, `restarts`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_failures: int = 3,
+        backoff_s: float = 10.0,
+        max_backoff_s: float = 300.0,
+        poll_interval_s: float = 5.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_failures = max_failures
+        self.backoff_s = backoff_s
+        self.max_backoff_s = max_backoff_s
+        self.poll_interval_s = poll_interval_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make sure that it runs, then watch; see the class."""
+        persist_driver_log_link(context)
+        return self.start_again(context, failures=0, restarts=0)
+
+    def start_again(
+        self, context: Context, event: Any = None, *, failures: int, restarts: int
+    ) -> dict[str, Any]:
+        """Start the job, unless it is not meant to run any more, and watch it.
+
+        Args:
+            context: Airflow's.
+            event: Of the pause before this start; nothing is asked of it.
+            failures: How many drivers in a row ended without a new batch.
+            restarts: How many drivers were started instead of one that was gone.
+        """
+        with airflow_failures():
+            result = self.hook.start(
+                self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
+            )
+            if result.state == "not-desired":
+                view = self.hook.watcher(self.job).look().to_dict()
+                return self._over("stopped", view, restarts)
+        self._watch(result.batch, failures, restarts)
+        raise AssertionError("a task that defers does not return")
+
+    def _watch(self, batch: int | None, failures: int, restarts: int) -> None:
+        from streambank_airflow.triggers.job import JobEndTrigger
+
+        self.defer(
+            trigger=JobEndTrigger(
+                job=self.job,
+                jobs_file=self.jobs_file,
+                streambank_conn_id=self.streambank_conn_id,
+                poll_interval_s=self.poll_interval_s,
+            ),
+            method_name="execute_complete",
+            kwargs={"batch": batch, "failures": failures, "restarts": restarts},
+        )
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], batch: int | None, failures: int, restarts: int
+    ) -> dict[str, Any]:
+        """Go on when the job runs no more; see the class."""
+        self.raise_for_error(event)
+        self.show_driver_log()
+        if event["status"] != "gone":
+            return self._over(event["status"], event, restarts)
+        got_on = event["batch"] is not None and (batch is None or event["batch"] > batch)
+        failures = 0 if got_on else failures + 1
+        if event["exit_code"] in HOPELESS:
+            self.raise_gone(f"The driver of job {self.job} gave up", event)
+        if failures >= self.max_failures:
+            raise AirflowFailException(
+                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: "
+                f"{event['why']}. Hint: the end of its log is above; repair the cause and trigger this DAG again, or "
+                "restore a savepoint."
+            )
+        pause_s = min(self.max_backoff_s, self.backoff_s * 2 ** max(0, failures - 1))
+        self.log.warning("The driver is gone (%s); another one is started in %g s.", event["why"], pause_s)
+        from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+
+        self.defer(
+            trigger=TimeDeltaTrigger(timedelta(seconds=pause_s)),
+            method_name="start_again",
+            kwargs={"failures": failures, "restarts": restarts + 1},
+        )
+        raise AssertionError("a task that defers does not return")
+
+    def _over(self, state: str, view: dict[str, Any], restarts: int) -> dict[str, Any]:
+        who = view["desired_by"] or "somebody"
+        why = f"{who}: {view['desired_why']}" if view["desired_why"] else who
+        said = f"stopped by {why}" if state == "stopped" else view["why"]
+        self.log.info("Job %s runs no more: %s.", self.job, said)
+        return {
+            "job": self.job,
+            "state": state,
+            "why": said,
+            "batch": view["batch"],
+            "restarts": restarts,
+        }
+
+
+class StopStreamingJobOperator(DriverOperator):
+    """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
+
+    Holds a worker slot until the batch is done, since it holds the job's operation lock, which only a living process can.
+
+    Args:
+        savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its asset.
+        drain: First work off what the sources hold now.
+        force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
+        if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being started).
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `state` (`stopped`, `already-stopped`), `how`, `drained`, `epoch`, `batch`, `savepoint`, `seconds`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "savepoint",
+        "drain",
+        "force_after_s",
+        "if_running",
+    )
+
+    def __init__(
+        self,
+        *,
+        savepoint: bool | str = False,
+        drain: bool | str = False,
+        force_after_s: float | str | None = None,
+        if_running: str = "stop",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.drain = drain
+        self.force_after_s = force_after_s
+        self.if_running = if_running
+        if not is_template(self.job):
+            self.outlets = [*self.outlets, savepoint_alias(self.job)]
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Stop it; see the class."""
+        with airflow_failures():
+            if self.if_running == "refuse":
+                self.hook.require_stopped(self.job)
+            persist_driver_log_link(context)
+            result = self.hook.stop(
+                self.job,
+                savepoint=as_bool(self.savepoint, "savepoint"),
+                drain=as_bool(self.drain, "drain"),
+                force_after_s=as_number(self.force_after_s, "force_after_s"),
+                note=self.why,
+                by=asked_by(context),
+            )
+            for query, savepoint in result.savepoints.items():
+                name = self.job if query == MAIN else f"{self.job}/{query}"
+                event: dict[str, JsonValue] = {
+                    "savepoint": savepoint,
+                    "job": name,
+                    "batch": result.batches[query],
+                }
+                context["outlet_events"][savepoint_alias(self.job)].add(
+                    savepoint_asset(self.job), extra=event
+                )
+        self.show_driver_log()
+        return flat(result)
+
+
+def flat(result: Any) -> dict[str, Any]:
+    """A result of the engine without what is nested in it; the savepoints of several queries become one text."""
+    data: dict[str, Any] = result.to_dict()
+    savepoints = data.pop("savepoints", {})
+    found = {name: value for name, value in data.items() if not isinstance(value, dict)}
+    return found | ({"savepoint": " ".join(savepoints.values())} if savepoints else {})
+
+
+def asked_at(context: Context) -> datetime | None:
+    """When a person, or a DAG on a person's behalf, asked for this DAG run; None where a schedule did."""
+    run: Any = context["dag_run"]
+    if str(getattr(run.run_type, "value", run.run_type)) in ("scheduled", "backfill"):
+        return None
+    moment: datetime = run.run_after
+    return from_json_time(to_json_time(moment))

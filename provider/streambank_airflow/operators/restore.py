@@ -1,0 +1,124 @@
+"""The operator that restores a savepoint, or shows what that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PLAN_KEY = "plan_markdown"
+"""XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
+
+
+class RestoreSavepointOperator(StreambankOperator):
+    """Restores a savepoint into the next generation of its job, or into an empty directory.
+
+    Args:
+        savepoint: Its id, the beginning of one, or `latest-good`: the newest that verifies.
+        into: An empty directory; None makes the job's next generation and switches to it.
+        sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to leave it.
+        mode: `no-claim`, `claim` or `fork`.
+        link: Share bytes with the repository instead of copying them.
+        plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to people.
+        if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop it.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`, `generation`, ...
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "savepoint",
+        "into",
+        "sink",
+        "mode",
+        "link",
+        "plan_only",
+        "if_running",
+    )
+
+    def __init__(
+        self,
+        *,
+        savepoint: str = "latest-good",
+        into: str | None = None,
+        sink: str = "refuse",
+        mode: str = "no-claim",
+        link: bool | str = False,
+        plan_only: bool | str = False,
+        if_running: str = "refuse",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.into = into
+        self.sink = sink
+        self.mode = mode
+        self.link = link
+        self.plan_only = plan_only
+        self.if_running = if_running
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Plan it, and unless this is a plan do it; see the class."""
+        with airflow_failures():
+            choices: dict[str, Any] = {
+                "into": self.into,
+                "sink": self.sink,
+                "mode": self.mode,
+                "link": as_bool(self.link, "link"),
+            }
+            if as_bool(self.plan_only, "plan_only"):
+                plan = self.hook.plan_restore(
+                    self.job, str(self.savepoint), may_stop=self.if_running == "stop", **choices
+                )
+                context["ti"].xcom_push(key=PLAN_KEY, value=plan_markdown(plan))
+                return plan
+            report = self.hook.restore(
+                self.job, str(self.savepoint), note=self.why, by=asked_by(context), **choices
+            )
+        self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
+        return report
+
+
+def plan_markdown(plan: Mapping[str, Any]) -> str:
+    """A restore's plan as a person reads it before approving."""
+    rows = [
+        ("Savepoint", f"`{plan['savepoint']}` of `{plan['job']}`"),
+        ("Batch", f"{plan['batch']:,}"),
+        ("Taken", f"{plan['taken_at']} ({ago(plan['age_s'])} ago)"),
+        ("State rows", "unknown" if plan["rows"] is None else f"{plan['rows']:,}"),
+        ("Size", f"{size(plan['bytes'])} in {plan['files']:,} files"),
+        ("Goes to", f"`{plan['location']}`"),
+        ("Output written later", plan["sink_effect"]),
+        ("The job now", plan["job_now"]),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    return f"| | |\n|---|---|\n{table}\n"
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in the largest two units: `3 h 12 min`."""
+    whole = max(0, int(seconds))
+    parts = [
+        (whole // 86400, "d"),
+        (whole // 3600 % 24, "h"),
+        (whole // 60 % 60, "min"),
+        (whole % 60, "s"),
+    ]
+    first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number) or "0 s"
+
+
+def size(number: float) -> str:
+    """Bytes as people read them: `1.2 GiB`."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
+        number /= 1024
+    return f"{number:,.1f} GiB"

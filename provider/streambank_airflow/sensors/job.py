@@ -1,0 +1,204 @@
+"""Sensors on a streaming job: its state, and a committed batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streambank.errors import InputError
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+from streambank_airflow.operators.base import as_integer
+from streambank_airflow.watching import STATES, JobWatcher
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank_airflow.triggers.base import JobTrigger
+
+WHAT_A_VIEW_SAYS = ("job", "state", "why", "desired", "operation", "epoch", "batch", "idle")
+"""What of an event goes into the XCom."""
+
+
+class JobSensor(BaseSensorOperator):
+    """A sensor on one streaming job; it waits by a trigger's judgement, in the triggerer or in a worker.
+
+    Args:
+        job: The declared job's name; `job/query` where the batches of one query of several count.
+        jobs_file: The file that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        failed_states: States of the job in which the sensor fails at once, unless an operation works on the job.
+        deferrable: Wait in the triggerer.
+        kwargs: As for every sensor; `poke_interval` seconds lie between two looks, 5 by default.
+    """
+
+    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id")
+    ui_color = "#d6e8ee"
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        failed_states: Sequence[str] = (),
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poke_interval": 5.0, **kwargs})
+        self.job = job
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.failed_states = check_states(failed_states)
+        self.deferrable = deferrable
+        self._watcher: JobWatcher | None = None
+
+    @cached_property
+    def hook(self) -> StreambankHook:
+        """The hook; to be used once the templates are rendered."""
+        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+
+    def make_trigger(self) -> JobTrigger:
+        """The trigger that judges; to be made once the templates are rendered."""
+        raise NotImplementedError
+
+    @property
+    def trigger_arguments(self) -> dict[str, Any]:
+        """What every trigger on a job is told."""
+        return {
+            "job": self.job,
+            "jobs_file": self.jobs_file,
+            "streambank_conn_id": self.streambank_conn_id,
+            "poll_interval_s": self.poke_interval,
+        }
+
+    def execute(self, context: Context) -> Any:
+        """Wait; the result says how the job was at the end."""
+        with airflow_failures():
+            self.prepare()
+            if self.deferrable:
+                self._defer()
+            return super().execute(context)
+
+    def prepare(self) -> None:
+        """What has to be settled before the first look."""
+
+    def _defer(self) -> NoReturn:
+        self.defer(
+            trigger=self.make_trigger(),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+        raise AssertionError("a task that defers does not return")
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once."""
+        with airflow_failures():
+            if self._watcher is None:
+                self._watcher = self.hook.watcher(self.job)
+            event = self.make_trigger().judge(self._watcher.look())
+        if event is None:
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the wait is over.
+
+        Raises:
+            AirflowException: The storage failed again and again.
+            AirflowFailException: The job is in one of `failed_states`, or something has to be decided or repaired.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(event["message"])
+        if event["status"] == "failed":
+            raise AirflowFailException(
+                f"Job {self.job} is {event['state']}, so this will not come: {event['why']}. Hint: look at the driver's "
+                "log, and start the job again."
+            )
+        return {name: event[name] for name in WHAT_A_VIEW_SAYS if name in event}
+
+
+class StreamingJobStatusSensor(JobSensor):
+    """Waits until a job is in one of some states, such as `running` or `stopped`.
+
+    Args:
+        states: What is waited for: names that `streambank job status` uses.
+        kwargs: As for every `JobSensor`.
+
+    Returns:
+        `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`.
+    """
+
+    def __init__(self, *, states: Sequence[str] = ("running",), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.states = check_states(states)
+
+    def make_trigger(self) -> JobTrigger:
+        """See `JobSensor.make_trigger`."""
+        from streambank_airflow.triggers.job import JobStatusTrigger
+
+        return JobStatusTrigger(
+            states=self.states, failed_states=self.failed_states, **self.trigger_arguments
+        )
+
+
+class BatchCommittedSensor(JobSensor):
+    """Waits until a job has committed a batch.
+
+    Args:
+        after_batch: Any batch above this one; None for any above the newest when the sensor began.
+        accept_idle: Also be content with a driver whose first trigger found no data.
+        kwargs: As for every `JobSensor`; of a job with several queries the slowest counts.
+
+    Returns:
+        `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `idle`.
+    """
+
+    template_fields: Sequence[str] = (*JobSensor.template_fields, "after_batch")
+
+    def __init__(
+        self, *, after_batch: int | str | None = None, accept_idle: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.after_batch = after_batch
+        self.accept_idle = accept_idle
+
+    def prepare(self) -> None:
+        """Settle which batch is the last that does not count."""
+        number = as_integer(self.after_batch, "after_batch")
+        if number is None:
+            newest = self.hook.watcher(self.job).look().batch
+            number = -1 if newest is None else newest
+        self.after_batch = number
+
+    def make_trigger(self) -> JobTrigger:
+        """See `JobSensor.make_trigger`."""
+        from streambank_airflow.triggers.job import BatchCommittedTrigger
+
+        number = as_integer(self.after_batch, "after_batch")
+        return BatchCommittedTrigger(
+            after_batch=-1 if number is None else number,
+            accept_idle=self.accept_idle,
+            failed_states=self.failed_states,
+            **self.trigger_arguments,
+        )
+
+
+def check_states(states: Sequence[str]) -> list[str]:
+    """Names of states, checked when the DAG is read rather than waited for in vain.
+
+    Raises:
+        InputError: There is no such state (code `bad-state`).
+    """
+    for state in states:
+        if state not in STATES:
+            raise InputError(
+                f"A job is never {state!r}.", code="bad-state", hint=f"It is one of: {', '.join(STATES)}."
+            )
+    return list(states)

@@ -1,0 +1,111 @@
+"""How every trigger waits: look at the job, judge, sleep, and again, for as long as it takes.
+
+A trigger holds nothing that its arguments do not say, so a triggerer that is restarted, or another one that takes
+over, goes on where the first was. It never touches the job: when it is killed, the job goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from streambank.errors import StorageError, StreambankError
+from streambank_airflow.failures import describe
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+
+if TYPE_CHECKING:
+    from streambank_airflow.watching import JobView, JobWatcher
+
+Event = dict[str, Any]
+"""What a wait ends with: flat, JSON, `status` says how (`done`, `failed`, `error`, ...)."""
+
+PATIENCE = 5
+"""How many looks in a row may fail at the storage before the wait itself fails."""
+
+
+class JobTrigger(BaseTrigger):
+    """One wait on one job.
+
+    Args:
+        job: The job, or `job/query`.
+        jobs_file: The file that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        poll_interval_s: Seconds between two looks.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ()
+    """Names of what a subclass takes beyond the arguments above; attributes of the same names hold it."""
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval_s: float = 5.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
+        self.job = job
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.poll_interval_s = poll_interval_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and its arguments, as Airflow stores them."""
+        names = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s", *self.own_arguments)
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
+
+    @abstractmethod
+    def judge(self, view: JobView) -> Event | None:
+        """What the wait ends with, given how the job is now; None to go on waiting."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait in the triggerer: files are read in threads, so that other triggers are not held up."""
+        failures = 0
+        watcher: JobWatcher | None = None
+        while True:
+            try:
+                if watcher is None:
+                    hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
+                    watcher = await asyncio.to_thread(hook.watcher, self.job)
+                event = self.judge(await asyncio.to_thread(watcher.look))
+                failures = 0
+            except StreambankError as error:
+                failures += 1
+                event = self._failure(error, failures)
+            if event is not None:
+                yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # nor does its event
+                return
+            await asyncio.sleep(self.poll_interval_s)
+
+    def wait_here(self, hook: StreambankHook, timeout_s: float | None = None) -> Event:
+        """The same wait in this process, for tasks that do not defer.
+
+        Raises:
+            StorageError: It took longer than `timeout_s` (code `wait-timeout`).
+        """
+        started = time.monotonic()
+        watcher = hook.watcher(self.job)
+        while True:
+            event = self.judge(watcher.look())
+            if event is not None:
+                return event
+            if timeout_s is not None and time.monotonic() - started >= timeout_s:
+                raise StorageError(
+                    f"Job {self.job} has not got there within {timeout_s:g} s.",
+                    code="wait-timeout",
+                    hint="Look at the job's status and at its driver's log.",
+                )
+            time.sleep(self.poll_interval_s)
+
+    def _failure(self, error: StreambankError, failures: int) -> Event | None:
+        if error.retryable and failures < PATIENCE:
+            self.log.warning("Look %d of %d failed: %s", failures, PATIENCE, describe(error))
+            return None
+        return {"status": "error", "message": describe(error), "retryable": error.retryable}

@@ -1,0 +1,119 @@
+"""The waits on a job: until it works, until it has ended, until it is in some state, until it has committed a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streambank.job.times import from_json_time, utc_now
+from streambank_airflow.triggers.base import Event, JobTrigger
+
+if TYPE_CHECKING:
+    from streambank_airflow.watching import JobView
+
+
+class JobReadyTrigger(JobTrigger):
+    """Waits until each query of a job that is being started has had its first trigger.
+
+    Ends with `ready`; `gone` where the driver is no more; `late` where it took too long.
+
+    Args:
+        give_up_at: ISO-8601 time at which it is too late.
+        kwargs: As for every `JobTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("give_up_at",)
+
+    def __init__(self, *, give_up_at: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.give_up_at = give_up_at
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        if view.triggered:
+            return {"status": "ready", **view.to_dict()}
+        if view.down:
+            return {"status": "gone", **view.to_dict()}
+        if utc_now() >= from_json_time(self.give_up_at):
+            return {"status": "late", **view.to_dict()}
+        return None
+
+
+class JobEndTrigger(JobTrigger):
+    """Waits, for days if need be, until a job runs no more and nobody works on it.
+
+    While a restore or another operation has the job, whatever its driver does is that operation's business. Ends with
+    `stopped` (somebody wanted that), `finished` (the application ran to its end) or `gone`.
+    """
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        if not view.down:
+            return None
+        status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
+        return {"status": status, **view.to_dict()}
+
+
+class JobStatusTrigger(JobTrigger):
+    """Waits until a job is in one of some states.
+
+    Ends with `done`, or with `failed` where it is in one from which it will not get there.
+
+    Args:
+        states: What is waited for.
+        failed_states: What ends the wait as a failure.
+        kwargs: As for every `JobTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("states", "failed_states")
+
+    def __init__(self, *, states: Sequence[str], failed_states: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.states = list(states)
+        self.failed_states = list(failed_states)
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        if view.state in self.states:
+            return {"status": "done", **view.to_dict()}
+        if view.state in self.failed_states and view.operation is None:
+            return {"status": "failed", **view.to_dict()}
+        return None
+
+
+class BatchCommittedTrigger(JobTrigger):
+    """Waits until a batch is committed.
+
+    Ends with `done`, or with `failed` where the job is in a state in which none will come.
+
+    Args:
+        after_batch: Any batch above this one; -1 for the very first.
+        accept_idle: Also be content with a driver whose first trigger found no data.
+        failed_states: What ends the wait as a failure.
+        kwargs: As for every `JobTrigger`; of a job with several queries the slowest counts.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("after_batch", "accept_idle", "failed_states")
+
+    def __init__(
+        self,
+        *,
+        after_batch: int,
+        accept_idle: bool = False,
+        failed_states: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.after_batch = after_batch
+        self.accept_idle = accept_idle
+        self.failed_states = list(failed_states)
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        if view.batch is not None and view.batch > self.after_batch:
+            return {"status": "done", "idle": False, **view.to_dict()}
+        if self.accept_idle and view.triggered:
+            return {"status": "done", "idle": True, **view.to_dict()}
+        if view.state in self.failed_states and view.operation is None:
+            return {"status": "failed", "idle": False, **view.to_dict()}
+        return None

@@ -1,0 +1,148 @@
+"""How a job is, as sensors and triggers judge it again and again.
+
+A watcher is kept for as long as one waits: a driver on another host is judged by whether its heartbeat moves under
+the observer's eyes, which takes more than one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_args
+
+from streambank.job.claims import ClaimView
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.status import JobState, JobStatus, job_status
+
+STATES: tuple[str, ...] = get_args(JobState)
+"""What a job can be, as `streambank job status` says it."""
+
+DOWN = frozenset({"never-started", "stopped", "failed"})
+"""States in which there is no driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job at one moment; flat, for XComs and events.
+
+    Attributes:
+        job: Its name.
+        state: One of `STATES`.
+        why: What the state rests on.
+        desired: What is meant to be: `running`, `stopped`, or None where nobody ever said.
+        desired_at: Since when, ISO-8601.
+        desired_by: Who said so, for people.
+        desired_why: Why.
+        operation: The operation that works on it now (`restore`, `start`, ...), or None.
+        epoch: The lease's newest epoch.
+        launch_id: The newest launch.
+        batch: The newest committed batch of the query that is looked at; of several, the oldest such.
+        triggered: Whether each query looked at had its first trigger under the driver that lives.
+        finished: Whether the last driver's application ran to its end by itself, and well.
+        exit_code: The exit code with which the last driver gave its lease back; None for one that died.
+    """
+
+    job: str
+    state: str
+    why: str = ""
+    desired: str | None = None
+    desired_at: str | None = None
+    desired_by: str | None = None
+    desired_why: str | None = None
+    operation: str | None = None
+    epoch: int | None = None
+    launch_id: str | None = None
+    batch: int | None = None
+    triggered: bool = False
+    finished: bool = False
+    exit_code: int | None = None
+
+    @property
+    def down(self) -> bool:
+        """Whether there is no driver and nobody works on the job, so that nothing will change by itself."""
+        return self.state in DOWN and self.operation is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class JobWatcher:
+    """Looks at one job.
+
+    Args:
+        job: The declared job.
+        query: The query whose batches count; None for all of them.
+    """
+
+    job: Job
+    query: str | None = None
+    control: JobControl = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the records, once for all looks."""
+        self.control = self.job.records()
+
+    def look(self) -> JobView:
+        """How the job is now.
+
+        Raises:
+            StorageError: Its records cannot be reached.
+            FormatError: A record is damaged.
+        """
+        # The operation is read before the rest as well as after: between two looks at the lease a start or a restore
+        # may have begun and ended, and what it left must not be taken for a driver that died.
+        before = self._operation()
+        status = job_status(self.job, control=self.control)
+        view = self.control.lease.view()
+        return JobView(
+            job=status.job,
+            state=status.state,
+            why=status.why,
+            desired=status.desired,
+            desired_at=status.desired_at,
+            desired_by=person(status.desired_by) if status.desired_by else None,
+            desired_why=status.desired_why or None,
+            operation=_working(status) or before,
+            epoch=status.epoch,
+            launch_id=status.launch_id,
+            batch=status.batch if self.query is None else status.queries[self.query].batch,
+            triggered=status.state in ("running", "stopping") and self._triggered(view),
+            finished=status.state == "stopped" and self._finished(view),
+            exit_code=None if view is None else view.end.get("exit_code"),
+        )
+
+    def _operation(self) -> str | None:
+        view = self.control.operation_lock.view()
+        if view is None or view.free:
+            return None
+        return str(view.holder.details.get("operation")) if view.holder else "operation"
+
+    def _triggered(self, view: ClaimView | None) -> bool:
+        """Whether each query's first trigger is over, by what its driver says with every heartbeat."""
+        said = view.status.get("queries") if view is not None else None
+        queries = said if isinstance(said, dict) else {}
+        names = self.job.queries if self.query is None else (self.query,)
+        return all(isinstance(one := queries.get(name), dict) and one.get("triggered") for name in names)
+
+    def _finished(self, view: ClaimView | None) -> bool:
+        """Whether the application ended by itself. One that was asked to stop, or sent TERM, ends well but not so."""
+        if view is None or view.holder is None or view.state != "ended" or view.end.get("exit_code") != 0:
+            return False
+        launch_id = view.holder.details.get("launch_id")
+        return launch_id is not None and self.control.last_event("stop-asked", launch_id=launch_id) is None
+
+
+def _working(status: JobStatus) -> str | None:
+    """The operation that works on the job; one whose process died no longer does."""
+    if status.operation_state == "dead":
+        return None
+    return status.operation
+
+
+def person(by: Mapping[str, str]) -> str:
+    """Who asked, as people read it: the person who triggered a DAG run before the account that ran its task."""
+    who = by.get("triggered_by") or by.get("user") or "somebody"
+    return f"{who} by {by['dag_id']}" if by.get("dag_id") else f"{who} on {by.get('host', 'some host')}"

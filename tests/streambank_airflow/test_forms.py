@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import Param
+
+from streambank_airflow import forms
+
+FORMS = {
+    "run": forms.run_form(),
+    "stop": forms.stop_form(60.0),
+    "savepoint": forms.savepoint_form("full"),
+    "restore": forms.restore_form((), "refuse"),
+    "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
+}
+FIELDS = [(form, name, param) for form, params in FORMS.items() for name, param in params.items()]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_every_field_is_answered_by_its_default(form: str, name: str, param: Param) -> None:
+    assert param.resolve() == param.value
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_no_field_that_may_stay_empty_looks_required(form: str, name: str, param: Param) -> None:
+    # Airflow's form marks a text as required, and disables its button, where the schema allows no null.
+    if param.value in (None, ""):
+        assert "null" in param.schema["type"]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_every_field_has_a_title_and_every_choice_is_explained(form: str, name: str, param: Param) -> None:
+    assert param.schema["title"]
+    if "enum" in param.schema and name != "query":
+        assert set(param.schema["values_display"]) == set(param.schema["enum"])
+
+
+def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
+    form = forms.restore_form((), "refuse")
+
+    assert {name: form[name].value for name in ("savepoint", "sink", "mode", "stop_running", "start")} == {
+        "savepoint": "latest-good",
+        "sink": "refuse",
+        "mode": "no-claim",
+        "stop_running": False,
+        "start": True,
+    }
+
+
+def test_a_query_is_asked_for_only_where_there_are_several() -> None:
+    assert "query" not in forms.restore_form((), "refuse")
+    assert forms.restore_form(("a", "b"), "refuse")["query"].schema["enum"] == ["a", "b"]
