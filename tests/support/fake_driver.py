@@ -1,6 +1,6 @@
 """A driver without Spark: takes the lease, beats, obeys requests, commits batches. Started like the real one.
 
-Its behaviour stands in the application arguments of the launch spec, so everything around it is the real thing.
+What it does stands in the application arguments of the launch spec; all around it is the real thing.
 """
 
 from __future__ import annotations

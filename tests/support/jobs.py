@@ -30,6 +30,23 @@ exec "$PYSPARK_PYTHON" "$@"
 """
 
 
+KILLED_STARTER = """
+import os, pathlib, sys
+from streambank.job.declaration import load_jobs
+from streambank.job.start import start_job
+from tests.support.jobs import fake_launcher
+folder = pathlib.Path(sys.argv[1])
+launcher = fake_launcher(folder)
+submit = launcher.submit
+def submit_and_die(*args):
+    submit(*args)
+    os.kill(os.getpid(), 9)
+launcher.submit = submit_and_die
+start_job(load_jobs(folder / "streaming_jobs.toml").job("flights"), by={}, launcher=launcher)
+"""
+"""A process that is killed the moment it has launched a driver of the job in the folder it is given."""
+
+
 class FakeClock:
     """A monotonic clock that moves when somebody sleeps on it, or is told to."""
 

@@ -307,8 +307,12 @@ def test_a_keeper_tells_once_that_the_lease_was_lost(tmp_path: Path) -> None:
     assert isinstance(claim, Claim)
     told: list[str] = []
     lost = threading.Event()
-    keeper = Keeper(claim, on_lost=lambda why: (told.append(why), lost.set())[0])
-    keeper.start()
+
+    def tell(why: str) -> None:
+        told.append(why)
+        lost.set()
+
+    keeper = Keeper(claim, on_lost=tell).start()
     claims.end(claim.epoch, "broken")
     assert lost.wait(10)
     keeper.stop()

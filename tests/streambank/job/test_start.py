@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import ConflictError, RefusedError, StorageError
+from streambank.job.declaration import Job
+from streambank.job.operation import OperationLock
+from streambank.job.processes import ProcessId, this_process
+from streambank.job.start import StartResult, start_job
+from streambank.job.status import job_status
+from streambank.job.stop import stop_job
+from tests.support.jobs import BY, ELSEWHERE, KILLED_STARTER, child, declare, fake_launcher, here, poll, race
+
+RACE = """
+import json, pathlib, sys
+from streambank.job.declaration import load_jobs
+from streambank.job.start import start_job
+from tests.support.jobs import fake_launcher
+folder = pathlib.Path(sys.argv[1])
+job = load_jobs(folder / "streaming_jobs.toml").job("flights")
+launcher = fake_launcher(folder)
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps(start_job(job, by={"via": "race"}, launcher=launcher).to_dict()))
+"""
+
+
+def start(folder: Path, job: Job, **options: object) -> StartResult:
+    return start_job(job, by=BY, launcher=fake_launcher(folder), **options)  # type: ignore[arg-type]  # as given
+
+
+def _is_at(lock: OperationLock, epoch_and_state: tuple[int, str]) -> bool:
+    view = lock.view()
+    return view is not None and (view.epoch, view.state) == epoch_and_state
+
+
+def launches(job: Job) -> list[str]:
+    return list(job.records().store.names("launches"))
+
+
+def test_a_first_start_waits_for_the_first_batch(folder: Path) -> None:
+    job = declare(folder)
+    result = start(folder, job, why="a test")
+    assert (result.state, result.epoch, result.batch, result.generations) == ("started", 1, 0, {"main": 1})
+    assert result.pid is not None and result.pid != os.getpid() and result.host == here().host
+    assert result.log is not None and "fake driver" in Path(result.log).read_text()
+    records = job.records()
+    desired, generation = records.desired(), records.generation()
+    assert desired is not None and (desired.state, desired.why) == ("running", "a test")
+    assert generation is not None and generation.location == job.checkpoint
+    json.dumps(result.to_dict())
+
+
+def test_the_driver_is_detached(folder: Path) -> None:
+    result = start(folder, declare(folder))
+    assert result.pid is not None
+    assert os.getsid(result.pid) == os.getpgid(result.pid) != os.getsid(0)
+    assert Path(f"/proc/{result.pid}/fd/0").readlink() == Path("/dev/null")
+
+
+def test_a_second_start_finds_the_first_driver(folder: Path) -> None:
+    job = declare(folder)
+    first = start(folder, job)
+    second = start(folder, job)
+    assert (second.state, second.pid, second.epoch) == ("already-running", first.pid, 1)
+    assert second.log == first.log
+    assert len(launches(job)) == 1
+
+
+def test_of_many_starters_one_launches(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "0.3")
+    said = [json.loads(line) for line in race(RACE, 6, folder)]
+    assert sorted(result["state"] for result in said) == ["already-running"] * 5 + ["started"]
+    assert len({result["pid"] for result in said}) == 1
+    assert len(launches(job)) == 1
+    assert len(fake_launcher(folder).find(job.records())) == 1
+
+
+def test_a_start_that_was_killed_leaves_a_driver_that_the_next_one_adopts(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "1")
+    with child(KILLED_STARTER, folder) as starter:
+        assert starter.wait(timeout=30) == -signal.SIGKILL
+    assert job_status(job, launcher=fake_launcher(folder)).state == "starting"
+    result = start(folder, job)
+    assert (result.state, result.epoch) == ("already-running", 1)
+    assert len(launches(job)) == 1
+
+
+def test_a_driver_that_was_killed_is_replaced_at_once(folder: Path) -> None:
+    job = declare(folder)
+    first = start(folder, job)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    second = start(folder, job)
+    assert (second.state, second.epoch, second.batch) == ("started", 2, 1)
+
+
+def test_a_driver_that_is_stopped_by_a_signal_is_not_replaced(folder: Path) -> None:
+    job = declare(folder)
+    first = start(folder, job)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGSTOP)
+    second = start(folder, job)
+    assert (second.state, second.pid) == ("already-running", first.pid)
+
+
+def test_a_start_right_after_a_stop_launches_anew(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    again = start(folder, job)
+    assert (again.state, again.epoch) == ("started", 2)
+
+
+def test_whoever_keeps_jobs_running_obeys_a_person_who_stopped_one(folder: Path) -> None:
+    job = declare(folder)
+    assert start(folder, job, obey_desired=True).state == "started"
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    kept = start(folder, job, obey_desired=True)
+    assert (kept.state, kept.pid) == ("not-desired", None)
+    assert len(launches(job)) == 1
+    assert start(folder, job).state == "started"
+
+
+def test_a_stop_that_comes_while_starts_wait_is_obeyed(folder: Path) -> None:
+    job = declare(folder, "--never-trigger")
+    lock = job.records().operation_lock
+    results: list[StartResult] = []
+
+    def wait_for_first_batch() -> None:
+        results.append(start(folder, job))
+
+    waiting = [threading.Thread(target=wait_for_first_batch) for _ in range(2)]
+    for turn, thread in enumerate(waiting, 1):
+        thread.start()
+        # Each has done its part under the lock, and waits for the first batch without it.
+        ended = (turn, "ended")
+        poll(partial(_is_at, lock, ended))
+    assert stop_job(job, by=BY, launcher=fake_launcher(folder)).state == "stopped"
+    for thread in waiting:
+        thread.join(30)
+    assert [result.state for result in results] == ["not-desired"] * 2
+    assert len(launches(job)) == 1
+
+
+def test_a_driver_that_dies_early_fails_the_start_with_its_last_words(folder: Path) -> None:
+    job = declare(folder, "--die-before-lease", "3")
+    with pytest.raises(StorageError) as caught:
+        start(folder, job)
+    assert caught.value.code == "driver-died"
+    assert "exit code 3" in caught.value.message
+    assert "it does not feel well" in caught.value.hint
+    assert job_status(job, launcher=fake_launcher(folder)).state == "failed"
+
+
+def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path) -> None:
+    job = declare(folder, "--die-after-lease", "7")
+    with pytest.raises(StorageError, match="exit code 7") as caught:
+        start(folder, job)
+    assert caught.value.code == "driver-died"
+
+
+def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Path) -> None:
+    job = declare(folder, "--never-trigger")
+    with pytest.raises(StorageError) as caught:
+        start(folder, job, timeout_s=1.0)
+    assert caught.value.code == "start-timeout"
+    assert start(folder, job, wait=False).state == "already-running"
+    assert len(launches(job)) == 1
+
+
+def test_an_application_that_runs_to_its_end_has_finished(folder: Path) -> None:
+    result = start(folder, declare(folder, "--run-to-end"))
+    assert result.state in ("finished", "started")  # as fast as it is, its first batch may have been seen
+    job = declare(folder, "--run-to-end", "--never-trigger")
+    poll(lambda: job_status(job, launcher=fake_launcher(folder)).state == "stopped")
+    assert start(folder, job).state == "finished"
+
+
+def test_nothing_starts_while_a_restore_works(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    with (
+        records.operation("restore", by=BY),
+        records.lease.held("restore", by=BY),
+        pytest.raises(ConflictError, match="restore"),
+    ):
+        start(folder, job, timeout_s=0.5)
+    assert launches(job) == []
+    # The operation lock was broken, but the restore lives: the lease still keeps drivers out.
+    with records.lease.held("restore", by=BY), pytest.raises(RefusedError) as caught:
+        start(folder, job)
+    assert caught.value.code == "lease-held"
+    assert launches(job) == []
+
+
+def test_a_launch_from_before_a_restore_does_not_run_on_the_old_generation(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "1")
+    with child(KILLED_STARTER, folder) as starter:
+        starter.wait(timeout=30)
+    records = job.records()
+    with records.operation("restore", by=BY) as operation:
+        generations = records.generations()
+        generations.switch(generations.propose(taken=lambda location: False), operation=operation)
+    with pytest.raises(StorageError) as caught:
+        start(folder, job)
+    assert "stale-launch" in caught.value.hint or "moved on to generation 2" in caught.value.hint
+
+
+def test_a_changed_checkpoint_is_refused_and_nothing_is_launched(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    file = folder / "streaming_jobs.toml"
+    file.write_text(file.read_text().replace("checkpoints/", "elsewhere/"))
+    from streambank.job.declaration import load_jobs
+
+    moved = load_jobs(file).job("flights")
+    with pytest.raises(RefusedError) as caught:
+        start(folder, moved)
+    assert caught.value.code == "checkpoint-changed"
+    assert len(launches(job)) == 1
+
+
+def test_a_driver_elsewhere_is_waited_for_and_then_replaced(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    theirs = records.open(job.control, job.name, here=ELSEWHERE)
+    claim = theirs.lease.acquire([ProcessId("python", 1, 1)], ttl_s=1.0)
+    assert job_status(job, launcher=fake_launcher(folder)).state == "unknown"
+    result = start(folder, job)
+    assert (result.state, result.epoch) == ("started", 2)
+    assert not claim.held()
+
+
+def test_a_driver_that_lost_the_race_for_the_lease_is_no_failure(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "0.5")
+    records = job.records()
+    fake = fake_launcher(folder)
+    results: list[StartResult] = []
+    waiting = threading.Thread(target=lambda: results.append(start(folder, job, wait=False)))
+    waiting.start()
+    poll(lambda: fake.find(records))
+    # Somebody ran spark-submit by hand meanwhile, and was faster.
+    claim = records.lease.acquire([this_process("python")], details={"launch_id": None})
+    waiting.join(30)
+    assert [(result.state, result.pid) for result in results] == [("already-running", os.getpid())]
+    claim.release()

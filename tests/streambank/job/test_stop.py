@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import ConflictError, RefusedError, StorageError
+from streambank.job.declaration import Job
+from streambank.job.processes import ProcessId
+from streambank.job.start import start_job
+from streambank.job.status import job_status
+from streambank.job.stop import StopResult, stop_job
+from tests.support.jobs import BY, ELSEWHERE, KILLED_STARTER, child, declare, fake_launcher, poll
+
+
+def start(folder: Path, job: Job) -> int:
+    pid = start_job(job, by=BY, launcher=fake_launcher(folder)).pid
+    assert pid is not None
+    return pid
+
+
+def stop(folder: Path, job: Job, **options: object) -> StopResult:
+    return stop_job(job, by=BY, launcher=fake_launcher(folder), **options)  # type: ignore[arg-type]  # as given
+
+
+def test_a_running_job_stops_at_a_boundary_and_stays_stopped(folder: Path) -> None:
+    job = declare(folder)
+    pid = start(folder, job)
+    result = stop(folder, job, why="lunch")
+    assert (result.state, result.how, result.epoch, result.batch) == ("stopped", "boundary", 1, 0)
+    assert result.drained is None
+    assert not ProcessId("python", pid, 0).is_living()
+    status = job_status(job, launcher=fake_launcher(folder))
+    assert (status.state, status.desired, status.desired_why) == ("stopped", "stopped", "lunch")
+    assert status.operation is None
+    event = job.records().last_event("stopped")
+    assert event is not None and event["how"] == "boundary" and event["by"] == BY
+
+
+def test_stopping_a_stopped_job_says_so(folder: Path) -> None:
+    job = declare(folder)
+    never = stop(folder, job)
+    assert (never.state, never.how, never.batch, never.epoch) == ("already-stopped", "none", None, None)
+    start(folder, job)
+    stop(folder, job)
+    again = stop(folder, job)
+    assert (again.state, again.how, again.batch) == ("already-stopped", "none", 0)
+
+
+def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    result = stop(folder, job, drain=True, drain_timeout_s=30)
+    assert result.drained is True
+    (request,) = job.records().requests.records.all()
+    assert request.data["options"]["drain"] is True and request.data["options"]["drain_timeout_s"] == 30
+
+
+def test_a_forced_stop_is_told_apart(folder: Path) -> None:
+    job = declare(folder, "--forced")
+    start(folder, job)
+    assert stop(folder, job).how == "forced"
+
+
+def test_a_batch_that_was_left_unfinished_is_told(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    (folder / "checkpoints" / "flights" / "offsets" / "1").write_text("v1")
+    result = stop(folder, job)
+    assert (result.how, result.batch) == ("forced", 0)
+
+
+@pytest.mark.parametrize("hang", ["deaf", "stopped"])
+def test_a_driver_that_does_not_react_is_killed_in_the_end(
+    folder: Path, hang: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
+    job = declare(folder, *(["--deaf"] if hang == "deaf" else []))
+    pid = start(folder, job)
+    if hang == "stopped":
+        os.kill(pid, signal.SIGSTOP)
+    result = stop(folder, job, force_after_s=0.2)
+    assert (result.state, result.how) == ("stopped", "killed")
+    assert job_status(job, launcher=fake_launcher(folder)).state == "stopped"
+    assert start_job(job, by=BY, launcher=fake_launcher(folder)).epoch == 2
+
+
+def test_a_driver_that_had_died_is_noticed_and_put_to_rest(folder: Path) -> None:
+    job = declare(folder)
+    os.kill(start(folder, job), signal.SIGKILL)
+    poll(lambda: job_status(job, launcher=fake_launcher(folder)).state == "failed")
+    result = stop(folder, job)
+    assert (result.state, result.how) == ("already-stopped", "dead")
+    assert job_status(job, launcher=fake_launcher(folder)).state == "stopped"
+
+
+def test_a_driver_that_is_coming_up_is_ended(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "60")
+    with child(KILLED_STARTER, folder) as starter:
+        starter.wait(timeout=30)
+    result = stop(folder, job)
+    assert (result.state, result.how) == ("stopped", "killed")
+    assert fake_launcher(folder).find(job.records()) == []
+
+
+def test_a_request_to_an_earlier_driver_does_not_stop_the_next(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    start(folder, job)
+    stop(folder, job)
+    start(folder, job)
+    records.requests.post("stop", epoch=1, by=BY)
+    assert records.requests.open(2) == []
+    assert start_job(job, by=BY, launcher=fake_launcher(folder)).epoch == 2
+
+
+def test_a_restore_is_not_stopped(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    with records.lease.held("restore", by=BY), pytest.raises(RefusedError) as caught:
+        stop(folder, job)
+    assert caught.value.code == "lease-held"
+
+
+def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
+    job = declare(folder)
+    theirs = job.records().open(job.control, job.name, here=ELSEWHERE)
+    claim = theirs.lease.acquire([ProcessId("python", os.getpid(), 1)], ttl_s=60.0)
+    beating = threading.Event()
+
+    def beat() -> None:
+        while not beating.wait(0.05):
+            claim.beat()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(StorageError) as caught:
+            stop(folder, job, force_after_s=0.2)
+        assert caught.value.code == "stop-timeout" and "elsewhere" in caught.value.message
+    finally:
+        beating.set()
+        thread.join()
+
+
+def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path) -> None:
+    job = declare(folder, "--boot-s", "0.7")
+    starting = threading.Thread(target=lambda: start(folder, job))
+    starting.start()
+    lock = job.records().operation_lock
+    poll(lambda: (view := lock.view()) is not None and view.state == "live")
+    result = stop(folder, job)
+    starting.join(30)
+    assert (result.state, result.how) == ("stopped", "boundary")
+
+
+def test_another_operation_keeps_the_stop_waiting_but_what_was_meant_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.2)
+    job = declare(folder)
+    with job.records().operation("restore", by=BY), pytest.raises(ConflictError, match="restore"):
+        stop(folder, job, force_after_s=0.1)
+    desired = job.records().desired()
+    assert desired is not None and desired.state == "stopped"
