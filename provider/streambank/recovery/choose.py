@@ -1,0 +1,136 @@
+"""Which savepoint is meant: a reference, or `latest-good`, the newest that verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.errors import InputError, IntegrityError, NotFoundError
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.progress import Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.verify import VerifyReport, verify
+
+LATEST_GOOD = "latest-good"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A savepoint that `latest-good` walked past.
+
+    Attributes:
+        savepoint: Its id.
+        why: What is wrong with it.
+    """
+
+    savepoint: str
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return {"savepoint": self.savepoint, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The savepoint to restore.
+
+    Attributes:
+        manifest: It.
+        skipped: Newer ones that are damaged, for `latest-good`.
+    """
+
+    manifest: Manifest
+    skipped: tuple[Skipped, ...] = ()
+
+
+def choose(
+    repository: Repository,
+    reference: str,
+    job: str | None,
+    *,
+    record: bool,
+    by: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Chosen:
+    """Find the savepoint and make sure that it is whole.
+
+    Args:
+        repository: Where.
+        reference: An id or the beginning of one, or `latest-good`.
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        record: Leave the result of verifications beside the manifests.
+        by: Who asks, for those records.
+        progress: Told about files and bytes that are checked.
+
+    Raises:
+        InputError: `ambiguous`, or `which-job`: there are several jobs.
+        NotFoundError: `no-such-savepoint`, or `no-good-savepoint`: none verifies.
+        IntegrityError: The one that was named is damaged.
+    """
+    if reference == LATEST_GOOD:
+        return _latest_good(repository, _only_job(repository, job), record, by, progress)
+    place, savepoint = repository.find(reference, job)
+    manifest = repository.load(place, savepoint)
+    require_whole(verify(repository, place, savepoint, "quick", record=False))
+    return Chosen(manifest)
+
+
+def require_whole(report: VerifyReport) -> None:
+    """Raise the first thing that makes a savepoint useless.
+
+    Raises:
+        IntegrityError: `savepoint-damaged`.
+    """
+    problems = [finding for finding in report.findings if finding.severity == "error"]
+    if problems:
+        more = f" ({len(problems) - 1} more findings)" if len(problems) > 1 else ""
+        raise IntegrityError(
+            f"Savepoint {report.savepoint} of {report.job} is damaged: {problems[0].file}: "
+            f"{problems[0].cause}{more}",
+            code="savepoint-damaged",
+            hint=problems[0].hint,
+        )
+
+
+def _only_job(repository: Repository, job: str | None) -> str:
+    jobs = sorted({summary.job for summary in repository.manifests(job)})
+    if not jobs:
+        raise NotFoundError(
+            f"There is no savepoint{f' of {job}' if job else ''} in {repository.store.uri}.",
+            code="no-such-savepoint",
+            hint="`streambank list` shows those that are there.",
+        )
+    if job in jobs:
+        return job
+    if len(jobs) > 1:
+        raise InputError(
+            f"There are savepoints of {', '.join(jobs)}; {LATEST_GOOD} needs to know which is meant.",
+            code="which-job",
+            hint="Name it with --job.",
+        )
+    return jobs[0]
+
+
+def _latest_good(
+    repository: Repository,
+    job: str,
+    record: bool,
+    by: Mapping[str, Any] | None,
+    progress: Progress | None,
+) -> Chosen:
+    skipped: list[Skipped] = []
+    summaries = [summary for summary in repository.manifests(job) if summary.job == job]
+    skipped += [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
+    for summary in reversed([one for one in summaries if one.error is None]):
+        report = verify(repository, job, summary.savepoint, "full", progress=progress, record=record, by=by)
+        if report.restorable:
+            return Chosen(repository.load(job, summary.savepoint), tuple(skipped))
+        problem = next(finding for finding in report.findings if finding.severity == "error")
+        skipped.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
+    raise NotFoundError(
+        f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[-1].why}",
+        code="no-good-savepoint",
+        hint="`streambank verify --all` tells about each; look for a replica of the repository.",
+    )

@@ -1,0 +1,48 @@
+"""Who restores: this process, told from others by host, boot, pid, start time and the restore's own token."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from streambank.errors import FormatError
+from streambank.job.processes import HostId, ProcessId, this_host, this_process
+from streambank.savepoint.layout import Owner
+
+_ACTIVE: set[str] = set()
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def restoring(*, exclusive: bool) -> Iterator[Owner]:
+    """An owner for the `with` block of one restore.
+
+    Args:
+        exclusive: The caller holds a lock that no other restore into the same target can hold.
+    """
+    token = str(uuid.uuid4())
+    details = {**this_host().to_dict(), **this_process("restore").to_dict(), "restore": token}
+    with _LOCK:
+        _ACTIVE.add(token)
+    try:
+        yield Owner(details, is_live, exclusive)
+    finally:
+        with _LOCK:
+            _ACTIVE.discard(token)
+
+
+def is_live(details: Mapping[str, Any]) -> bool | None:
+    """Whether the restore that left these details goes on; None where that cannot be seen from here."""
+    try:
+        host, process = HostId.from_dict(details), ProcessId.from_dict(details)
+    except (KeyError, TypeError, ValueError, FormatError):
+        return None
+    if not this_host().sees(host):
+        return None
+    if process == this_process("restore"):
+        with _LOCK:
+            return details.get("restore") in _ACTIVE
+    return process.is_living()

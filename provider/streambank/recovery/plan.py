@@ -1,0 +1,130 @@
+"""What a restore would do, and what speaks against it: for dry runs, forms and approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from streambank.errors import StreambankError
+from streambank.recovery.choose import Skipped
+from streambank.recovery.sinks import Mode, SinkChoice
+from streambank.savepoint.manifest import Manifest
+from streambank.times import to_json_time
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """A restore that has not been done.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: The batch after which the query would go on.
+        query_id: The query id in the savepoint; a fork gets another one.
+        taken_at: When it was taken.
+        age_s: How long ago that was: what is newer has to be processed again, or is lost where its source
+            is gone.
+        files: Files to be laid out.
+        bytes: Their size.
+        rows: Rows of state, where the files tell.
+        note: What a person wrote about the savepoint.
+        location: Where the checkpoint would be.
+        generation: Its number, for a job's next generation; None for a directory.
+        mode: `no-claim`, `claim` or `fork`.
+        sink: What was chosen for the sinks.
+        sinks: Where each sink stands, what would be lost, and whether it can be taken back.
+        skipped: Newer savepoints that `latest-good` walked past, and why.
+        refusals: Errors that the restore would raise; empty where it may go on.
+        warnings: What a person should know.
+    """
+
+    savepoint: str
+    job: str
+    batch: int
+    query_id: str
+    taken_at: datetime
+    age_s: float
+    files: int
+    bytes: int
+    rows: int | None
+    note: str
+    location: str
+    generation: int | None
+    mode: Mode
+    sink: SinkChoice
+    sinks: tuple[Mapping[str, Any], ...]
+    skipped: tuple[Skipped, ...]
+    refusals: tuple[StreambankError, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def possible(self) -> bool:
+        """Whether the restore may go on as it is planned."""
+        return not self.refusals
+
+    def check(self) -> None:
+        """Raise what speaks against the restore.
+
+        Raises:
+            RefusedError, ConflictError, FormatError: The first of `refusals`.
+        """
+        if self.refusals:
+            raise self.refusals[0]
+
+    def sink_effect(self) -> str:
+        """What becomes of output that is newer than the savepoint, in a sentence for people."""
+        if not self.sinks:
+            return "The savepoint names no sink: what was written after it is not known."
+        says = [str(sink["says"]) for sink in self.sinks if sink["says"]]
+        if not says:
+            return "Nothing was written after the savepoint."
+        tail = {
+            "refuse": "",
+            "rollback": " Later output will be set aside.",
+            "accept": " It is accepted as it is.",
+        }[self.sink]
+        return " ".join(says) + tail
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "query_id": self.query_id,
+            "taken_at": to_json_time(self.taken_at),
+            "age_s": round(self.age_s, 1),
+            "files": self.files,
+            "bytes": self.bytes,
+            "rows": self.rows,
+            "note": self.note,
+            "location": self.location,
+            "generation": self.generation,
+            "mode": self.mode,
+            "sink": self.sink,
+            "sink_effect": self.sink_effect(),
+            "sinks": [dict(sink) for sink in self.sinks],
+            "skipped": [one.to_dict() for one in self.skipped],
+            "possible": self.possible,
+            "refusals": [error.to_dict() for error in self.refusals],
+            "warnings": list(self.warnings),
+        }
+
+
+def age_s(manifest: Manifest) -> float:
+    """Seconds since a savepoint was taken; 0 where its clock was ahead of ours."""
+    return max(0.0, (datetime.now(UTC) - manifest.taken_at).total_seconds())
+
+
+def state_rows(manifest: Manifest) -> int | None:
+    """Rows of state of a savepoint, where its files tell for every store; 0 for a stateless query."""
+    total = 0
+    for operator in manifest.operators:
+        for store in operator.get("stores", ()):
+            rows = store.get("rows")
+            if not isinstance(rows, int):
+                return None
+            total += rows
+    return total

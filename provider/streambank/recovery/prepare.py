@@ -1,0 +1,171 @@
+"""Everything of a restore that comes before its first write: what was asked, and how things stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from streambank.errors import InputError, RefusedError, StorageError, StreambankError
+from streambank.job.control import JobControl
+from streambank.job.generations import Generation
+from streambank.recovery.choose import Chosen
+from streambank.recovery.plan import RestorePlan, age_s, state_rows
+from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals
+from streambank.savepoint.layout import Owner, check_target
+from streambank.savepoint.progress import Progress
+from streambank.savepoint.repository import Repository
+from streambank.storage.base import Opener, Store
+from streambank.storage.names import split_job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a restore was asked for; see `restore`."""
+
+    repository: Repository
+    reference: str
+    job: str | None
+    into: Store | None
+    generation: JobControl | None
+    control: JobControl | None
+    checkpoint: str | None
+    mode: Mode
+    sink: SinkChoice
+    moved_sinks: Mapping[str, str]
+    by: Mapping[str, str]
+    opener: Opener
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore up to the point where it would begin to write."""
+
+    chosen: Chosen
+    plan: RestorePlan
+    sinks: Sinks
+    target: Store
+    generation: Generation | None
+
+
+def check_request(request: Request) -> None:
+    """Make sure that what was asked for makes sense.
+
+    Raises:
+        InputError: It does not.
+    """
+    if (request.into is None) == (request.generation is None):
+        raise InputError(
+            "A restore needs either an empty directory or the job's next generation.",
+            code="no-target",
+            hint="Give --into DIR or --generation.",
+        )
+    if request.mode not in get_args(Mode) or request.sink not in get_args(SinkChoice):
+        raise InputError(
+            f"There is no mode {request.mode!r} with sink {request.sink!r}.",
+            code="bad-choice",
+            hint=f"Modes: {', '.join(get_args(Mode))}; sinks: {', '.join(get_args(SinkChoice))}.",
+        )
+    if request.mode == "fork" and request.generation is not None:
+        raise InputError(
+            "A fork is a second query: it cannot be the next generation of the first one.",
+            code="fork-needs-directory",
+            hint="Give --into DIR, and declare a job of its own with that directory as checkpoint.",
+        )
+    if request.mode == "fork" and request.sink == "rollback":
+        raise InputError(
+            "A fork must not roll back the sinks of the query that it is forked from.",
+            code="fork-cannot-roll-back",
+            hint="Let the fork write elsewhere, and say so with --sink accept.",
+        )
+
+
+def records_of(request: Request, chosen: Chosen) -> JobControl | None:
+    """The records of the job that has to stand still; None where there are none, or for a fork.
+
+    Raises:
+        InputError: `another-job`: the caller's records are those of another job.
+    """
+    name = split_job(chosen.manifest.job)[0]
+    given = request.generation or request.control
+    if given is not None and given.name != name:
+        raise InputError(
+            f"Savepoint {chosen.manifest.savepoint} is of job {name}, not of {given.name}.",
+            code="another-job",
+            hint="Restore it into its own job, or fork it into a directory.",
+        )
+    if request.mode == "fork":
+        return None
+    if given is not None:
+        return given
+    control = JobControl(request.repository.store.child(f"jobs/{name}"), name)
+    return control if control.lease.view() is not None else None
+
+
+def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[StreambankError]) -> Prepared:
+    """Look at everything, and decide nothing: what speaks against the restore is in the plan.
+
+    Args:
+        request: What was asked for.
+        chosen: The savepoint.
+        owner: Who restores.
+        against: What speaks against it already.
+    """
+    manifest = chosen.manifest
+    target, generation = _target(request, chosen, owner)
+    try:
+        check_target(target, owner)
+    except StreambankError as error:
+        if isinstance(error, StorageError):
+            raise
+        against.append(error)
+    sinks = look_at_sinks(request.repository, manifest, request.moved_sinks)
+    against += refusals(sinks, request.sink, request.mode)
+    plan = RestorePlan(
+        savepoint=manifest.savepoint,
+        job=manifest.job,
+        batch=manifest.batch,
+        query_id=manifest.query_id,
+        taken_at=manifest.taken_at,
+        age_s=age_s(manifest),
+        files=len(manifest.files),
+        bytes=sum(entry.size_bytes for entry in manifest.files),
+        rows=state_rows(manifest),
+        note=manifest.note,
+        location=target.uri,
+        generation=generation.number if generation else None,
+        mode=request.mode,
+        sink=request.sink,
+        sinks=tuple(sinks.to_dicts()),
+        skipped=chosen.skipped,
+        refusals=tuple(against),
+        warnings=tuple(_warnings(request, chosen)),
+    )
+    return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:
+    if request.into is not None:
+        return request.into, None
+    assert request.generation is not None
+    manifest = chosen.manifest
+
+    def taken(location: str) -> bool:
+        try:
+            check_target(request.opener(location), owner)
+        except RefusedError:
+            return True
+        return False
+
+    generations = request.generation.generations(split_job(manifest.job)[1])
+    proposed = generations.propose(taken=taken, base=request.checkpoint or manifest.checkpoint)
+    filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)
+    return request.opener(filled.location), filled
+
+
+def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
+    if not chosen.manifest.sinks:
+        yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
+    if request.into is not None and request.mode != "fork":
+        yield "The restored query keeps its id: never run it beside the one it was taken from."

@@ -1,0 +1,103 @@
+"""What a restore leaves behind: a report, in the job's records or beside the directory it restored into."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.recovery.choose import Skipped
+from streambank.recovery.sinks import Mode, SinkChoice
+from streambank.savepoint.layout import LayoutReport
+from streambank.storage.base import Opener
+from streambank.times import to_json_time
+
+REPORT_SUFFIX = ".restored.json"
+"""Beside the directory `x` lies `x.restored.json`: a file inside would be no part of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """A restore that has been done.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query` of the savepoint.
+        batch: The batch after which the query goes on.
+        query_id: The query id in the restored checkpoint.
+        mode: `no-claim`, `claim` or `fork`.
+        sink: What was chosen for the sinks.
+        sinks: Where each sink stood before.
+        rolled_back: What was done to each sink that was taken back.
+        layout: What was laid out.
+        generation: The job's generation; None for a directory.
+        taken_at: When the savepoint was taken.
+        age_s: How old it was.
+        rows: Rows of state, where the files tell.
+        skipped: Newer savepoints that `latest-good` walked past, and why.
+        warnings: What a person should know.
+        by: Who asked.
+        started_at: When it began.
+        seconds: How long it took.
+    """
+
+    savepoint: str
+    job: str
+    batch: int
+    query_id: str
+    mode: Mode
+    sink: SinkChoice
+    sinks: tuple[Mapping[str, Any], ...]
+    rolled_back: tuple[Mapping[str, Any], ...]
+    layout: LayoutReport
+    generation: int | None
+    taken_at: datetime
+    age_s: float
+    rows: int | None
+    skipped: tuple[Skipped, ...]
+    warnings: tuple[str, ...]
+    started_at: datetime
+    seconds: float
+    by: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "query_id": self.query_id,
+            "location": self.layout.target,
+            "generation": self.generation,
+            "mode": self.mode,
+            "sink": self.sink,
+            "sinks": [dict(sink) for sink in self.sinks],
+            "rolled_back": [dict(one) for one in self.rolled_back],
+            "files": self.layout.files,
+            "bytes": self.layout.bytes,
+            "linked_files": self.layout.linked_files,
+            "rewritten": list(self.layout.rewritten),
+            "rows": self.rows,
+            "taken_at": to_json_time(self.taken_at),
+            "age_s": round(self.age_s, 1),
+            "skipped": [one.to_dict() for one in self.skipped],
+            "warnings": list(self.warnings),
+            "by": dict(self.by),
+            "started_at": to_json_time(self.started_at),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def write_beside(opener: Opener, location: str, report: Mapping[str, Any]) -> str | None:
+    """Write a report beside a restored directory.
+
+    Returns:
+        Where it is; None where the directory is the root of its store, and has no beside.
+    """
+    parent, _, name = location.rstrip("/").rpartition("/")
+    if not name or parent.endswith(("/", ":")):
+        return None
+    opener(parent).write(f"{name}{REPORT_SUFFIX}", json.dumps(report, indent=1).encode())
+    return f"{parent}/{name}{REPORT_SUFFIX}"

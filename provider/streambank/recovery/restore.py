@@ -1,0 +1,334 @@
+"""Restoring a savepoint: into an empty directory, or into the next generation of its job.
+
+The order of steps, on which everything rests:
+
+1. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
+2. The savepoint is chosen and verified, the sinks are looked at; what speaks against it is raised here.
+3. Its files are laid out, hashed on the way; `metadata` is a note that no Spark starts from
+(savepoint/layout.py). 4. The locks are checked once more, and the sinks are taken back where that was
+chosen. 5. The real `metadata` is written: the target is a checkpoint from here on.
+6. The job's generation is switched: one conditional create.
+7. The report is left behind.
+
+What fails before step 5 leaves no target behind. A rollback of a sink that was cut off is finished by the
+next restore.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from streambank.errors import IntegrityError, StorageError, StreambankError
+from streambank.job.claims import Claim
+from streambank.job.control import JobControl
+from streambank.job.operation import Operation
+from streambank.job.records import RecordStream
+from streambank.recovery.choose import Chosen, choose
+from streambank.recovery.owner import is_live, restoring
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.prepare import Prepared, Request, check_request, prepare, records_of
+from streambank.recovery.report import RestoreReport, write_beside
+from streambank.recovery.sinks import Mode, SinkChoice, roll_back_sinks
+from streambank.savepoint.layout import LayoutReport, Owner, lay_out
+from streambank.savepoint.marks import add_mark
+from streambank.savepoint.progress import Progress
+from streambank.savepoint.repository import Repository
+from streambank.sinks.file_rollback import RollbackReport
+from streambank.storage import open_store
+from streambank.storage.base import Opener, Store
+from streambank.storage.names import split_job
+from streambank.times import utc_now
+
+OPERATION = "restore"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The job, held: nobody runs it, and nobody else works on it."""
+
+    operation: Operation
+    lease: Claim
+
+    def check(self) -> None:
+        self.operation.check()
+        self.lease.check()
+
+
+def plan_restore(
+    repository: Repository,
+    reference: str,
+    *,
+    job: str | None = None,
+    into: Store | None = None,
+    generation: JobControl | None = None,
+    control: JobControl | None = None,
+    checkpoint: str | None = None,
+    mode: Mode = "no-claim",
+    sink: SinkChoice = "refuse",
+    moved_sinks: Mapping[str, str] | None = None,
+    opener: Opener = open_store,
+    progress: Progress | None = None,
+) -> RestorePlan:
+    """What `restore` would do with the same arguments. Writes nothing.
+
+    What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
+    exist or is damaged, and a call that is wrong in itself, are raised.
+
+    Raises:
+        InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
+    """
+    request = Request(
+        repository=repository,
+        reference=reference,
+        job=job,
+        into=into,
+        generation=generation,
+        control=control,
+        checkpoint=checkpoint,
+        mode=mode,
+        sink=sink,
+        moved_sinks=moved_sinks or {},
+        by={},
+        opener=opener,
+        progress=progress,
+    )
+    check_request(request)
+    chosen = choose(repository, reference, job, record=False, progress=progress)
+    against: list[StreambankError] = []
+    records = records_of(request, chosen)
+    if records is not None:
+        view = records.lease.view()
+        if view is not None and not view.free:
+            against.append(records.lease.refusal(view))
+    return prepare(request, chosen, Owner({}, is_live, exclusive=generation is not None), against).plan
+
+
+def restore(
+    repository: Repository,
+    reference: str,
+    *,
+    job: str | None = None,
+    into: Store | None = None,
+    generation: JobControl | None = None,
+    control: JobControl | None = None,
+    checkpoint: str | None = None,
+    mode: Mode = "no-claim",
+    sink: SinkChoice = "refuse",
+    moved_sinks: Mapping[str, str] | None = None,
+    link: bool = False,
+    by: Mapping[str, str] | None = None,
+    opener: Opener = open_store,
+    parallel: int = 4,
+    progress: Progress | None = None,
+) -> RestoreReport:
+    """Restore a savepoint.
+
+    Args:
+        repository: Where it is.
+        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        into: An empty directory. Either this or `generation`.
+        generation: The records of the job whose next generation it becomes.
+        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
+            restore is refused while a driver of the job lives.
+        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+        mode: `no-claim` leaves the savepoint alone; `claim` makes it the job's own, free to expire; `fork`
+            begins a second query with a new id.
+        sink: What to do where going on would lose or repeat rows: `refuse`; `rollback`: set later output
+            aside;
+            `accept`: leave it as it is.
+        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        link: Let large files share their bytes with the repository.
+        by: Who asks; user and host are added.
+        opener: Opens locations; tests bring their own.
+        parallel: How many files are written at once.
+        progress: Told about files and bytes.
+
+    Raises:
+        InputError: The call is wrong in itself.
+        NotFoundError: There is no such savepoint, or none that verifies.
+        IntegrityError: The savepoint is damaged.
+        RefusedError: A live owner holds the job, the target is not empty, or a sink would lose or repeat
+            rows.
+        ConflictError: Another operation works on the job, or restores into the same directory.
+        StorageError: The environment failed; nothing half done is left that a query could start from.
+    """
+    request = Request(
+        repository=repository,
+        reference=reference,
+        job=job,
+        into=into,
+        generation=generation,
+        control=control,
+        checkpoint=checkpoint,
+        mode=mode,
+        sink=sink,
+        moved_sinks=moved_sinks or {},
+        by={"user": _user(), "host": socket.gethostname(), **(by or {})},
+        opener=opener,
+        progress=progress,
+    )
+    check_request(request)
+    started, began = utc_now(), time.monotonic()
+    chosen = choose(repository, reference, job, record=True, by=request.by, progress=progress)
+    with (
+        _holding(request, chosen) as held,
+        restoring(exclusive=held is not None and generation is not None) as owner,
+    ):
+        if generation is not None and held is not None:
+            _ensure_first(request, chosen)
+        prepared = prepare(request, chosen, owner, [])
+        prepared.plan.check()
+        layout, rolled_back = _write(request, prepared, owner, held, link, parallel)
+        if prepared.generation is not None and generation is not None and held is not None:
+            query = split_job(chosen.manifest.job)[1]
+            generation.generations(query).switch(prepared.generation, operation=held.operation)
+        if mode == "claim":
+            _claim(request, chosen, layout.target)
+        plan = prepared.plan
+        report = RestoreReport(
+            savepoint=plan.savepoint,
+            job=plan.job,
+            batch=plan.batch,
+            query_id=layout.query_id,
+            mode=mode,
+            sink=sink,
+            sinks=plan.sinks,
+            rolled_back=tuple(one.to_dict() for one in rolled_back),
+            layout=layout,
+            generation=plan.generation,
+            taken_at=plan.taken_at,
+            age_s=plan.age_s,
+            rows=plan.rows,
+            skipped=plan.skipped,
+            warnings=(*plan.warnings, *_link_warning(layout)),
+            started_at=started,
+            seconds=time.monotonic() - began,
+            by=request.by,
+        )
+        _leave(request, report)
+        return report
+
+
+@contextmanager
+def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
+    """Hold the job: no driver lives, none can start, and nobody else works on it."""
+    control = records_of(request, chosen)
+    if control is None:
+        yield None
+        return
+    with (
+        control.operation(OPERATION, by=request.by) as operation,
+        control.lease.held(OPERATION, by=request.by) as lease,
+    ):
+        yield _Held(operation, lease)
+
+
+def _ensure_first(request: Request, chosen: Chosen) -> None:
+    """A job that was never started under Streambank has its declared checkpoint as generation 1."""
+    assert request.generation is not None
+    generations = request.generation.generations(split_job(chosen.manifest.job)[1])
+    if generations.current() is None:
+        generations.ensure_first(request.checkpoint or chosen.manifest.checkpoint, by=request.by)
+
+
+def _link_warning(layout: LayoutReport) -> Iterator[str]:
+    if layout.linked_files:
+        yield (
+            f"{layout.linked_files} files share their bytes with the repository: damage to one damages both, "
+            "so the savepoint is no independent backup while the checkpoint has them."
+        )
+
+
+def _write(
+    request: Request,
+    prepared: Prepared,
+    owner: Owner,
+    held: _Held | None,
+    link: bool,
+    parallel: int,
+) -> tuple[LayoutReport, list[RollbackReport]]:
+    """Lay out, take the sinks back, and make the target a checkpoint."""
+    manifest = prepared.chosen.manifest
+    rolled_back: list[RollbackReport] = []
+
+    def before_commit() -> None:
+        if held is not None:
+            held.check()
+        if request.sink == "rollback":
+            rolled_back.extend(roll_back_sinks(prepared.sinks, manifest.savepoint))
+            if held is not None:
+                held.check()
+
+    try:
+        layout = lay_out(
+            request.repository,
+            manifest,
+            prepared.target,
+            owner=owner,
+            link=link,
+            fork=request.mode == "fork",
+            before_commit=before_commit,
+            parallel=parallel,
+            progress=request.progress,
+        )
+    except IntegrityError as error:
+        _remember_damage(request, chosen=prepared.chosen, error=error)
+        raise
+    return layout, rolled_back
+
+
+def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) -> None:
+    """Damage that only reading found is recorded, so that nobody counts on the savepoint."""
+    manifest = chosen.manifest
+    try:
+        request.repository.record_verification(
+            manifest.job, manifest.savepoint, level="full", ok=False, findings=1, by=request.by
+        )
+    except StreambankError as failure:
+        error.add_note(f"That could not be recorded: {failure}")
+
+
+def _claim(request: Request, chosen: Chosen, location: str) -> None:
+    """The savepoint belongs to the restored query now: nothing but its job's retention keeps it."""
+    repository, manifest = request.repository, chosen.manifest
+    add_mark(
+        repository.store,
+        repository.digest_name,
+        manifest.job,
+        manifest.savepoint,
+        "claimed",
+        by=request.by,
+        fields={"location": location},
+    )
+    if repository.pinned(manifest.job, manifest.savepoint):
+        repository.unpin(manifest.job, manifest.savepoint, by=request.by, note="claimed by a restore")
+
+
+def _leave(request: Request, report: RestoreReport) -> None:
+    try:
+        if request.generation is not None:
+            RecordStream(request.generation.store, "restores").append(report.to_dict())
+        else:
+            write_beside(request.opener, report.layout.target, report.to_dict())
+    except StreambankError as error:
+        raise StorageError(
+            f"The restore into {report.layout.target} is done, but not its report: {error.message}",
+            code="report-not-written",
+            hint="Go on with the restored checkpoint; there is no need to restore again.",
+        ) from error
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"  # a container's user id without a name
+
+
+__all__ = ["RestorePlan", "RestoreReport", "plan_restore", "restore"]
