@@ -124,7 +124,7 @@ class Airflow:
         """The lines of a task's log, as the UI shows them."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{tries}?full_content=true"
         content = self.call("GET", path)["content"]
-        return [str(line.get("event", line)) if isinstance(line, dict) else str(line) for line in content]
+        return [text for line in content for text in _texts(line)]
 
     def open_questions(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """What waits for a person's answer in a run (human-in-the-loop tasks)."""
@@ -203,6 +203,17 @@ class Airflow:
                     except RestError as error:
                         parts.append(f"(its log cannot be read: {error})")
         return "\n".join(parts)
+
+
+def _texts(line: Any) -> list[str]:
+    """A structured log line as text: what happened, and which exceptions it carries."""
+    if not isinstance(line, dict):
+        return [str(line)]
+    event = str(line.get("event", ""))
+    if event.startswith(("::group::", "::endgroup::")):
+        return []
+    causes = line.get("error_detail") or ()
+    return [event, *(f"{cause.get('exc_type')}: {cause.get('exc_value')}" for cause in causes)]
 
 
 class _UnauthorizedError(Exception):

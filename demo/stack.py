@@ -14,6 +14,7 @@ from demo.places import ROOT, Places
 from demo.ports import HOST
 
 USER = "admin"
+JOBS_FILE = ROOT / "demo" / "streaming_jobs.toml"
 # In the environment of all that comes of a demo, the driver's too, with the demo's folder as its value.
 PROCESS_MARK = "STREAMBANK_DEMO_PROCESS"
 # `--skip-serve-logs`: those log servers would listen on all interfaces; task logs are read from disk here.
@@ -36,10 +37,13 @@ def streambank_settings(places: Places) -> dict[str, str]:
     """What of the environment is Streambank's: which jobs there are, and where they live."""
     return {
         "AIRFLOW_CONN_STREAMBANK_DEFAULT": json.dumps(
-            {"conn_type": "streambank", "host": places.repository.as_uri()}
+            {
+                "conn_type": "streambank",
+                "extra": {"repository": places.repository.as_uri(), "jobs_file": str(JOBS_FILE)},
+            }
         ),
         "STREAMBANK_DEMO_HOME": str(places.home),
-        "STREAMBANK_JOBS": str(ROOT / "demo" / "streaming_jobs.toml"),
+        "STREAMBANK_JOBS": str(JOBS_FILE),
     }
 
 

@@ -106,8 +106,9 @@ class Story:
             )
             self.report.savepoints.append(figures)
             step.detail = (
-                f"{figures.savepoint}, {figures.files} files, {size(figures.bytes)}; moved "
-                f"{size(figures.new_bytes)}, the rest was there; the take itself {figures.seconds:.2f} s"
+                f"{figures.savepoint} holds {size(figures.bytes)} in {figures.files} files; moved "
+                f"{size(figures.new_bytes)}, {size(figures.saved_bytes)} were there already; "
+                f"the take itself {figures.seconds:.2f} s"
             )
         return figures
 
