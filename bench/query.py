@@ -2,8 +2,8 @@
 
     python -m bench.query CHECKPOINT DURATIONS
 
-Every batch's duration, as Spark itself reports it, is appended to DURATIONS as `batch milliseconds`. It ends when
-its standard input does.
+Every batch's duration, as Spark itself reports it, is appended to DURATIONS as `batch milliseconds`. It ends
+when its standard input does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(checkpoint: Path, durations: Path) -> None:
         .start()
     )
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    threading.Thread(target=_until_the_end_of_input, args=(ended,), daemon=True).start()
     last = -1
     with durations.open("w", encoding="utf-8", buffering=1) as file:
         while not ended.wait(0.2):
@@ -62,6 +62,11 @@ def main(checkpoint: Path, durations: Path) -> None:
                     file.write(f"{progress.batchId} {progress.batchDuration}\n")
     query.stop()
     spark.stop()
+
+
+def _until_the_end_of_input(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
 
 
 if __name__ == "__main__":
