@@ -36,12 +36,12 @@ def savepoint_asset(job: str) -> Asset:
 
 
 def savepoint_alias(job: str) -> AssetAlias:
-    """For tasks that may take a savepoint: events of the job's asset come through it only when one was taken."""
+    """For tasks that may take a savepoint: an event comes through it only when one was taken."""
     return AssetAlias(name=savepoint_asset(job).name, group=SCHEME)
 
 
 def event_extra(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What an asset event says about a savepoint: never a location, an option or anything that could be secret."""
+    """What an asset event says about a savepoint: never a location, or anything that could be secret."""
     return {name: result[name] for name in EVENT_FIELDS if name in result}
 
 

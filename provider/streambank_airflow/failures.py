@@ -11,7 +11,7 @@ from streambank.errors import StreambankError
 
 
 def describe(error: StreambankError) -> str:
-    """An error as a task log and the page of a failed task show it: the sentence, its code, and the way out."""
+    """An error as a failed task shows it: the sentence, its code, and the way out."""
     hint = f" Hint: {error.hint}" if error.hint else ""
     return f"{error.message} [{error.code}]{hint}"
 
@@ -20,8 +20,8 @@ def as_airflow(error: StreambankError) -> AirflowException:
     """The exception to raise for an engine error.
 
     Returns:
-        `AirflowException`, which Airflow retries as the task says, where the same call may succeed later with nobody
-        changing anything; `AirflowFailException`, which it never retries, everywhere else.
+        `AirflowException`, which Airflow retries as the task says, where the same call may succeed later with
+        nobody changing anything; `AirflowFailException`, which it never retries, everywhere else.
     """
     kind = AirflowException if error.retryable else AirflowFailException
     return kind(describe(error))

@@ -1,7 +1,7 @@
-"""The forms of the generated DAGs: what a person may say when triggering one by hand, with defaults that are right.
+"""The forms of the generated DAGs: what a person may say when triggering one, with defaults that are right.
 
-Optional answers are nullable, since Airflow's form asks for a text whose schema is a plain string. What matters stands
-without a `section`, because the form keeps every named section closed.
+Optional answers are nullable, since Airflow's form asks for a text whose schema is a plain string. What
+matters stands without a `section`, because the form keeps every named section closed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What Airflow reads about this provider: its connection type with its form, its modules, its links.
 
-Imports nothing, because every Airflow process calls it. Airflow's `provider_info.schema.json` judges it in a test.
+Imports nothing, because every Airflow process calls it. Airflow's `provider_info.schema.json` judges it in a
+test.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def get_provider_info() -> dict[str, Any]:
                     "jobs_file": {
                         "label": "Jobs file",
                         "description": (
-                            "The streaming_jobs.toml that declares the jobs, for tasks that name none themselves."
+                            "The streaming_jobs.toml that declares the jobs, for tasks that name none."
                         ),
                         "schema": {"type": ["string", "null"]},
                     },

@@ -1,4 +1,4 @@
-"""From `streaming_jobs.toml` to DAGs: for each declared job `<job>.run`, `.stop`, `.savepoint` and `.restore`.
+"""From `streaming_jobs.toml` to DAGs: `<job>.run`, `.stop`, `.savepoint` and `.restore` for each job.
 
 A DAG file needs two lines:
 
@@ -8,7 +8,8 @@ from streambank_airflow.jobs import build_dags
 globals().update(build_dags("/opt/airflow/dags/streaming_jobs.toml"))
 ```
 
-Airflow's DAG processor imports this again and again, so it imports neither pyspark nor boto3 nor the Spark provider.
+Airflow's DAG processor imports this again and again, so it imports neither pyspark nor boto3 nor the Spark
+provider.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def build_dags(jobs_file: str | Path) -> dict[str, DAG]:
         The DAGs by the names under which a DAG file should publish them: their ids.
 
     Raises:
-        InputError: The file declares something wrong; the message names the line and the field, and Airflow shows it
-            as the import error of the DAG file.
+        InputError: The file declares something wrong; the message names the line and the field, and Airflow
+            shows it as the import error of the DAG file.
     """
     path = Path(jobs_file).expanduser().absolute()
     try:

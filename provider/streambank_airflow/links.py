@@ -1,8 +1,9 @@
 """The link from a task to the log of the driver that it started or watches.
 
-The driver writes on the machine that runs it, so a browser has no URL for its file, and serving files from the API
-server would need a route of its own. The tasks therefore copy the driver's last lines into their own log, which Airflow
-shows to those who may read it and to nobody else; the link leads there, and the lines name the whole file.
+The driver writes on the machine that runs it, so a browser has no URL for its file, and serving files from
+the API server would need a route of its own. The tasks therefore copy the driver's last lines into their own
+log, which Airflow shows to those who may read it and to nobody else; the link leads there, and the lines name
+the whole file.
 """
 
 from __future__ import annotations

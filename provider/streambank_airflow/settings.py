@@ -28,8 +28,8 @@ class Settings:
         """The settings in a connection's extra.
 
         Raises:
-            InputError: A field is unknown or no text (code `bad-connection`); its value is not repeated, since it
-                could be a secret in the wrong place.
+            InputError: A field is unknown or no text (code `bad-connection`); its value is not repeated,
+                since it could be a secret in the wrong place.
         """
         known = {field.name for field in fields(cls)}
         for name, value in extra.items():

@@ -1,7 +1,7 @@
 """How a job is, as sensors and triggers judge it again and again.
 
-A watcher is kept for as long as one waits: a driver on another host is judged by whether its heartbeat moves under
-the observer's eyes, which takes more than one look.
+A watcher is kept for as long as one waits: a driver on another host is judged by whether its heartbeat moves
+under the observer's eyes, which takes more than one look.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class JobWatcher:
             StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
-        # The operation is read before the rest as well as after: between two looks at the lease a start or a restore
-        # may have begun and ended, and what it left must not be taken for a driver that died.
+        # The operation is read before the rest as well as after: between two looks at the lease a start or a
+        # restore may have begun and ended, and what it left must not be taken for a driver that died.
         before = self._operation()
         status = job_status(self.job, control=self.control)
         view = self.control.lease.view()
@@ -128,7 +128,7 @@ class JobWatcher:
         return all(isinstance(one := queries.get(name), dict) and one.get("triggered") for name in names)
 
     def _finished(self, view: ClaimView | None) -> bool:
-        """Whether the application ended by itself. One that was asked to stop, or sent TERM, ends well but not so."""
+        """Whether the application ended by itself, not because it was asked to stop or sent TERM."""
         if view is None or view.holder is None or view.state != "ended" or view.end.get("exit_code") != 0:
             return False
         launch_id = view.holder.details.get("launch_id")
@@ -143,6 +143,6 @@ def _working(status: JobStatus) -> str | None:
 
 
 def person(by: Mapping[str, str]) -> str:
-    """Who asked, as people read it: the person who triggered a DAG run before the account that ran its task."""
+    """Who asked, for people: who triggered a DAG run before the account that ran its task."""
     who = by.get("triggered_by") or by.get("user") or "somebody"
     return f"{who} by {by['dag_id']}" if by.get("dag_id") else f"{who} on {by.get('host', 'some host')}"

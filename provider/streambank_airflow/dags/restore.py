@@ -19,16 +19,17 @@ from streambank_airflow.sensors.job import BatchCommittedSensor
 def restore_dag(job: Job, jobs_file: str) -> DAG:
     """Build `<job>.restore`.
 
-    `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped, so that
-    `<job>.run` does not start it again in the middle. The last task hands the job back to `<job>.run`.
+    `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
+    so that `<job>.run` does not start it again in the middle. The last task hands the job back to
+    `<job>.run`.
     """
     queries = [query for query in job.query_names if query is not None]
     dag = job_dag(
         job,
         "restore",
         summary=(
-            "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and waits for "
-            "a person's approval; without an answer nothing happens."
+            "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
+            "waits for a person's approval; without an answer nothing happens."
         ),
         params=forms.restore_form(queries, job.restore.sink),
     )

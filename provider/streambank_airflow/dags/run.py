@@ -13,8 +13,8 @@ from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, St
 def run_dag(job: Job, jobs_file: str) -> DAG:
     """Build `<job>.run`.
 
-    Several runs may be active: each only watches what the first has started. One at a time would be a trap, since a
-    second click would wait in the queue for days and then restart what somebody has stopped.
+    Several runs may be active: each only watches what the first has started. One at a time would be a trap,
+    since a second click would wait in the queue for days and then restart what somebody has stopped.
     """
     dag = job_dag(
         job,

@@ -1,4 +1,4 @@
-"""The hook: the one place of the Airflow face that opens repositories and jobs, and calls the engine's verbs."""
+"""The hook: the one place of the Airflow face that opens repositories and jobs and calls the engine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, NotFoundError, RefusedError, StreambankError
 from streambank.job.declaration import Job, load_jobs
+from streambank.job.generations import MAIN
 from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
@@ -30,6 +34,8 @@ from streambank_airflow.watching import JobWatcher
 
 DEFAULT_CONN_ID = "streambank_default"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
+HELD = "lease-held"
+STOP_RUNNING = "Set stop_running, if it may be stopped for this."
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
 
@@ -37,13 +43,13 @@ LATEST = "latest"
 class StreambankHook(BaseHook):
     """Where jobs are declared and savepoints kept.
 
-    What a jobs file declares comes first; the connection says what is missing: which jobs file, and for queries that no
-    file declares which repository. The default connection need not exist.
+    What a jobs file declares comes first; the connection says what is missing: which jobs file, and for
+    queries that no file declares which repository. The default connection need not exist.
 
     Args:
         streambank_conn_id: The connection.
-        jobs_file: The jobs file; None for the connection's, and failing that the one that the environment variable
-            STREAMBANK_JOBS names.
+        jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
+            variable STREAMBANK_JOBS names.
         settings: What the connection says, where the caller has read it already.
     """
 
@@ -83,7 +89,8 @@ class StreambankHook(BaseHook):
         """What the connection says.
 
         Raises:
-            InputError: It does not exist and is not the default one (code `no-connection`), or says something wrong.
+            InputError: It does not exist and is not the default one (code `no-connection`), or says something
+                wrong.
         """
         try:
             connection = self.get_connection(self.streambank_conn_id)
@@ -103,7 +110,8 @@ class StreambankHook(BaseHook):
             raise InputError(
                 "No jobs file is named.",
                 code="no-declaration",
-                hint=f"Give jobs_file=, name it in the connection {self.streambank_conn_id}, or set {JOBS_VARIABLE}.",
+                hint=f"Give jobs_file=, name it in the connection {self.streambank_conn_id}, "
+                f"or set {JOBS_VARIABLE}.",
             )
         return found
 
@@ -175,8 +183,9 @@ class StreambankHook(BaseHook):
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
 
         Returns:
-            False only where the job is meant to be stopped, and that was said before the start was asked for. A run that
-            waited in the queue while somebody stopped the job is outdated, and so is a task that is tried again.
+            False only where the job is meant to be stopped, and that was said before the start was asked for.
+            A run that waited in the queue while somebody stopped the job is outdated, and so is a task that
+            is tried again.
         """
         desired = self.declared(ref)[0].records().desired()
         return desired is None or desired.state != "stopped" or asked_at is None or desired.at >= asked_at
@@ -216,7 +225,7 @@ class StreambankHook(BaseHook):
             raise RefusedError(
                 f"Job {job.name} is held by {view.describe()} ({view.state}: {view.why}).",
                 code="job-running",
-                hint="Trigger again with stop_running set, if it may be stopped for this.",
+                hint=STOP_RUNNING,
             )
 
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
@@ -246,7 +255,8 @@ class StreambankHook(BaseHook):
             raise InputError(
                 f"Nobody says in which repository the savepoints of {ref} are.",
                 code="no-repository-named",
-                hint=f"Declare the job, or fill in the field Repository of the connection {self.streambank_conn_id}.",
+                hint="Declare the job, or fill in the field Repository of the connection "
+                f"{self.streambank_conn_id}.",
             )
         return Repository.open(open_store(location), create=create)
 
@@ -349,6 +359,78 @@ class StreambankHook(BaseHook):
         report = verify(repository, job, found, "full" if level == "full" else "quick", by=by)
         said = [f"{one.file}: {one.cause} {one.effect}" for one in report.findings]
         return {**report.to_dict(), "findings": len(said)}, said
+
+    def plan_restore(
+        self, ref: str, savepoint: str, *, into: str | None, sink: str, mode: str, may_stop: bool
+    ) -> RestorePlan:
+        """What a restore would do; changes nothing.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id, the beginning of one, or `latest-good`.
+            into: An empty directory; None for the job's next generation.
+            sink: `refuse`, `rollback` or `accept`.
+            mode: `no-claim`, `claim` or `fork`.
+            may_stop: A driver that lives is no obstacle, since the caller will stop it first.
+
+        Raises:
+            RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
+            StreambankError: Whatever else speaks against it.
+        """
+        plan = plan_restore(
+            self.repository(ref), savepoint, job=ref, **_choices(sink, mode), **self._target(ref, into)
+        )
+        for refusal in plan.refusals:
+            if refusal.code != HELD:
+                raise refusal
+            if not may_stop:
+                raise RefusedError(refusal.message, code="job-running", hint=STOP_RUNNING)
+        return plan
+
+    def restore(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        into: str | None,
+        sink: str,
+        mode: str,
+        link: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
+        report = restore(
+            self.repository(ref),
+            savepoint,
+            job=ref,
+            link=link,
+            by={**by, "reason": note} if note else by,
+            **_choices(sink, mode),
+            **self._target(ref, into),
+        )
+        return report.to_dict()
+
+    def _target(self, ref: str, into: str | None) -> dict[str, Any]:
+        job = self._if_declared(ref)
+        if into is not None:
+            return {"into": open_store(into), "control": job.records() if job is not None else None}
+        declared, query = self.declared(ref)
+        return {"generation": declared.records(), "checkpoint": declared.queries[query or MAIN]}
+
+
+def _choices(sink: str, mode: str) -> dict[str, Any]:
+    """The two choices of a restore.
+
+    Raises:
+        InputError: One of them is no choice there is.
+    """
+    for option, value, known in (("sink", sink, SinkChoice), ("mode", mode, Mode)):
+        if value not in get_args(known):
+            raise InputError(
+                f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.", code="bad-option"
+            )
+    return {"sink": sink, "mode": mode}
 
 
 def _without_connection(conn_id: str) -> Settings:

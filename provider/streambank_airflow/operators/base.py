@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,11 @@ def asked_by(context: Context) -> dict[str, str]:
         task_id=context["ti"].task_id,
         triggered_by=run.triggering_user_name,
     )
+
+
+def flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result of the engine without what is nested in it: what an XCom should be."""
+    return {name: value for name, value in result.items() if not isinstance(value, (dict, list, tuple))}
 
 
 def is_template(text: str) -> bool:

@@ -20,6 +20,7 @@ from streambank_airflow.operators.base import (
     as_bool,
     as_number,
     asked_by,
+    flat,
     is_template,
 )
 
@@ -78,9 +79,10 @@ class DriverOperator(StreambankOperator):
 class StartStreamingJobOperator(DriverOperator):
     """Makes sure that a job runs: starts a driver, detached from this task, unless one is there.
 
-    Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done when
-    each query has committed a batch since, or found no data. From now on the job is meant to run; but a stop that came
-    after this DAG run was asked for counts, so a queued or retried start never undoes it: the task is skipped.
+    Idempotent by the job's name: a retry, a second click or a lost worker never makes a second driver. Done
+    when each query has committed a batch since, or found no data. From now on the job is meant to run; but a
+    stop that came after this DAG run was asked for counts, so a queued or retried start never undoes it: the
+    task is skipped.
 
     Args:
         only_if: Skip unless this is true; for a form's answer.
@@ -89,8 +91,8 @@ class StartStreamingJobOperator(DriverOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `state` (`started`, `already-running`, `finished`), `epoch`, `launch_id`, `host`, `pid`, `jvm_pid`,
-        `batch`, `log`, `seconds`.
+        `job`, `state` (`started`, `already-running`, `finished`), `epoch`, `launch_id`, `host`, `pid`,
+        `jvm_pid`, `batch`, `log`, `seconds`.
     """
 
     template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
@@ -145,8 +147,9 @@ class StartStreamingJobOperator(DriverOperator):
         if event["status"] == "late":
             self.show_driver_log()
             raise AirflowException(
-                f"The driver of job {self.job} has neither committed a batch nor found its input empty in time. Hint: it "
-                "is left alone; another try finds it and waits again. Its last lines are in the log above."
+                f"The driver of job {self.job} has neither committed a batch nor found its input empty in "
+                "time. Hint: it is left alone; another try finds it and waits again. Its last lines are in "
+                "the log above."
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
             self.show_driver_log()
@@ -169,20 +172,21 @@ class StartStreamingJobOperator(DriverOperator):
         if result.state == "not-desired":
             raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
         self.show_driver_log()
-        return flat(result) | ({"state": state} if state else {})
+        return flat(result.to_dict()) | ({"state": state} if state else {})
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):
     """Keeps a job running for as long as it is meant to run; waits in the triggerer, for days if need be.
 
-    It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing is done.
-    When the driver is gone although the job is meant to run, it is started again from its checkpoint, later each time
-    as long as no driver commits a batch. All that is remembered between two starts travels with the trigger, so a
-    triggerer or scheduler that is restarted changes nothing.
+    It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing
+    is done. When the driver is gone although the job is meant to run, it is started again from its
+    checkpoint, later each time as long as no driver commits a batch. All that is remembered between two
+    starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
 
     Args:
         max_failures: How many drivers in a row may end without a new batch before the task fails.
-        backoff_s: Seconds before the second start in a row; doubled for each one after it, up to `max_backoff_s`.
+        backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
+            `max_backoff_s`.
         max_backoff_s: The longest pause.
         poll_interval_s: Seconds between two looks.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
@@ -261,8 +265,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if failures >= self.max_failures:
             raise AirflowFailException(
                 f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: "
-                f"{event['why']}. Hint: the end of its log is above; repair the cause and trigger this DAG again, or "
-                "restore a savepoint."
+                f"{event['why']}. Hint: the end of its log is above; repair the cause and trigger this DAG "
+                "again, or restore a savepoint."
             )
         pause_s = min(self.max_backoff_s, self.backoff_s * 2 ** max(0, failures - 1))
         self.log.warning("The driver is gone (%s); another one is started in %g s.", event["why"], pause_s)
@@ -292,17 +296,21 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 class StopStreamingJobOperator(DriverOperator):
     """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
 
-    Holds a worker slot until the batch is done, since it holds the job's operation lock, which only a living process can.
+    Holds a worker slot until the batch is done, since it holds the job's operation lock, which only a living
+    process can.
 
     Args:
-        savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its asset.
+        savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its
+            asset.
         drain: First work off what the sources hold now.
         force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
-        if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being started).
+        if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being
+            started).
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `state` (`stopped`, `already-stopped`), `how`, `drained`, `epoch`, `batch`, `savepoint`, `seconds`.
+        `job`, `state` (`stopped`, `already-stopped`), `how`, `drained`, `epoch`, `batch`, `savepoint`,
+        `seconds`.
     """
 
     template_fields: Sequence[str] = (
@@ -355,15 +363,9 @@ class StopStreamingJobOperator(DriverOperator):
                     savepoint_asset(self.job), extra=event
                 )
         self.show_driver_log()
-        return flat(result)
-
-
-def flat(result: Any) -> dict[str, Any]:
-    """A result of the engine without what is nested in it; the savepoints of several queries become one text."""
-    data: dict[str, Any] = result.to_dict()
-    savepoints = data.pop("savepoints", {})
-    found = {name: value for name, value in data.items() if not isinstance(value, dict)}
-    return found | ({"savepoint": " ".join(savepoints.values())} if savepoints else {})
+        return flat(result.to_dict()) | (
+            {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
+        )
 
 
 def asked_at(context: Context) -> datetime | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streambank.times import to_json_time
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by
+from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by, flat
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from streambank.recovery.plan import RestorePlan
 
 PLAN_KEY = "plan_markdown"
 """XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
@@ -21,15 +26,19 @@ class RestoreSavepointOperator(StreambankOperator):
     Args:
         savepoint: Its id, the beginning of one, or `latest-good`: the newest that verifies.
         into: An empty directory; None makes the job's next generation and switches to it.
-        sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to leave it.
+        sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to
+            leave it.
         mode: `no-claim`, `claim` or `fork`.
         link: Share bytes with the repository instead of copying them.
-        plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to people.
-        if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop it.
+        plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
+            people.
+        if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
+            it.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`, `generation`, ...
+        Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
+            `generation`, ...
     """
 
     template_fields: Sequence[str] = (
@@ -65,41 +74,57 @@ class RestoreSavepointOperator(StreambankOperator):
         self.if_running = if_running
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Plan it, and unless this is a plan do it; see the class."""
+        """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
-            choices: dict[str, Any] = {
-                "into": self.into,
-                "sink": self.sink,
-                "mode": self.mode,
-                "link": as_bool(self.link, "link"),
-            }
+            choices: dict[str, Any] = {"into": self.into, "sink": self.sink, "mode": self.mode}
             if as_bool(self.plan_only, "plan_only"):
                 plan = self.hook.plan_restore(
                     self.job, str(self.savepoint), may_stop=self.if_running == "stop", **choices
                 )
-                context["ti"].xcom_push(key=PLAN_KEY, value=plan_markdown(plan))
-                return plan
+                return self._show(context, plan)
             report = self.hook.restore(
-                self.job, str(self.savepoint), note=self.why, by=asked_by(context), **choices
+                self.job,
+                str(self.savepoint),
+                link=as_bool(self.link, "link"),
+                note=self.why,
+                by=asked_by(context),
+                **choices,
             )
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
-        return report
+        return flat(report)
+
+    def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
+        shown = plan_markdown(plan)
+        self.log.info("The plan:\n%s", shown)
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        return flat(plan.to_dict())
 
 
-def plan_markdown(plan: Mapping[str, Any]) -> str:
+def plan_markdown(plan: RestorePlan) -> str:
     """A restore's plan as a person reads it before approving."""
     rows = [
-        ("Savepoint", f"`{plan['savepoint']}` of `{plan['job']}`"),
-        ("Batch", f"{plan['batch']:,}"),
-        ("Taken", f"{plan['taken_at']} ({ago(plan['age_s'])} ago)"),
-        ("State rows", "unknown" if plan["rows"] is None else f"{plan['rows']:,}"),
-        ("Size", f"{size(plan['bytes'])} in {plan['files']:,} files"),
-        ("Goes to", f"`{plan['location']}`"),
-        ("Output written later", plan["sink_effect"]),
-        ("The job now", plan["job_now"]),
+        ("Savepoint", f"`{plan.savepoint}` of `{plan.job}`" + (f": {cell(plan.note)}" if plan.note else "")),
+        ("Batch", f"{plan.batch:,}"),
+        ("Taken", f"{to_json_time(plan.taken_at)}, {ago(plan.age_s)} ago"),
+        ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
+        ("Size", f"{size(plan.bytes)} in {plan.files:,} files"),
+        ("Goes to", f"`{plan.location}`"),
+        ("Output written later", cell(plan.sink_effect())),
+    ]
+    rows += [("Passed over", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
+    rows += [("Warning", cell(warning)) for warning in plan.warnings]
+    rows += [
+        ("The job now", f"{cell(refusal.message)} It will be stopped first.") for refusal in plan.refusals
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"| | |\n|---|---|\n{table}\n"
+
+
+def cell(text: str) -> str:
+    """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)
 
 
 def ago(seconds: float) -> str:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class CreateSavepointOperator(StreambankOperator):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
-    Of a declared job the current generation is taken, with the sinks that its driver told of. Without a declaration,
-    `checkpoint` names the directory of any Structured Streaming query, and the connection the repository.
+    Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
+    declaration, `checkpoint` names the directory of any Structured Streaming query, and the connection the
+    repository.
 
     Args:
         checkpoint: The directory of a query that no jobs file declares.
@@ -106,7 +107,8 @@ class VerifySavepointOperator(StreambankOperator):
 
     Args:
         savepoint: Its id, the beginning of one, or `latest`.
-        level: `quick` (everything there, sizes match), `full` (every byte read and compared), or `none` to skip.
+        level: `quick` (everything there, sizes match), `full` (every byte read and compared), or `none` to
+            skip.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 

@@ -32,7 +32,8 @@ class JobSensor(BaseSensorOperator):
         job: The declared job's name; `job/query` where the batches of one query of several count.
         jobs_file: The file that declares it; None for the one that the connection names.
         streambank_conn_id: The connection.
-        failed_states: States of the job in which the sensor fails at once, unless an operation works on the job.
+        failed_states: States of the job in which the sensor fails at once, unless an operation works on the
+            job.
         deferrable: Wait in the triggerer.
         kwargs: As for every sensor; `poke_interval` seconds lie between two looks, 5 by default.
     """
@@ -111,15 +112,16 @@ class JobSensor(BaseSensorOperator):
 
         Raises:
             AirflowException: The storage failed again and again.
-            AirflowFailException: The job is in one of `failed_states`, or something has to be decided or repaired.
+            AirflowFailException: The job is in one of `failed_states`, or something has to be decided or
+                repaired.
         """
         if event["status"] == "error":
             kind = AirflowException if event["retryable"] else AirflowFailException
             raise kind(event["message"])
         if event["status"] == "failed":
             raise AirflowFailException(
-                f"Job {self.job} is {event['state']}, so this will not come: {event['why']}. Hint: look at the driver's "
-                "log, and start the job again."
+                f"Job {self.job} is {event['state']}, so this will not come: {event['why']}. "
+                "Hint: look at the driver's log, and start the job again."
             )
         return {name: event[name] for name in WHAT_A_VIEW_SAYS if name in event}
 

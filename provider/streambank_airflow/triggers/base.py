@@ -1,7 +1,7 @@
 """How every trigger waits: look at the job, judge, sleep, and again, for as long as it takes.
 
-A trigger holds nothing that its arguments do not say, so a triggerer that is restarted, or another one that takes
-over, goes on where the first was. It never touches the job: when it is killed, the job goes on.
+A trigger holds nothing that its arguments do not say, so a triggerer that is restarted, or another one that
+takes over, goes on where the first was. It never touches the job: when it is killed, the job goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The waits on a job: until it works, until it has ended, until it is in some state, until it has committed a batch."""
+"""The waits on a job: until it works, has ended, is in some state, or has committed a batch."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class JobReadyTrigger(JobTrigger):
 class JobEndTrigger(JobTrigger):
     """Waits, for days if need be, until a job runs no more and nobody works on it.
 
-    While a restore or another operation has the job, whatever its driver does is that operation's business. Ends with
-    `stopped` (somebody wanted that), `finished` (the application ran to its end) or `gone`.
+    While a restore or another operation has the job, whatever its driver does is that operation's business.
+    Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end) or `gone`.
     """
 
     def judge(self, view: JobView) -> Event | None:
