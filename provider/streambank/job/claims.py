@@ -202,7 +202,9 @@ class Claims:
         if self.here.sees(holder.host):
             living = [one for one in holder.processes if one.is_living()]
             if living:
-                return "live", " and ".join(f"{one.role} {one.pid}" for one in living) + " exists"
+                return "live", " and ".join(f"{one.role} {one.pid}" for one in living) + (
+                    " exist" if living[1:] else " exists"
+                )
             return "dead", "none of its processes exists any more"
         now = self.clock.monotonic()
         if self._watched is None or self._watched != (epoch, beat):
