@@ -14,7 +14,7 @@ from tests.support.queries import LAYOUTS, STATE, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 BUILD_CONF = {
     "spark.master": "local[2]",
@@ -61,7 +61,7 @@ def prepare(session: SparkSession) -> None:
     from tests.support import processors, queries
 
     for module in (processors, queries):
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # vendored, untyped
     session.sparkContext.setLogLevel("OFF")
     jvm: Any = session._jvm
     jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()

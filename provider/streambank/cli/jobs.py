@@ -239,3 +239,40 @@ def savepoint(
             show_taken(taken)
 
     console.answer(result.to_dict(), text)
+
+
+@app.command("break", epilog='Example: streambank job break orders --why "its host burnt down"')
+def break_claim(
+    name: Name,
+    jobs: JobsFile,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="How you know, for the job's records.")],
+    operation: Annotated[
+        bool, typer.Option("--operation", help="Break the operation lock instead of the driver's lease.")
+    ] = False,
+    even_live: Annotated[
+        bool, typer.Option("--even-live", help="Also where the holder lives: it then ends itself.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say that whoever holds a job is dead, where that cannot be seen from here."""
+    records = _job(jobs, name).records()
+    end = records.operation_lock.break_operation if operation else records.lease.break_lease
+    broken = end(by=_by(), why=why, even_live=even_live)
+    what = "operation" if operation else "lease"
+    document = {
+        "job": name,
+        "what": what,
+        "broken": broken is not None,
+        "epoch": broken.epoch if broken is not None else None,
+        "holder": broken.describe() if broken is not None else None,
+        "state": broken.state if broken is not None else None,
+    }
+
+    def text() -> None:
+        if broken is None:
+            console.line(f"Nobody holds the {what} of job {name}; there was nothing to break.")
+        else:
+            console.line(f"The {what} of job {name} is broken; it was held by {broken.describe()}.")
+
+    console.answer(document, text)

@@ -70,7 +70,7 @@ def choose(
         IntegrityError: The one that was named is damaged.
     """
     if reference == LATEST_GOOD:
-        return _latest_good(repository, _only_job(repository, job), record, by, progress)
+        return _latest_good(repository, only_job(repository, job), record, by, progress)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
@@ -94,7 +94,17 @@ def require_whole(report: VerifyReport) -> None:
         )
 
 
-def _only_job(repository: Repository, job: str | None) -> str:
+def only_job(repository: Repository, job: str | None) -> str:
+    """The job that `latest-good` is about.
+
+    Args:
+        repository: Where.
+        job: `job` or `job/query`; None where there is only one.
+
+    Raises:
+        NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
+        InputError: There are several jobs (code `which-job`).
+    """
     jobs = sorted({summary.job for summary in repository.manifests(job)})
     if not jobs:
         raise NotFoundError(

@@ -1,0 +1,210 @@
+"""The verb `restore`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, Json, RepositoryOption
+from streambank.cli.savepoints import open_repository
+from streambank.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.job.control import JobControl
+    from streambank.savepoint.repository import Repository
+
+EXAMPLES = """Examples:
+
+  streambank restore latest-good -r /data/savepoints --job orders --generation --dry-run
+
+  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
+
+  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork --sink accept
+"""
+
+
+class Mode(StrEnum):
+    """What becomes of the savepoint."""
+
+    no_claim = "no-claim"
+    claim = "claim"
+    fork = "fork"
+
+
+class Sink(StrEnum):
+    """What is done about output that is newer than the savepoint."""
+
+    refuse = "refuse"
+    rollback = "rollback"
+    accept = "accept"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(restore)
+
+
+def restore(
+    savepoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="SAVEPOINT|latest-good",
+            help="A savepoint's id, or its unique beginning; latest-good is the newest that verifies.",
+        ),
+    ],
+    repository: RepositoryOption,
+    job: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Restore into this new or empty directory.")
+    ] = None,
+    generation: Annotated[
+        bool, typer.Option("--generation", help="Make the job's next generation, and switch to it.")
+    ] = False,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="no-claim leaves the savepoint alone; claim makes it the job's own, free to expire; "
+            "fork begins a second query with a new id."
+        ),
+    ] = Mode.no_claim,
+    sink: Annotated[
+        Sink,
+        typer.Option(
+            help="Where output is newer than the savepoint: refuse; rollback sets it aside; accept goes on."
+        ),
+    ] = Sink.refuse,
+    link: Annotated[
+        bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and what speaks against it.")
+    ] = False,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs",
+            envvar="STREAMBANK_JOBS",
+            metavar="FILE",
+            help="The file that declares the job, where its records are not beside the savepoints.",
+        ),
+    ] = None,
+    parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files written at once.")] = 4,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Restore a savepoint into an empty directory, or into the next generation of its job."""
+    from streambank.job.processes import who
+    from streambank.recovery.restore import plan_restore
+    from streambank.recovery.restore import restore as restore_savepoint
+    from streambank.storage import open_store
+
+    if (into is not None) == generation:
+        raise InputError(
+            "A restore needs either --into DIR or --generation.",
+            code="usage",
+            hint="See `streambank restore --help`.",
+        )
+    opened = open_repository(repository)
+    owner = _owner(opened, savepoint, job, jobs)
+    what: dict[str, Any] = {
+        "job": job,
+        "into": open_store(into) if into is not None else None,
+        "generation": owner.records if generation else None,
+        "control": None if generation else owner.records,
+        "checkpoint": owner.checkpoint if generation else None,
+        "mode": mode.value,
+        "sink": sink.value,
+    }
+    with console.progress() as progress:
+        if dry_run:
+            plan = plan_restore(opened, savepoint, **what, progress=progress).to_dict()
+        else:
+            done = restore_savepoint(
+                opened, savepoint, **what, link=link, parallel=parallel, by=who("cli"), progress=progress
+            ).to_dict()
+    if dry_run:
+        console.answer(plan, lambda: _show_plan(plan))
+    else:
+        console.answer(done, lambda: _show_done(done))
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The job whose savepoint it is.
+
+    Attributes:
+        records: Its records.
+        checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
+    """
+
+    records: JobControl
+    checkpoint: str | None = None
+
+
+def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
+    """Find the records of the savepoint's job: beside the savepoints, unless a jobs file says otherwise."""
+    from streambank.job.control import JobControl
+    from streambank.job.declaration import load_jobs
+    from streambank.job.generations import MAIN
+    from streambank.recovery.choose import LATEST_GOOD, only_job
+    from streambank.storage import split_job
+
+    latest = savepoint == LATEST_GOOD
+    of_job = only_job(repository, job) if latest else repository.find(savepoint, job)[0]
+    name, query = split_job(of_job)
+    declared = load_jobs(jobs).jobs.get(name) if jobs is not None else None
+    if declared is None:
+        return _Owner(JobControl.open(f"{repository.store.uri}/jobs", name))
+    return _Owner(declared.records(), declared.queries.get(query or MAIN))
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    console.line(
+        f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
+        f"into {_place(plan)}"
+    )
+    _show_common(plan)
+    console.line(plan["sink_effect"])
+    for refusal in plan["refusals"]:
+        console.line(f"refused: {refusal['message']}")
+        if refusal["hint"]:
+            console.line(f"  hint: {refusal['hint']}")
+
+
+def _show_done(done: dict[str, Any]) -> None:
+    console.line(
+        f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
+    )
+    _show_common(done)
+    for rolled_back in done["rolled_back"]:
+        aside = console.count(rolled_back["files_aside"], "file")
+        console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
+    console.line(f"took {done['seconds']:.1f} s")
+
+
+def _place(found: dict[str, Any]) -> str:
+    generation = f"generation {found['generation']}: " if found["generation"] is not None else ""
+    return f"{generation}{found['location']}"
+
+
+def _show_common(found: dict[str, Any]) -> None:
+    console.fields(
+        [
+            ("taken at", found["taken_at"]),
+            ("age", f"{found['age_s']:.0f} s"),
+            ("files", f"{console.count(found['files'], 'file')}, {console.size(found['bytes'])}"),
+            ("rows of state", found["rows"]),
+            ("query id", found["query_id"]),
+            ("mode", found["mode"]),
+        ]
+    )
+    for skipped in found["skipped"]:
+        console.line(f"skipped {skipped['savepoint']}: {skipped['why']}")
+    for warning in found["warnings"]:
+        console.line(f"warning: {warning}")

@@ -1,0 +1,142 @@
+"""The verbs on checkpoints and savepoints, from the first take to the restore."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streambank.storage import open_store
+from tests.support.cli import streambank, succeed
+from tests.support.live_checkpoint import LiveCheckpoint, add_debris
+
+QUERY_ID = "5d1e7a40-5c6e-4a7f-9f0e-3c6bb1c9f2aa"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    live = LiveCheckpoint(open_store(tmp_path / "checkpoint"), query_id=QUERY_ID).run(7)
+    live.plan()
+    add_debris(live.store, 6)
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STREAMBANK_REPOSITORY", str(tmp_path / "repository"))
+    return tmp_path / "repository"
+
+
+def test_inspect_tells_what_a_checkpoint_holds(checkpoint: Path) -> None:
+    found = succeed("inspect", checkpoint, "--json").document
+    assert found["query_id"] == QUERY_ID
+    assert found["last_committed_batch"] == 6
+    assert found["last_planned_batch"] == 7
+    assert found["retained_batches"] == list(range(7))
+    assert found["watermark"] == "1970-01-01T00:00:06.500Z"
+    assert found["operators"][0]["name"] == "stateStoreSave"
+    text = succeed("inspect", checkpoint).out
+    assert QUERY_ID in text and "0-6" in text and "stateStoreSave" in text
+    assert "info: temporary-files" in text
+
+
+def test_inspect_of_another_batch(checkpoint: Path) -> None:
+    assert succeed("inspect", checkpoint, "--batch", 3, "--json").document["batch"] == 3
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> None:
+    first = succeed("take", checkpoint, "--job", "orders", "--batch", 4, "--note", "hello", "--json").document
+    assert {"savepoint", "job", "batch", "files", "bytes", "new_bytes", "seconds", "replans"} <= set(first)
+    assert (first["batch"], first["job"], first["already_there"]) == (4, "orders", False)
+    second = succeed("take", checkpoint, "--job", "orders", "--pin")
+    assert "savepoint b000006-" in second.out
+    assert "were there already" not in second.out
+    assert "It was there already" in succeed("take", checkpoint, "--job", "orders").out
+
+    listed = succeed("list", "--json").document
+    assert [each["batch"] for each in listed] == [4, 6]
+    assert [each["pinned"] for each in listed] == [False, True]
+    assert all(each["verified_at"] is None for each in listed)
+    assert "hello" in succeed("list", "--job", "orders").out
+
+    shown = succeed("show", "b000004", "--json").document
+    assert shown["savepoint"] == first["savepoint"] and shown["note"] == "hello"
+    assert {"path", "size_bytes", "digest"} <= set(shown["files"][0])
+    assert "metadata" in {file["path"] for file in shown["files"]}
+    assert shown["taken_by"]["via"] == "cli"
+    assert "stateStoreSave" in succeed("show", "b000004").out
+
+    report = succeed("verify", "b000004", "--level", "full", "--json").document
+    assert report["ok"] is True and report["findings"] == [] and report["level"] == "full"
+    assert ": ok (quick: " in succeed("verify", "--all").out
+    assert all(each["verified_at"] is not None for each in succeed("list", "--json").document)
+
+    assert succeed("pin", "b000004", "--json").document["pinned"] is True
+    assert succeed("unpin", "b000004").out == f"{first['savepoint']} is not pinned.\n"
+
+    shutil.rmtree(checkpoint)
+    plan = succeed("restore", "latest-good", "--into", tmp_path / "back", "--dry-run", "--json").document
+    assert plan["batch"] == 6 and plan["possible"] is True
+    assert not (tmp_path / "back").exists()
+    restored = succeed("restore", "b000004", "--into", tmp_path / "back", "--json").document
+    assert restored["batch"] == 4
+    assert succeed("inspect", tmp_path / "back", "--json").document["last_committed_batch"] == 4
+    again = streambank("restore", "b000004", "--into", tmp_path / "back")
+    assert again.code == 8 and "is not empty" in again.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_damaged_savepoint_is_exit_code_1_for_verify_and_5_for_restore(
+    tmp_path: Path, checkpoint: Path, repository: Path
+) -> None:
+    taken = succeed("take", checkpoint, "--job", "orders", "--json").document
+    pack = next(path for path in (repository / "packs").rglob("*") if path.is_file())
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 3] ^= 1
+    pack.write_bytes(data)
+
+    found = streambank("verify", taken["savepoint"], "--level", "full", "--json")
+    assert found.code == 1
+    assert found.document["ok"] is False
+    assert {"code", "severity", "file", "cause", "effect", "hint"} == set(found.document["findings"][0])
+    everything = streambank("verify", "--all", "--level", "full", "--json")
+    assert everything.code == 1 and everything.document["findings"][0]["savepoint"] == taken["savepoint"]
+    assert "DAMAGED" in streambank("verify", "--all", "--level", "full").out
+    assert "DAMAGED" in succeed("list").out
+    assert streambank("restore", taken["savepoint"], "--into", tmp_path / "back").code == 5
+    assert not list((tmp_path / "back").glob("*"))
+
+
+def test_what_is_not_there_is_exit_code_3(tmp_path: Path, checkpoint: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert streambank("inspect", nowhere).code == 3
+    assert streambank("list", "-r", nowhere).code == 3
+    assert streambank("take", nowhere, "-r", tmp_path / "repository", "--job", "orders").code == 3
+    succeed("take", checkpoint, "-r", tmp_path / "repository", "--job", "orders")
+    answer = streambank("show", "b999", "-r", tmp_path / "repository")
+    assert answer.code == 3 and "hint: `streambank list`" in answer.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_restore_wants_a_place_and_latest_good_a_job(tmp_path: Path, checkpoint: Path) -> None:
+    succeed("take", checkpoint, "--job", "orders")
+    for given in ([], ["--into", str(tmp_path / "back"), "--generation"]):
+        answer = streambank("restore", "latest-good", *given)
+        assert answer.code == 2 and "--into" in answer.err and "--generation" in answer.err
+    succeed("take", checkpoint, "--job", "copies")
+    answer = streambank("restore", "latest-good", "--into", tmp_path / "back")
+    assert answer.code == 2 and "--job" in answer.err
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_query_that_is_not_the_jobs_is_a_conflict_unless_it_is_meant(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    other = tmp_path / "other"
+    LiveCheckpoint(open_store(other)).run(2)
+    succeed("take", checkpoint, "--job", "orders")
+    answer = streambank("take", other, "--job", "orders")
+    assert answer.code == 6 and "--new-query" in answer.err
+    succeed("take", other, "--job", "orders", "--new-query")

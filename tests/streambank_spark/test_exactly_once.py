@@ -1,0 +1,62 @@
+"""Savepoints of running queries, restored and continued, give what a run that was never disturbed gives.
+
+Each kind of state, and each layout, at least once; `tests/storm` has every pair, and hundreds of savepoints.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.oracle import Trial
+from tests.support.queries import QUERIES
+from tests.support.savepoints import Savepoints, check_savepoints, spread
+from tests.support.spark import prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # Spark 4.3 warns of every pandas from 3.0 on, whatever is used of it.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+BATCHES = 12
+RESTORED = 2
+
+CELLS = [
+    ("aggregation", "hdfs"),
+    ("aggregation", "rocksdb-changelog"),
+    ("session-window", "rocksdb"),
+    ("drop-duplicates", "format-v2"),
+    ("drop-duplicates-within-watermark", "hdfs"),
+    ("join", "rocksdb-changelog"),
+    ("apply-in-pandas-with-state", "format-v2"),
+    ("transform-with-state", "rocksdb-changelog"),
+    ("transform-with-state-in-pandas", "format-v2"),
+    ("stateless", "hdfs"),
+]
+
+
+@pytest.fixture(autouse=True)
+def prepared(spark: SparkSession) -> None:
+    prepare(spark)
+
+
+@pytest.mark.parametrize(("query", "layout"), CELLS)
+def test_restored_savepoints_go_on_exactly(
+    spark: SparkSession, tmp_path: Path, query: str, layout: str
+) -> None:
+    trial = Trial(spark, QUERIES[query], layout, tmp_path, BATCHES)
+    truth = trial.undisturbed()
+    savepoints = Savepoints(tmp_path / "repository", trial)
+
+    takes = trial.run_live(savepoints.take)
+
+    assert trial.result(trial.sink) == truth, "taking savepoints disturbed the query"
+    assert len(takes.saved) > RESTORED, takes
+    savepoints.lose_the_checkpoint()
+    check_savepoints(trial, savepoints, spread(takes.saved, RESTORED, below=BATCHES - 1), truth)
