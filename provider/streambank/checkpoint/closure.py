@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
-from streambank.checkpoint.grammar import DEFAULT_STORE
-from streambank.checkpoint.index import CheckpointIndex, OperatorFiles
+from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
 from streambank.checkpoint.logs import Commit, Offsets
 from streambank.checkpoint.operators import OperatorMetadata, is_keyless
 from streambank.checkpoint.retained import check_logs, choose_batch, refuse_asynchronous
@@ -45,6 +44,7 @@ __all__ = [
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PARTITIONS = "spark.sql.shuffle.partitions"
+GLOBAL_LIMIT = "globalLimit"
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
 _PROVIDERS = {"HDFSBackedStateStoreProvider": "hdfs", "RocksDBStateStoreProvider": "rocksdb"}
 
@@ -106,6 +106,7 @@ class _Plan:
         self._index, self._files, self._batch, self._kind = index, files, batch, kind
         self._chosen: dict[str, ClosureFile] = {}
         self._notes: list[str] = []
+        self._keyless: set[int] = set()
         self._offsets: Offsets = files.offsets(index.offsets[batch])
         self._commit: Commit = files.commit(index.commits[batch])
         self._partitions = _whole_number(self._offsets.conf.get(PARTITIONS))
@@ -254,8 +255,10 @@ class _Plan:
         first = files.stores.get((0, names[0]))
         if first is not None and first.schema is not None:
             if is_keyless(self._files.read(first.schema)):
+                if metadata is None or metadata.name != GLOBAL_LIMIT:
+                    self._keyless.add(operator)
                 return 1
-        elif metadata is not None and metadata.name == "globalLimit":
+        elif metadata is not None and metadata.name == GLOBAL_LIMIT:
             return 1
         declared = max((store.partitions for store in metadata.stores), default=0) if metadata else 0
         there = max((partition for partition, _ in files.stores), default=0) + 1
@@ -269,12 +272,7 @@ class _Plan:
         for partition in range(partitions):
             store = files.stores.get((partition, name))
             if store is None or not store.versions:
-                shown = f"state/{operator}/{partition}" + ("" if name == DEFAULT_STORE else f"/{name}")
-                raise NotFoundError(
-                    f"{shown} holds no state, though the store has {partitions} partitions.",
-                    code="missing-state-file",
-                    hint="Spark would go on without this partition's rows. " + MISSING_HINT,
-                )
+                raise self._missing_partition(store_folder(operator, partition, name), files, partitions)
             unique_id = self._unique_id(self._commit, operator, partition, place)
             chain: Chain = plan_chain(
                 store,
@@ -286,10 +284,21 @@ class _Plan:
             for file in chain.files:
                 size_bytes += self._add(file.path, file.role, file.version)
             if store.schema is not None:
-                self._add(store.schema, "schema", URGENCY_LAST, required=False)
+                # Of a store without a key, it tells that no other partition is missing.
+                self._add(store.schema, "schema", URGENCY_LAST, required=operator in self._keyless)
             rows = None if rows is None or chain.rows is None else rows + chain.rows
             self._notes.extend(chain.notes)
         return StoreState(name, partitions, rows, size_bytes)
+
+    def _missing_partition(self, folder: str, files: OperatorFiles, partitions: int) -> NotFoundError:
+        message = f"{folder} holds no state: version {self._batch + 1} is missing of {partitions} partitions."
+        if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
+            message += " So is _metadata/schema of partition 0, which could tell that there is but one."
+        return NotFoundError(
+            message,
+            code="missing-state-file",
+            hint="Spark would go on without this partition's rows. " + MISSING_HINT,
+        )
 
     def _readers(self, operator: int, partition: int, place: int) -> ChainReaders:
         def committed_id(version: int) -> str | None:

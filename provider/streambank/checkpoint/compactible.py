@@ -92,18 +92,19 @@ def entries_up_to(names: Iterable[LogName], batch: int, where: str, *, start: in
         NotFoundError: `missing-log-entry`, naming the first that is not there.
     """
     there = {name for name in names if name.batch <= batch}
-    base = max((name for name in there if name.compact), default=None)
-    wanted: list[LogName] = [base] if base else []
-    for number in range(base.batch + 1 if base else start, batch + 1):
-        name = LogName(number)
-        if name not in there:
+    wanted: list[LogName] = []
+    for number in range(batch, start - 1, -1):
+        if (compacted := LogName(number, compact=True)) in there:
+            wanted.append(compacted)
+            break
+        if (single := LogName(number)) not in there:
             raise NotFoundError(
-                f"{where}/{name} is missing, though the log is needed up to entry {batch}.",
+                f"{where}/{single} is missing, and so is {compacted}; the log is needed up to entry {batch}.",
                 code="missing-log-entry",
                 hint="Entries go away when the log is compacted: take a newer batch, or it is damaged.",
             )
-        wanted.append(name)
-    return wanted
+        wanted.append(single)
+    return wanted[::-1]
 
 
 def latest(names: Iterable[LogName]) -> LogName | None:

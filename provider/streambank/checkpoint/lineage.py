@@ -57,11 +57,11 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
     if position + 2 + length > len(plain):
         plain = _decompress(head, position + 2 + length, path)
     text, _ = _java_string(plain, position, path)
+    entries = load_json(text, path)
     try:
-        items = [
-            LineageItem(int(item["version"]), str(item["checkpointUniqueId"]))
-            for item in load_json(text, path)
-        ]
+        if not isinstance(entries, list):
+            raise TypeError("it is no list")
+        items = [LineageItem(int(entry["version"]), str(entry["checkpointUniqueId"])) for entry in entries]
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(f"{path} has a lineage that is not understood.", code="half-written") from error
     return sorted(items)

@@ -8,9 +8,9 @@ from streambank.errors import NotFoundError
 from streambank.storage import FileInfo, Store
 
 LISTING_ORDER = ("commits", "sources", "offsets", "metadata", "state")
-"""Commits first: everything of a batch is durable before its commit, so what is listed later is there, unless
-Spark itself deleted it. Sources before offsets: a batch is planned after its files are logged, so a source log
-does not seem to be ahead of the offsets only because time went by between the two.
+"""Commits first: everything of a batch is durable before its commit, so what is listed later is there unless
+Spark itself deleted it. Sources before offsets: a batch is planned after its files are logged, so a source
+log does not seem to be ahead of the offsets only because time went by between the two.
 """
 
 

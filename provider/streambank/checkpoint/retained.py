@@ -25,9 +25,9 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )
-    if not index.commits:
+    if not index.commits and batch is None:
         raise NotFoundError(
-            "The query has not committed any batch yet.",
+            "The query has not committed any batch yet: there is nothing in commits/.",
             code="no-committed-batch",
             hint="Wait for its first batch.",
         )
@@ -40,12 +40,13 @@ def check_logs(index: CheckpointIndex, batch: int) -> None:
     Raises:
         NotFoundError: `batch-not-committed`, `batch-not-retained` or `missing-log-entry`.
     """
-    newest, oldest = max(index.commits), min(index.commits)
+    newest, oldest = max(index.commits, default=None), min(index.commits, default=batch)
     if batch not in index.commits:
-        if batch > newest:
+        if newest is None or batch > newest:
             planned = "is planned, but not committed" if batch in index.offsets else "is not committed"
+            last = "and no other is" if newest is None else f"and the newest one that is is {newest}"
             raise NotFoundError(
-                f"Batch {batch} {planned}; the newest committed one is {newest}.",
+                f"Batch {batch} {planned} (there is no commits/{batch}), {last}.",
                 code="batch-not-committed",
                 hint="Wait until it is committed, or take an older one.",
             )
