@@ -92,9 +92,11 @@ class JobWatcher:
             StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
-        # The operation is read before the rest as well as after: between two looks at the lease a start or a
-        # restore may have begun and ended, and what it left must not be taken for a driver that died.
-        before = self._operation()
+        # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before the
+        # batches: one that says that its first trigger is over has committed what that trigger found. And the
+        # operation comes first: what a start or a restore leaves behind must not be taken for a death.
+        operation = self._operation()
+        said = self.control.lease.view()
         status = job_status(self.job, control=self.control)
         view = self.control.lease.view()
         return JobView(
@@ -105,11 +107,11 @@ class JobWatcher:
             desired_at=status.desired_at,
             desired_by=person(status.desired_by) if status.desired_by else None,
             desired_why=status.desired_why or None,
-            operation=_working(status) or before,
+            operation=_working(status) or operation,
             epoch=status.epoch,
             launch_id=status.launch_id,
             batch=status.batch if self.query is None else status.queries[self.query].batch,
-            triggered=status.state in ("running", "stopping") and self._triggered(view),
+            triggered=status.state in ("running", "stopping") and self._triggered(said),
             finished=status.state == "stopped" and self._finished(view),
             exit_code=None if view is None else view.end.get("exit_code"),
         )
