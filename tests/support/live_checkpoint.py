@@ -1,4 +1,4 @@
-"""A checkpoint as a running query writes it, without Spark: HDFS-backed state, a file source, purging of old batches."""
+"""A checkpoint as a running query writes it, without Spark: HDFS-backed state, a file source, purging."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LiveCheckpoint:
             self.purge(self.retain)
 
     def purge(self, retain: int) -> None:
-        """Delete logs and state that are not needed for the last `retain` batches, as Spark's maintenance does."""
+        """Delete what is not needed for the last `retain` batches, as Spark's maintenance does."""
         oldest = self.last - retain + 1
         for name in self.store.names("offsets"):
             if int(name) < oldest - 1:

@@ -202,7 +202,7 @@ class _Take:
                         raise
                     last = error
                 attempt_s = time.monotonic() - began
-        if isinstance(last, NotFoundError):
+        if last is not None and max_replans == 0:
             raise last
         raise ConflictError(
             f"No savepoint of {self.job}: in {max_replans + 1} attempts the query always moved on ({last}) "
@@ -282,7 +282,7 @@ class _Take:
         lacking = set(manifest.objects()) - whole_objects(self.repository, manifest)
         if lacking:
             raise IntegrityError(
-                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} of its objects are not whole.",
+                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} objects are not whole.",
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )
