@@ -7,7 +7,7 @@ runner asks the job's generation records again once it holds the lease, since a 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -63,7 +63,6 @@ class LaunchSpec:
         log_files: How many rotated files are kept beside the current one.
         progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.
-        python_path: What the launcher put on PYTHONPATH so that the engine can be imported.
         conf: Spark's settings that the launcher passed.
         master: Spark's master that the launcher passed.
     """
@@ -85,7 +84,6 @@ class LaunchSpec:
     log_files: int = DEFAULT_LOG_FILES
     progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
     progress_files: int = DEFAULT_PROGRESS_FILES
-    python_path: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     master: str | None = None
 

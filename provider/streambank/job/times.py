@@ -9,7 +9,7 @@ from streambank.times import from_json_time, to_json_time, utc_now
 
 __all__ = ["from_json_time", "parse_duration_s", "to_json_time", "utc_now"]
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

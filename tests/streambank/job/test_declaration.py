@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import InputError, NotFoundError
+from streambank.job.declaration import Declarations, load_jobs
+from tests.support.jobs import ROOT
+
+FULL = """
+repository = "repo"
+control = "control"
+
+[defaults]
+master = "local[2]"
+env = ["AWS_PROFILE"]
+tags = ["team"]
+
+[defaults.spark]
+"spark.sql.shuffle.partitions" = 2
+spark.ui.enabled = true
+
+[defaults.stop]
+force_after = "90s"
+
+[jobs.orders]
+description = "Orders"
+application = "apps/orders.py"
+args = ["--input", "${DATA}/in", "--price", "5$$"]
+checkpoint = "file:///data/ck/orders"
+python = "../venv/bin/python"
+working_dir = "work"
+[jobs.orders.spark]
+spark.ui.enabled = false
+spark.driver.memory = "1g"
+[jobs.orders.savepoint]
+schedule = "@hourly"
+closure = "minimal"
+verify = "full"
+[jobs.orders.restore]
+sink = "rollback"
+approval_timeout = "2h"
+[jobs.orders.stop]
+drain_timeout = "5m"
+[jobs.orders.start]
+timeout = "1m30s"
+schedule = "*/5 * * * *"
+[jobs.orders.lease]
+beat = "500ms"
+ttl = "10s"
+[jobs.orders.logs]
+max_bytes = 20_000
+files = 3
+[jobs.orders.progress]
+max_bytes = 30_000
+files = 4
+[jobs.orders.sla]
+state_bytes = 5
+
+[jobs.pairs]
+application = "/apps/pairs.py"
+checkpoint = "ck/pairs"
+queries = ["left", "right"]
+"""
+
+
+def load(folder: Path, text: str, **variables: str) -> Declarations:
+    file = folder / "streaming_jobs.toml"
+    file.write_text(text, encoding="utf-8")
+    return load_jobs(file, variables=variables)
+
+
+def job(more: str = "", top: str = 'repository = "r"') -> str:
+    """A declaration whose job's table begins on line 3, and whose `more` begins on line 6."""
+    return f'{top}\n\n[jobs.a]\napplication = "a.py"\ncheckpoint = "ck"\n{more}\n'
+
+
+def mistake(folder: Path, text: str) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load(folder, text)
+    assert caught.value.code == "bad-declaration"
+    return caught.value
+
+
+def test_everything_that_can_be_declared(tmp_path: Path) -> None:
+    declared = load(tmp_path, FULL, DATA="/d")
+    assert declared.repository == f"file://{tmp_path}/repo"
+    assert list(declared.jobs) == ["orders", "pairs"]
+    orders = declared.job("orders")
+    assert orders.application == f"{tmp_path}/apps/orders.py"
+    assert orders.args == ("--input", "/d/in", "--price", "5$")
+    assert orders.checkpoint == "file:///data/ck/orders"
+    assert orders.queries == {"main": "file:///data/ck/orders"} and orders.query_names == (None,)
+    assert orders.control == f"file://{tmp_path}/control"
+    assert orders.records().store.uri == f"file://{tmp_path}/control/orders"
+    assert orders.python == f"{tmp_path}/../venv/bin/python"
+    assert (orders.master, orders.env, orders.tags) == ("local[2]", ("AWS_PROFILE",), ("team",))
+    assert orders.working_dir == f"{tmp_path}/work"
+    assert orders.spark == {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+    }
+    assert (orders.savepoint.schedule, orders.savepoint.closure, orders.savepoint.verify) == (
+        "@hourly",
+        "minimal",
+        "full",
+    )
+    assert (orders.restore.sink, orders.restore.approval_timeout_s) == ("rollback", 7200.0)
+    assert (orders.stop.force_after_s, orders.stop.drain_timeout_s) == (90.0, 300.0)
+    assert (orders.start.timeout_s, orders.start.schedule) == (90.0, "*/5 * * * *")
+    assert (orders.limits.beat_s, orders.limits.ttl_s) == (0.5, 10.0)
+    assert (orders.limits.log_max_bytes, orders.limits.log_files) == (20_000, 3)
+    assert (orders.limits.progress_max_bytes, orders.limits.progress_files) == (30_000, 4)
+    assert orders.later == {"sla": {"state_bytes": 5}}
+    assert orders.line == 17
+    pairs = declared.job("pairs")
+    assert pairs.queries == {
+        "left": f"file://{tmp_path}/ck/pairs/left",
+        "right": f"file://{tmp_path}/ck/pairs/right",
+    }
+    assert pairs.savepoint_name("left") == "pairs/left"
+    assert (pairs.stop.force_after_s, pairs.python) == (90.0, sys.executable)
+
+
+def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
+    declared = load(tmp_path, job())
+    only = declared.job("a")
+    assert only.control == f"{declared.repository}/jobs"
+    assert only.working_dir == str(tmp_path)
+    assert (only.savepoint.schedule, only.later, only.env) == (None, {}, ())
+    with pytest.raises(NotFoundError) as caught:
+        declared.job("b")
+    assert caught.value.code == "no-such-job" and "a" in caught.value.hint
+
+
+def test_the_projects_own_declaration_is_right() -> None:
+    file = ROOT / "dags" / "streaming_jobs.toml"
+    declared = load_jobs(file, variables={"STREAMBANK_HOME": "/home/x"})
+    assert "flights" in declared.jobs
+    assert all(Path(one.application).is_file() for one in declared.jobs.values())
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "field", "says"),
+    [
+        ('checkpiont = "x"', 6, "jobs.a.checkpiont", "no such field"),
+        ("args = 5", 6, "jobs.a.args", "list of strings"),
+        ('args = ["a",\n 5]', 6, "jobs.a.args", "list of strings"),
+        ("description = true", 6, "jobs.a.description", "a string"),
+        ('master = ""', 6, "jobs.a.master", "empty"),
+        ('[jobs.a.stop]\n\nforce_after = "60"', 8, "jobs.a.stop.force_after", "'60' is no duration"),
+        ("[jobs.a.stop]\nforce_after = 60", 7, "jobs.a.stop.force_after", "a duration"),
+        ('stop = {force_after = "0s"}', 6, "jobs.a.stop.force_after", "longer than nothing"),
+        ('stop.force_after = "1 hour"', 6, "jobs.a.stop.force_after", "no duration"),
+        ('[jobs.a.savepoint]\n# why\nverify = "deep"', 8, "jobs.a.savepoint.verify", "none of its values"),
+        ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),
+        ('env = ["AIRFLOW__API_AUTH__JWT_SECRET"]', 6, "jobs.a.env", "never passes"),
+        ('env = ["_AIRFLOW_X"]', 6, "jobs.a.env", "never passes"),
+        ('env = ["A=b"]', 6, "jobs.a.env", "no name of an environment variable"),
+        ('queries = ["x", "x"]', 6, "jobs.a.queries", "twice"),
+        ('queries = ["main"]', 6, "jobs.a.queries", "main"),
+        ('queries = ["../x"]', 6, "jobs.a.queries", "'../x'"),
+        ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "field of its own"),
+        ('[jobs.a.spark]\n"spark.x" = [1]', 7, "jobs.a.spark.spark.x", "a string, a number or a boolean"),
+        ("sla = 5", 6, "jobs.a.sla", "a table"),
+        ('[jobs.a.lease]\nttl = "2s"', 7, "jobs.a.lease.ttl", "5 beats"),
+        ("[jobs.a.logs]\nmax_bytes = 5", 7, "jobs.a.logs.max_bytes", "at least"),
+        ("[jobs.a.logs]\nfiles = true", 7, "jobs.a.logs.files", "a whole number"),
+        ('description = "${NOT_SET}"', 6, "jobs.a.description", "NOT_SET is not set"),
+        ('description = "${"', 6, "jobs.a.description", "begins no variable"),
+        ('[jobs.a.x]\n"y z" = 1', 6, "jobs.a.x", "no such field"),
+        ('[jobs."../b"]\napplication = "b.py"\ncheckpoint = "ck2"', 6, "jobs.../b", "'../b'"),
+        ('[jobs.b]\ncheckpoint = "ck2"', 6, "jobs.b.application", "missing"),
+        ('[jobs.b]\napplication = "b.py"', 6, "jobs.b.checkpoint", "missing"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "ck"', 8, "jobs.b.checkpoint", "checkpoint"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "./ck/in"', 8, "jobs.b.checkpoint", "of a, or around"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "."', 8, "jobs.b.checkpoint", "or around"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_field(
+    tmp_path: Path, more: str, line: int, field: str, says: str
+) -> None:
+    error = mistake(tmp_path, job(more))
+    assert f"line {line}, {field}: " in error.message
+    assert says in error.message
+    assert "streaming_jobs.toml" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        (job(top=""), 1, "repository"),
+        (job(top="repository = 5"), 1, "repository"),
+        (job(top='repository = ""'), 1, "repository"),
+        (job(top='repository = "r"\nrepo = "x"'), 2, "repo"),
+        (job(top='repository = "r"\n[defaults]\ncheckpoint = "ck"'), 3, "defaults.checkpoint"),
+        (job(top='repository = "r"\n[defaults]\nmastr = "x"'), 3, "defaults.mastr"),
+        (job(top='repository = "r"\n[defaults.stop]\nforce_after = "x"'), 3, "defaults.stop.force_after"),
+        ('jobs = 1\nrepository = "r"', 1, "jobs"),
+        ('repository = "r"\n[jobs]\na = 1', 3, "jobs.a"),
+    ],
+)
+def test_a_mistake_above_the_jobs_is_named_too(tmp_path: Path, text: str, line: int, field: str) -> None:
+    assert f"line {line}, {field}: " in mistake(tmp_path, text).message
+
+
+def test_a_near_miss_gets_a_suggestion(tmp_path: Path) -> None:
+    assert mistake(tmp_path, job('checkpiont = "x"')).hint == "Did you mean checkpoint?"
+
+
+def test_what_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
+    assert "line 2" in mistake(tmp_path, 'repository = "r"\nx = = 1\n').message
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "latin"])
+def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "jobs.toml"
+    if kind == "directory":
+        file.mkdir()
+    elif kind == "latin":
+        file.write_bytes(b'description = "\xe9"')
+    with pytest.raises(InputError) as caught:
+        load_jobs(file)
+    assert caught.value.code == "no-declaration" and str(file) in caught.value.message
+
+
+def test_variables_may_have_defaults(tmp_path: Path) -> None:
+    text = job('args = ["${HERE:-there}", "${HOME:-nowhere}", "${NONE:-}"]')
+    assert load(tmp_path, text, HOME="/home/x").job("a").args == ("there", "/home/x", "")
