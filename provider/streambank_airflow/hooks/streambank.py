@@ -175,12 +175,13 @@ class StreambankHook(BaseHook):
         job, _ = self.declared(ref)
         return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait)
 
-    def obeys(self, ref: str, asked_at: datetime | None) -> bool:
+    def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:
         """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
         Args:
             ref: The job.
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
+            run_id: The DAG run that asks: a stop of its own, as a restore has one, does not bind it.
 
         Returns:
             False only where the job is meant to be stopped, and that was said before the start was asked for.
@@ -188,7 +189,10 @@ class StreambankHook(BaseHook):
             is tried again.
         """
         desired = self.declared(ref)[0].records().desired()
-        return desired is None or desired.state != "stopped" or asked_at is None or desired.at >= asked_at
+        if desired is None or desired.state != "stopped" or asked_at is None:
+            return True
+        own = run_id is not None and desired.by.get("run_id") == run_id
+        return desired.at >= asked_at and not own
 
     def stop(
         self,

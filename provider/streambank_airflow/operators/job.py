@@ -116,7 +116,7 @@ class StartStreamingJobOperator(DriverOperator):
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"Job {self.job} is not to be started.")
             persist_driver_log_link(context)
-            obey = self.hook.obeys(self.job, asked_at(context))
+            obey = self.hook.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             result = self._start(context, obey=obey, wait=not self.deferrable)
             if not self.deferrable or result.state == "finished":
                 return self._done(result)
