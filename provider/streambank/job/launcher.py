@@ -23,7 +23,7 @@ from streambank.job.driverlog import DriverLog
 from streambank.job.environment import driver_environment
 from streambank.job.installed import Installation, find_installation
 from streambank.job.launch import LaunchSpec
-from streambank.job.processes import ProcessId, process, send_signal
+from streambank.job.processes import ProcessId, child_process, process, send_signal
 from streambank.storage import local_path
 
 KEPT_LOGS = 20
@@ -147,8 +147,7 @@ class LocalLauncher:
                 hint=f"Look at {found.spark_submit} and {log.parent}.",
             ) from error
         # The shell becomes spark-submit, and that the JVM: it is one process all the way.
-        started = process(pid, "jvm")
-        return Handle(spec.launch_id, (started,) if started else (), str(log))
+        return Handle(spec.launch_id, (child_process(pid, "jvm"),), str(log))
 
     def find(self, control: JobControl) -> list[Handle]:
         """See `Launcher.find`: by the launch that stands in each process's arguments."""

@@ -126,6 +126,11 @@ def process(pid: int, role: str) -> ProcessId | None:
     return None if state in "ZX" and threads <= 1 else ProcessId(role, pid, start_ticks)
 
 
+def child_process(pid: int, role: str) -> ProcessId:
+    """A child of this process that nobody has waited for yet; it may have ended already."""
+    return ProcessId(role, pid, _read_stat(pid)[2])
+
+
 def this_process(role: str) -> ProcessId:
     """This process."""
     return ProcessId(role, os.getpid(), _read_stat(os.getpid())[2])
