@@ -35,6 +35,8 @@ Kind = Literal[
 ]
 WRITES = frozenset({"write", "write_named", "copy_from", "link_from", "delete", "rename", "prune"})
 """Calls that change something."""
+PASSING = frozenset({"write", "write_named"})
+"""Calls through which data passes; a crash during any other one is a crash before it."""
 READS = frozenset({"read", "open", "held.open"})
 """Calls that give bytes."""
 T = TypeVar("T")
@@ -216,7 +218,7 @@ class FaultyStore:
         fault = self._plan.next_fault(operation, key)
         if fault is None:
             return None
-        if fault.kind == "crash-before" or (fault.kind == "crash-during" and operation not in WRITES):
+        if fault.kind == "crash-before" or (fault.kind == "crash-during" and operation not in PASSING):
             raise self._plan.crash(operation, key)
         if fault.kind == "error":
             raise StorageError(f"{operation} of {key!r} failed on order.", code="io-error")
@@ -225,9 +227,11 @@ class FaultyStore:
         return fault
 
     def _after(self, fault: Fault | None, operation: str, key: str, act: Callable[[], T]) -> T:
-        result = act()
-        if fault is not None and fault.kind == "crash-after":
-            raise self._plan.crash(operation, key)
+        try:
+            result = act()
+        finally:
+            if fault is not None and fault.kind == "crash-after":
+                raise self._plan.crash(operation, key)
         if fault is not None and fault.kind == "lost-reply":
             raise StorageError(f"The reply to {operation} of {key!r} was lost on order.", code="io-error")
         return result

@@ -45,6 +45,7 @@ class Index:
         self._packs: list[tuple[str, int]] = []
         self._numbers: dict[str, int] = {}
         self._places: dict[bytes, tuple[int, int, int]] = {}
+        self._others: dict[bytes, list[tuple[int, int, int]]] = {}
         self._encodings: dict[bytes, str] = {}
 
     def __len__(self) -> int:
@@ -58,7 +59,9 @@ class Index:
         self._packs.append((pack.id, pack.size_bytes))
         for entry in pack.entries:
             digest = bytes.fromhex(split_digest(entry.digest)[1])
-            self._places[digest] = (number, entry.offset, entry.length)
+            place = (number, entry.offset, entry.length)
+            if self._places.setdefault(digest, place) != place:
+                self._others.setdefault(digest, []).append(place)
             if entry.encoding != "none":
                 self._encodings[digest] = entry.encoding
 
@@ -66,8 +69,14 @@ class Index:
         """Where an object lies, if a pack holds it."""
         raw = bytes.fromhex(digest[-64:])
         place = self._places.get(raw)
-        if place is None:
-            return None
+        return None if place is None else self._object(raw, place)
+
+    def find_others(self, digest: str) -> list[IndexedObject]:
+        """Where else an object lies: it was stored again since a pack with it had been lost."""
+        raw = bytes.fromhex(digest[-64:])
+        return [self._object(raw, place) for place in self._others.get(raw, ())]
+
+    def _object(self, raw: bytes, place: tuple[int, int, int]) -> IndexedObject:
         number, offset, length = place
         pack_id, pack_bytes = self._packs[number]
         return IndexedObject(pack_id, pack_bytes, offset, length, self._encodings.get(raw, "none"))

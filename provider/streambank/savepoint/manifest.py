@@ -116,8 +116,8 @@ class Manifest:
 def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, commits_bytes: bytes) -> str:
     """The id of a savepoint: the same batch of the same run of a query always gets the same one.
 
-    So the conditional create of the manifest decides between takes that run at once, and a batch that ran again
-    with other input after a restore gets another id.
+    So the conditional create of the manifest decides between takes that run at once, and a batch that ran
+    again with other input after a restore gets another id.
 
     Args:
         job: `job` or `job/query`.

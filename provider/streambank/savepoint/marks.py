@@ -1,7 +1,7 @@
 """Marks: small records beside a savepoint that say what happened to it later: pinned, unpinned, verified.
 
-A manifest never changes. Each mark is a new sealed file `marks/<job>/<savepoint>/<kind>-<number>.json`, made by
-an exclusive create, so that two writers never overwrite each other; of one kind the highest number counts.
+A manifest never changes. Each mark is a new sealed file `marks/<job>/<savepoint>/<kind>-<number>.json`, made
+by an exclusive create, so that two writers never overwrite each other; of one kind the highest number counts.
 """
 
 from __future__ import annotations

@@ -157,6 +157,7 @@ def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:
         entries = tuple(
             PackEntry(line["digest"], line["offset"], line["length"], line["encoding"]) for line in lines
         )
+        counted = header["objects"]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(key, "its table of contents cannot be read") from error
     end = 0
@@ -169,7 +170,7 @@ def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:
         ):
             raise _damaged(key, "its table of contents contradicts itself")
         end += entry.length
-    if header.get("objects") != len(entries):
+    if counted != len(entries):
         raise _damaged(key, "its table of contents has lost lines")
     return entries
 

@@ -17,6 +17,7 @@ from streambank.savepoint import catalog
 from streambank.savepoint.catalog import SavepointSummary, check_place, manifest_key, manifest_name
 from streambank.savepoint.digest import DEFAULT_DIGEST
 from streambank.savepoint.header import RepositoryHeader, create_header, read_header
+from streambank.savepoint.index_files import Damage, RebuildReport
 from streambank.savepoint.manifest import Manifest, decode, encode
 from streambank.savepoint.marks import (
     PIN,
@@ -32,7 +33,8 @@ from streambank.savepoint.marks import (
     split_mark_name,
     to_verification,
 )
-from streambank.savepoint.objects import Damage, ObjectLocation, Objects, RebuildReport
+from streambank.savepoint.objects import Objects
+from streambank.savepoint.reading import ObjectLocation
 from streambank.savepoint.writer import ObjectWriter
 from streambank.storage.base import Store
 from streambank.storage.chunks import chunks
@@ -156,7 +158,7 @@ class Repository:
         """Compare a pack's length, trailer and table of contents with its id; its objects are not read.
 
         Raises:
-            IntegrityError: One is not what it was (code `pack-damaged`), or the pack is gone (code `pack-missing`).
+            IntegrityError: One is not what it was (code `pack-damaged`), or it is gone (`pack-missing`).
         """
         self.objects.check_pack(pack_id)
 

@@ -1,6 +1,6 @@
 """Sealed JSON: files that carry their own digest, so that any changed byte is found.
 
-A sealed file is valid JSON with one top-level field on a line: `format` first, `digest` second, the seal last.
+A sealed file is valid JSON with one top-level field on a line: `format`, then `digest`, the seal last.
 
     {
     "format": 1,

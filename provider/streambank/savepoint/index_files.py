@@ -1,0 +1,164 @@
+"""The index files of one repository: read, written, merged, and made again from the packs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.savepoint.index import Index, IndexedObject, encode_index, index_ids, index_key, read_index
+from streambank.savepoint.packs import Pack, pack_key, read_pack
+from streambank.storage.base import Store
+
+MERGE_INDEX_FILES = 64
+"""So many index files are merged into one by the next writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file of the repository that cannot be used.
+
+    Attributes:
+        key: The file.
+        error: What is wrong with it.
+    """
+
+    key: str
+    error: StreambankError
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What rebuilding the index found.
+
+    Attributes:
+        packs: How many packs are indexed now.
+        objects: How many objects those hold.
+        damaged: Packs that could not be read and are left alone.
+    """
+
+    packs: int
+    objects: int
+    damaged: tuple[Damage, ...]
+
+
+class IndexFiles:
+    """What all index files say, read when it is first asked for. Safe to use from several threads.
+
+    Args:
+        store: The repository's root.
+        digest_name: Its digest algorithm.
+    """
+
+    def __init__(self, store: Store, digest_name: str) -> None:
+        self._store = store
+        self._digest_name = digest_name
+        self._lock = threading.Lock()
+        self._index = Index()
+        self._loaded: set[str] = set()
+        self._damaged: dict[str, Damage] = {}
+        self._ready = False
+
+    def find(self, digest: str) -> list[IndexedObject]:
+        """Every place where an object lies: several where it was stored again after a pack had been lost."""
+        self.load(refresh=False)
+        place = self._index.find(digest)
+        return [place, *self._index.find_others(digest)] if place else []
+
+    def load(self, *, refresh: bool) -> None:
+        """Read the index files, or with `refresh` those that came since."""
+        with self._lock:
+            if self._ready and not refresh:
+                return
+            while self._load_new():
+                pass  # a file vanished: another one has taken its place
+            self._ready = True
+
+    def damaged(self) -> list[Damage]:
+        """Index files that could not be used when they were read."""
+        with self._lock:
+            return list(self._damaged.values())
+
+    def unindexed_packs(self) -> set[str]:
+        """Packs that no index names: left by a writer that was killed, or their index file is gone."""
+        found = self._pack_ids()
+        self.load(refresh=True)
+        with self._lock:
+            return found - self._index.pack_ids()
+
+    def publish(self, packs: list[Pack]) -> None:
+        """Index packs that are stored; many small index files become one on the way."""
+        present = index_ids(self._store)
+        if len(present) >= MERGE_INDEX_FILES:
+            self._merge(present, packs)
+        else:
+            index_id, data = encode_index(packs, self._digest_name)
+            self._store.write(index_key(index_id), data)
+        with self._lock:
+            for pack in packs:
+                self._index.add(pack)
+
+    def rebuild(self) -> RebuildReport:
+        """Make the index again from the packs. Safe beside writers: what they index meanwhile is kept."""
+        replaced = index_ids(self._store)  # before the packs are listed: so all packs they name are seen
+        packs: list[Pack] = []
+        damages: list[Damage] = []
+        for pack_id in sorted(self._pack_ids()):
+            try:
+                packs.append(read_pack(self._store, pack_id))
+            except NotFoundError:
+                continue  # it was deleted since it was listed
+            except (IntegrityError, FormatError) as error:
+                damages.append(Damage(pack_key(pack_id), error))
+        self._replace(packs, replaced)
+        with self._lock:
+            self._index, self._ready = Index(), False
+            self._loaded.clear()
+            self._damaged.clear()
+        return RebuildReport(len(packs), sum(len(pack.entries) for pack in packs), tuple(damages))
+
+    def _pack_ids(self) -> set[str]:
+        return {info.path.rpartition("/")[2] for info in self._store.list("packs")}
+
+    def _merge(self, present: list[str], packs: list[Pack]) -> None:
+        merged = {pack.id: pack for pack in packs}
+        whole = []
+        for index_id in present:
+            try:
+                found = read_index(self._store, index_id, self._digest_name)
+            except (IntegrityError, FormatError):
+                continue  # it stays where it is, and `damaged` names it
+            if found is not None:
+                merged.update({pack.id: pack for pack in found})
+                whole.append(index_id)
+        self._replace(list(merged.values()), whole)
+
+    def _replace(self, packs: list[Pack], replaced: list[str]) -> None:
+        """Write one index file in place of others, which are deleted only after it is there."""
+        index_id, data = encode_index(packs, self._digest_name)
+        self._store.write(index_key(index_id), data)  # though it may be there: what is there may be damaged
+        for old in replaced:
+            if old != index_id:
+                self._store.delete(index_key(old))
+
+    def _load_new(self) -> bool:
+        """Take in index files not seen so far; whether one vanished between listing and reading."""
+        vanished = False
+        present = index_ids(self._store)
+        self._damaged = {index_id: it for index_id, it in self._damaged.items() if index_id in present}
+        for index_id in present:
+            if index_id in self._loaded:
+                continue
+            try:
+                packs = read_index(self._store, index_id, self._digest_name)
+            except (IntegrityError, FormatError) as error:
+                self._damaged[index_id] = Damage(index_key(index_id), error)
+                continue
+            if packs is None:
+                vanished = True
+                continue
+            for pack in packs:
+                self._index.add(pack)
+            self._loaded.add(index_id)
+            self._damaged.pop(index_id, None)
+        return vanished

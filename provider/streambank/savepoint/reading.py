@@ -1,0 +1,113 @@
+"""Reading objects: where one lies, readers that compare digests, which parts of a pack to read at once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+from streambank.errors import IntegrityError
+from streambank.savepoint.digest import new_hasher, split_digest
+from streambank.savepoint.packs import pack_key
+
+READ_BYTES = 8 << 20
+"""How much of a pack is read at once."""
+GAP_BYTES = 64 << 10
+"""Unwanted bytes between two wanted objects that are read along rather than skipped."""
+_USE_ANOTHER = "Savepoints that need it cannot be restored from here: use another one, or a replica."
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLocation:
+    """Where an object lies.
+
+    Attributes:
+        kind: `object` for a file of its own, `pack` for a part of a pack.
+        key: That file in the repository's store.
+        offset: First byte in it.
+        length: How many bytes.
+        file_bytes: How long that whole file should be: a pack as the index says, an object's as it is.
+    """
+
+    kind: Literal["object", "pack"]
+    key: str
+    offset: int
+    length: int
+    file_bytes: int
+
+
+class CheckedReader(io.RawIOBase):
+    """Reads a file through, and compares its digest where it ends."""
+
+    def __init__(self, reader: BinaryIO, digest: str, location: ObjectLocation) -> None:
+        self._reader = reader
+        self._digest = digest
+        self._location = location
+        self._algorithm = split_digest(digest)[0]
+        self._hasher = new_hasher(self._algorithm)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, all for -1.
+
+        Raises:
+            IntegrityError: The end is reached, and the digest is another one (code `object-damaged`).
+        """
+        data = self._reader.read(size)
+        self._hasher.update(data)
+        if size < 0 or (not data and size):
+            self._compare()
+        return data
+
+    def readall(self) -> bytes:
+        """See `read`."""
+        return self.read()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
+        """See `read`."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _compare(self) -> None:
+        if f"{self._algorithm}:{self._hasher.hexdigest()}" != self._digest:
+            raise damaged_object(self._digest, self._location, "its bytes are not those that were stored")
+
+
+def groups(wanted: list[tuple[str, ObjectLocation]]) -> Iterator[list[tuple[str, ObjectLocation]]]:
+    """Objects of one pack that are read in one step each, in order of their offsets."""
+    wanted.sort(key=lambda item: (item[1].offset, item[1].length))  # an empty one before its neighbour
+    group: list[tuple[str, ObjectLocation]] = []
+    for item in wanted:
+        if group:
+            start, end = group[0][1].offset, group[-1][1].offset + group[-1][1].length
+            far = item[1].offset - end > GAP_BYTES
+            if far or item[1].offset + item[1].length - start > READ_BYTES:
+                yield group
+                group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+def damaged_object(digest: str, location: ObjectLocation, why: str) -> IntegrityError:
+    """The error of an object that is not what was stored."""
+    where = location.key if location.kind == "object" else f"{location.key} at {location.offset}"
+    return IntegrityError(
+        f"The object {digest} in {where} is damaged: {why}.",
+        code="object-damaged",
+        hint=_USE_ANOTHER,
+    )
+
+
+def missing_pack(pack_id: str) -> IntegrityError:
+    """The error of a pack that the index names and that is not there."""
+    return IntegrityError(
+        f"The pack {pack_key(pack_id)} is gone.",
+        code="pack-missing",
+        hint=_USE_ANOTHER,
+    )

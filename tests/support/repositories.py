@@ -1,0 +1,70 @@
+"""Repositories for tests: a savepoint of any few files, without a checkpoint to take it from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from streambank.savepoint.digest import digest_of
+from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.manifest import Manifest, savepoint_id
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.repository import Repository
+
+LARGE = b"large" * (SMALL_BYTES // 5) + b"tail of a large object"
+FILES: Mapping[str, bytes] = {
+    "metadata": b'{"id":"q"}',
+    "offsets/3": b"v1\n{}\n{}",
+    "commits/3": b"v1\n{}",
+    "state/0/0/4.delta": b"delta" * 100,
+    "state/0/1/4.delta": b"",
+    "state/0/1/4.zip": LARGE,
+}
+TAKEN_AT = datetime(2013, 1, 1, 5, 15, tzinfo=UTC)
+
+
+def save(
+    repository: Repository,
+    files: Mapping[str, bytes] = FILES,
+    *,
+    job: str = "flights",
+    batch: int = 3,
+    **more: Any,
+) -> Manifest:
+    """Store some files and commit a savepoint of them."""
+    with repository.writer() as writer:
+        for data in files.values():
+            writer.add(data, len(data))
+    manifest = manifest_of(files, job=job, batch=batch, digest=repository.digest_name, **more)
+    repository.commit(manifest)
+    return manifest
+
+
+def manifest_of(
+    files: Mapping[str, bytes] = FILES,
+    *,
+    job: str = "flights",
+    batch: int = 3,
+    digest: str = "blake3",
+    **more: Any,
+) -> Manifest:
+    """The manifest of some files, stored or not."""
+    entries = tuple(
+        FileEntry(
+            path, len(data), digest_of(digest, data), 1_356_998_400_000_000_000, f"7-{len(data)}-1", "state"
+        )
+        for path, data in files.items()
+    )
+    fields: dict[str, Any] = {
+        "savepoint": savepoint_id(job, "q", batch, b"offsets", b"commits"),
+        "job": job,
+        "query_id": "q",
+        "batch": batch,
+        "taken_at": TAKEN_AT,
+        "bytes": sum(map(len, files.values())),
+        "file_count": len(files),
+        "files": entries,
+        **more,
+    }
+    return Manifest(**fields)
