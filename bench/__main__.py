@@ -82,14 +82,14 @@ def report(
     lines += [
         "## A running query, with and without back-to-back takes",
         "",
-        "Counts per key in RocksDB with changelog, batches as fast as they go, on the cores that the takes use.",
+        "Counts per key in RocksDB with changelog, batches as fast as they go, on the cores the takes use.",
         "",
         "| | without | with |",
         "|---|---:|---:|",
         f"| median batch | {cost.quiet_ms:.0f} ms | {cost.taking_ms:.0f} ms ({change:+.1f} %) |",
         f"| batches | {cost.quiet_batches} | {cost.taking_batches} |",
         "",
-        f"{cost.takes} savepoints were taken without a pause, each in {cost.take_seconds:.2f} s (median), with",
+        f"{cost.takes} savepoints were taken without a pause, {cost.take_seconds:.2f} s each (median), with",
         f"{cost.replans} re-plans. Stretches without takes differed by up to {cost.noise_ms:.0f} ms.",
         "",
     ]
