@@ -39,6 +39,11 @@ class Generation:
     made_at: datetime
     by: Mapping[str, str]
 
+    @property
+    def base(self) -> str:
+        """The declared checkpoint that this is a generation of."""
+        return self.location.removesuffix(_suffix(self.number)) if self.number > 1 else self.location
+
     def to_dict(self) -> JsonDict:
         """As the record carries it."""
         return {
@@ -98,10 +103,10 @@ class Generations:
         if not self.records.numbers():
             self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
         generations = self.all()
-        if generations[0].location != location:
+        if generations[0].base != location:
             raise RefusedError(
                 f"Job {self.job} declares the checkpoint {location}, but query {self.query} began in "
-                f"{generations[0].location}.",
+                f"{generations[0].base}.",
                 code="checkpoint-changed",
                 hint="Declare the old location again, or give the job a new name for a new beginning.",
             )
@@ -119,7 +124,7 @@ class Generations:
             ConflictError: There is no generation yet, and no `base` (code `no-generation`).
         """
         current = self.current()
-        first = self.all()[0].location if current else base
+        first = current.base if current else base
         if first is None:
             raise ConflictError(
                 f"Job {self.job} has no checkpoint yet for query {self.query}.",
@@ -127,7 +132,7 @@ class Generations:
                 hint="Name the job's declared checkpoint, or start the job once.",
             )
         number = (current.number if current else 1) + 1
-        while taken(location := f"{first}.g{number:04d}"):
+        while taken(location := first + _suffix(number)):
             number += 1
         return Generation(number, location, None, utc_now(), {})
 
@@ -152,3 +157,7 @@ class Generations:
                 code="generation-moved",
                 hint="Plan again from the job's current generation.",
             )
+
+
+def _suffix(number: int) -> str:
+    return f".g{number:04d}"

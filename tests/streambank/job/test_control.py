@@ -102,6 +102,14 @@ def test_a_job_that_never_ran_can_be_restored_to_a_generation(control: JobContro
     assert caught.value.code == "no-generation"
     proposed = control.generations().propose(taken=lambda location: False, base="file:///ck")
     assert proposed.location == "file:///ck.g0002"
+    with control.operation("restore", by=BY) as operation:
+        control.generations().switch(proposed, operation=operation)
+    assert control.generations().ensure_first("file:///ck", by=BY) == control.generation(), (
+        "it can be started"
+    )
+    with pytest.raises(RefusedError):
+        control.generations().ensure_first("file:///other", by=BY)
+    assert propose(control).location == "file:///ck.g0003"
 
 
 def test_a_switch_without_the_lock_is_refused(control: JobControl) -> None:
