@@ -1,10 +1,4 @@
-"""What the runner asks of the JVM beside PySpark's own API; all that is private to Spark, guarded by version.
-
-The private parts, read in Spark 4.3.0 and tried there: the state of a `StreamExecution` (an
-`AtomicReference`) and the singleton `TERMINATED` in `org.apache.spark.sql.execution.streaming.runtime`.
-Setting it is what `query.stop()` does first; leaving out the rest of `stop()`, which cancels jobs and
-interrupts the thread, lets the running batch finish and commit, and no other one begin.
-"""
+"""What the runner asks of the JVM beside PySpark's own API (what is private to Spark: boundary.py)."""
 
 from __future__ import annotations
 
@@ -12,30 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from streambank.errors import FormatError, InternalError
+from streambank.errors import InternalError
 from streambank.storage import normalize_location
 
-KNOWN_SPARK = ("4.3",)
-"""The minor versions of Spark whose private parts were read and tried."""
-
-_TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
-
-
-def require_known_spark(version: str) -> None:
-    """Refuse a Spark in which a stop at a batch boundary was never tried.
-
-    Raises:
-        FormatError: The version is not among `KNOWN_SPARK` (code `spark-not-supported`).
-    """
-    if not any(version.startswith(f"{known}.") for known in KNOWN_SPARK):
-        raise FormatError(
-            f"The runner does not know Spark {version}; it stops queries through a private part of Spark.",
-            code="spark-not-supported",
-            hint=f"Run the job with PySpark {' or '.join(KNOWN_SPARK)}.",
-        )
 
 
 def gateway() -> Any:
@@ -57,30 +33,20 @@ def jvm_pid() -> int:
     return int(getattr(gateway().jvm, "java.lang.ProcessHandle").current().pid())
 
 
-def finish_batch_then_end(query: Any) -> None:
-    """Let a query end at its next batch boundary: the running batch commits, and no other one begins.
+def wait_ended(query: Any) -> None:
+    """Return when a query's thread has ended, well or not.
 
-    Args:
-        query: PySpark's `StreamingQuery`.
+    Neither `isActive` nor `awaitTermination` with a timeout tells: both answer from the moment a stop was
+    asked, while the batch still runs. Only the wait without a timeout waits for the thread.
     """
-    from pyspark import __version__
-
-    require_known_spark(__version__)
-    terminated = getattr(getattr(gateway().jvm, _TERMINATED), "MODULE$")
-    query._jsq.streamingQuery().state().set(terminated)
-
-
-def ended(query: Any, timeout_ms: int = 1) -> bool:
-    """Whether a query's thread has ended, waiting that long for it; failed counts as ended.
-
-    `isActive` does not tell: it is false from the moment a stop was asked, while the batch still runs.
-    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
     from pyspark.errors import StreamingQueryException
 
     try:
-        return bool(query._jsq.awaitTermination(timeout_ms))
-    except StreamingQueryException:
-        return True
+        query._jsq.awaitTermination()
+    except (StreamingQueryException, Py4JError, OSError):
+        # It failed, which `failure` tells, or the JVM is gone, and with it the query.
+        return
 
 
 def spark_version(query: Any) -> str:

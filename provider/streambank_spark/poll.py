@@ -119,7 +119,7 @@ class Poll:
 
     def _look_at(self, managed: Managed) -> None:
         # Asked first: what has ended before its progress is read has no more of it.
-        over = jvm.ended(managed.query)
+        over = managed.ended.is_set()
         writer = self._writer(managed)
         for progress in jvm.new_progress(managed.query, managed.last_batch):
             if writer.add(progress) and writer.last_batch is not None:

@@ -30,7 +30,8 @@ class Managed:
         run_id: This run of it.
         last_batch: The newest batch whose progress was recorded; -1 before the first.
         triggered: Whether a first trigger has finished, with data or without.
-        over: Whether its end was seen and recorded.
+        ended: Set when its thread has ended.
+        over: Whether its end was written down.
         failure: Why it failed.
     """
 
@@ -41,6 +42,7 @@ class Managed:
     run_id: str
     last_batch: int = -1
     triggered: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
     over: bool = False
     failure: str | None = None
 
@@ -89,7 +91,7 @@ class Queries:
         with self._changed:
             name = self._identify(spark_name)
             seen = self._seen.setdefault(name, _Seen(spark_name, sources))
-            if seen.starting or any(not jvm.ended(run.query) for run in seen.runs):
+            if seen.starting or any(not run.ended.is_set() for run in seen.runs):
                 raise RefusedError(
                     f"Job {self.job} starts {_shown(spark_name)} while its query {name} runs.",
                     code="undeclared-query" if name == MAIN else "query-runs-already",
@@ -126,6 +128,12 @@ class Queries:
         with self._changed:
             self._seen[managed.name].runs.append(managed)
 
+        def wait() -> None:
+            jvm.wait_ended(managed.query)
+            managed.ended.set()
+
+        threading.Thread(target=wait, name=f"streambank-end-of-{managed.name}", daemon=True).start()
+
     def all(self) -> list[Managed]:
         """Every run of every query, in the order of their starts within a query."""
         with self._changed:
@@ -133,7 +141,7 @@ class Queries:
 
     def running(self) -> list[Managed]:
         """Those whose thread has not ended."""
-        return [run for run in self.all() if not jvm.ended(run.query)]
+        return [run for run in self.all() if not run.ended.is_set()]
 
     def is_starting(self) -> bool:
         """Whether Spark is at work on a start right now."""

@@ -5,8 +5,8 @@
 * `application.py` runs the program; `wrap.py` stands between it and PySpark; `refusals.py` says what cannot
   be run;
 * `queries.py` knows what is declared and what runs; `poll.py` writes progress down and looks for requests;
-* `signals.py` hears TERM, `stopping.py` ends queries at a batch boundary, `fence.py` is the last resort;
-* `jvm.py` is all that is asked of Spark beside its API.
+* `signals.py` hears TERM, `stopping.py` ends queries and application, `fence.py` is the last resort;
+* `boundary.py` is the one place that uses private parts of Spark, `jvm.py` asks the rest.
 
 The lease is taken before the application is read, and released when every query has ended. A driver that
 finds its lease lost kills its JVM and itself with SIGKILL at once: whoever holds the lease now may be running
@@ -27,7 +27,7 @@ from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
 from streambank.job.launch import LaunchSpec, check_generations
 from streambank.job.processes import ProcessId, process, this_process
-from streambank_spark import application, jvm, refusals, signals, wrap
+from streambank_spark import application, boundary, jvm, refusals, signals, wrap
 from streambank_spark.fence import kill_driver
 from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
@@ -48,7 +48,7 @@ def run(spec: LaunchSpec) -> int:
     from pyspark import __version__
 
     refusals.check_environment(os.environ)
-    jvm.require_known_spark(__version__)
+    boundary.require_known_spark(__version__)
     program = refusals.check_application(spec.application)
     parent = _jvm_process()
     control = spec.control_of_job()

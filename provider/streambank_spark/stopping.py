@@ -13,18 +13,21 @@ that does not is interrupted like by Ctrl-C after a while, and killed after `for
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from streambank_spark import jvm
+from streambank_spark.boundary import finish_batch_then_end
 from streambank_spark.fence import kill_driver
 from streambank_spark.queries import Managed, Queries
 
-_STEP_S = 0.1
-_IDLE_LOOKS = 3
+_STEP_S = 0.02
+_QUIET_LOOKS = 10
+_DRAIN_SETTLES_S = 1.0
 APPLICATION_GRACE_S = 10.0
 """How long an application may go on after its queries have ended, before it is interrupted."""
 
@@ -79,6 +82,7 @@ class Stopping:
         self._wished = threading.Condition()
         self._done = threading.Event()
         self._boundary = threading.Lock()
+        self._untold: set[str] = set()
 
     @property
     def asked(self) -> bool:
@@ -140,8 +144,8 @@ class Stopping:
             for managed in running:
                 quiet[managed.run_id] = quiet.get(managed.run_id, 0) + 1 if _is_drained(managed) else 0
             # A trigger that was under way when the drain was asked may not have seen the newest data.
-            settled = time.monotonic() - asked_at > 2 * _STEP_S and not self.queries.is_starting()
-            if settled and all(quiet[managed.run_id] >= _IDLE_LOOKS for managed in running):
+            settled = time.monotonic() - asked_at > _DRAIN_SETTLES_S and not self.queries.is_starting()
+            if settled and all(quiet[managed.run_id] >= _QUIET_LOOKS for managed in running):
                 self.drained = True
                 return wish
             time.sleep(_STEP_S)
@@ -165,9 +169,7 @@ class Stopping:
             kill_driver(self.jvm_pid, "its queries did not stop in time")
 
     def _wait_ended(self, deadline: float, *, at_boundary: bool) -> bool:
-        asked: set[str] = set()
-        stopped: set[str] = set()
-        idle_looks: dict[str, int] = {}
+        told: set[str] = set()
         while True:
             running = self.queries.running()
             if not running and not self.queries.is_starting():
@@ -175,16 +177,21 @@ class Stopping:
             if time.monotonic() >= deadline:
                 return False
             for managed in running if at_boundary else ():
-                if managed.run_id not in asked:
-                    jvm.finish_batch_then_end(managed.query)
-                    asked.add(managed.run_id)
-                # From then on no trigger begins. One that began before shows as active by the third look.
-                idle = not _status(managed)["isTriggerActive"]
-                idle_looks[managed.run_id] = idle_looks.get(managed.run_id, 0) + 1 if idle else 0
-                if idle_looks[managed.run_id] >= _IDLE_LOOKS and managed.run_id not in stopped:
-                    stopped.add(managed.run_id)
-                    managed.query._jsq.stop()
+                if managed.run_id not in told and self._tell(managed):
+                    told.add(managed.run_id)
             time.sleep(_STEP_S)
+
+    def _tell(self, managed: Managed) -> bool:
+        """Tell a query to end at its next boundary; False where that has to be tried again."""
+        try:
+            return finish_batch_then_end(managed.query) != "not-now"
+        except Exception:
+            # Whatever it is, the stop must go on: by force if this fails until then.
+            if managed.run_id not in self._untold:
+                self._untold.add(managed.run_id)
+                print(f"streambank: query {managed.name} could not be told to end:", file=sys.stderr)
+                traceback.print_exc()
+            return False
 
     def _end_application(self, force_after_s: float) -> None:
         """The queries have ended; this thread lives on only as long as the application does."""

@@ -16,12 +16,14 @@ from pyspark.sql.functions import udf
 parser = argparse.ArgumentParser()
 parser.add_argument("folder")
 parser.add_argument("--batch-s", type=float, default=0.0)
+parser.add_argument("--slow-from", type=int, default=0, help="the first value that takes long")
 parser.add_argument("--trigger", default="0 seconds")
 args = parser.parse_args()
 
 
 def slowly(value):
-    time.sleep(args.batch_s)
+    if value >= args.slow_from:
+        time.sleep(args.batch_s)
     return value
 
 

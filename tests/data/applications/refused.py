@@ -1,0 +1,44 @@
+"""Asks for everything that the runner refuses, and prints the code of each refusal."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+codes = {}
+
+
+def attempt(what, function):
+    try:
+        function()
+        codes[what] = "accepted"
+    except Exception as error:
+        codes[what] = getattr(error, "code", repr(error))
+
+
+def rows():
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+
+attempt("connect", lambda: SparkSession.builder.remote("sc://localhost").getOrCreate())
+del SparkSession.builder._options["spark.remote"]
+attempt("connect create", lambda: SparkSession.builder.config("spark.remote", "sc://localhost").create())
+del SparkSession.builder._options["spark.remote"]
+spark = SparkSession.builder.getOrCreate()
+attempt("continuous", lambda: rows().writeStream.format("console").trigger(continuous="1 second").start())
+attempt("real time", lambda: rows().writeStream.format("console").trigger(realTime="1 minute").start())
+attempt("async", lambda: rows().writeStream.option("asyncProgressTrackingEnabled", "true"))
+attempt("async in start", lambda: rows().writeStream.start("/nowhere", asyncProgressTrackingEnabled=True))
+
+writer = rows().writeStream.format("noop").trigger(processingTime="1 hour")
+query = writer.start()
+attempt("second query", lambda: rows().writeStream.format("noop").start())
+query.stop()
+attempt("another name", lambda: rows().writeStream.format("noop").queryName("other").start())
+other = spark.readStream.format("rate").load().writeStream.format("noop")
+attempt("another source", lambda: other.start())
+attempt("the same again", lambda: codes.update(again=rows().writeStream.format("noop").start().isActive))
+for active in spark.streams.active:
+    active.stop()
+print(json.dumps(codes))
+sys.exit(7)

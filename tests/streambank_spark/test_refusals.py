@@ -1,0 +1,72 @@
+"""What the runner refuses, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import FormatError, InputError, NotFoundError, RefusedError
+from streambank_spark import boundary, refusals
+from tests.support.driver import Job, printed
+
+
+@pytest.mark.spark
+def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
+    with Job(tmp_path).driver("refused.py") as driver:
+        assert driver.wait() == 7, driver.tail()
+        assert printed(driver) == {
+            "connect": "connect-not-supported",
+            "connect create": "connect-not-supported",
+            "continuous": "continuous-not-supported",
+            "real time": "real-time-not-supported",
+            "async": "async-progress-not-supported",
+            "async in start": "async-progress-not-supported",
+            "second query": "undeclared-query",
+            "another name": "undeclared-query",
+            "another source": "undeclared-query",
+            "the same again": "accepted",
+            "again": True,
+        }
+        assert driver.events("driver-ended")[0]["exit_code"] == 7
+
+
+@pytest.mark.parametrize("application", ["app.jar", "notebook.ipynb", "app.zip", "app"])
+def test_only_pyspark_programs(tmp_path: Path, application: str) -> None:
+    (tmp_path / application).touch()
+    with pytest.raises(InputError) as refused:
+        refusals.check_application(str(tmp_path / application))
+    assert refused.value.code == "not-pyspark"
+
+
+def test_a_missing_application(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError) as refused:
+        refusals.check_application(str(tmp_path / "app.py"))
+    assert refused.value.code == "no-application"
+
+
+@pytest.mark.parametrize(
+    ("environment", "code"),
+    [
+        ({}, "not-spark-submit"),
+        ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_REMOTE": "sc://host"}, "connect-not-supported"),
+        ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_CONNECT_MODE_ENABLED": "1"}, "connect-not-supported"),
+        ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_API_MODE": "connect"}, "connect-not-supported"),
+    ],
+)
+def test_environments(environment: dict[str, str], code: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        refusals.check_environment(environment)
+    assert refused.value.code == code
+
+
+def test_classic_pyspark_under_spark_submit_is_fine() -> None:
+    refusals.check_environment({"PYSPARK_GATEWAY_PORT": "1", "SPARK_API_MODE": "classic"})
+
+
+@pytest.mark.parametrize("version", ["4.2.1", "4.4.0", "5.0.0", "4.30.1"])
+def test_a_spark_whose_private_parts_are_unknown(version: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        boundary.require_known_spark(version)
+    assert refused.value.code == "spark-not-supported"
+    boundary.require_known_spark("4.3.0")
