@@ -18,7 +18,15 @@ from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.paths import needs_rewrite, new_query_metadata, rewrite_operator_metadata
-from streambank.errors import ConflictError, IntegrityError, NotFoundError, RefusedError, StreambankError
+from streambank.errors import (
+    ConflictError,
+    FormatError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
@@ -321,7 +329,7 @@ class _Layout:
             info = there.get(path)
             size_bytes = self.rewritten.get(path, entry.size_bytes)
             if info is None or (path != METADATA and info.size_bytes != size_bytes):
-                raise IntegrityError(
+                raise StorageError(
                     f"{path} did not arrive whole in {self.target.uri}.",
                     code="layout-incomplete",
                     hint="Look at the disk of the target, and restore again.",
@@ -338,7 +346,7 @@ class _Layout:
 
         try:
             plan_closure(there, read, batch=self.manifest.batch, kind="minimal")
-        except StreambankError as error:
+        except (NotFoundError, FormatError) as error:
             raise IntegrityError(
                 f"What savepoint {self.manifest.savepoint} holds is no whole checkpoint of batch "
                 f"{self.manifest.batch}: {error.message}",
