@@ -1,0 +1,148 @@
+"""The docs say what is so: commands run, declarations load, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from streambank.job.declaration import load_jobs
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = [page for place in ("*.md", "docs/**/*.md", "bench/*.md") for page in sorted(ROOT.glob(place))]
+FIXTURE = ROOT / "tests" / "data" / "checkpoints" / "4.3.0" / "rocksdb-changelog-window.tar.xz"
+STREAMBANK = [sys.executable, "-m", "streambank"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every `$` line of the page's console blocks, by block order."""
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Path:
+    """A folder in which the README's checkpoint lies, under both of the names that it uses."""
+    for name in ("checkpoints/orders", "ckpt/orders"):
+        target = tmp_path / name
+        with tarfile.open(FIXTURE) as archive:
+            archive.extractall(tmp_path / "unpacked", filter="data")
+        target.parent.mkdir(parents=True)
+        (tmp_path / "unpacked" / "checkpoint").rename(target)
+    return tmp_path
+
+
+def in_sandbox(words: list[str], sandbox: Path) -> list[str]:
+    return [word.replace("file:///", f"file://{sandbox}/") for word in words]
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_every_command_runs(page: Path, sandbox: Path) -> None:
+    """What builds or downloads is checked by name; all else runs, one after the other, as a reader would."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    found = commands(page)
+    assert found
+    for words in found:
+        match words:
+            case ["make", target]:
+                assert target in make_targets()
+            case ["pip", "install", package]:
+                assert package == name
+            case ["rm", "-rf", folder]:
+                subprocess.run(["rm", "-rf", folder], cwd=sandbox, check=True)
+            case ["streambank", *rest] | ["python", "-m", "streambank", *rest]:
+                answer = subprocess.run(
+                    [*STREAMBANK, *in_sandbox(rest, sandbox)],
+                    cwd=sandbox,
+                    env=os.environ | {"PYTHONPATH": str(ROOT / "provider")},
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
+                assert answer.returncode == 0, f"{shlex.join(words)}\n{answer.stdout}{answer.stderr}"
+                assert answer.stdout.strip()
+            case _:
+                pytest.fail(f"nobody knows how to check {shlex.join(words)!r}")
+
+
+def test_the_declaration_of_the_readme_loads(tmp_path: Path) -> None:
+    (block,) = blocks(README, "toml")
+    file = tmp_path / "streaming_jobs.toml"
+    file.write_text(block)
+    declared = load_jobs(file)
+    assert list(declared.jobs) == ["orders"]
+    assert declared.jobs["orders"].savepoint.schedule == "*/15 * * * *"
+
+
+@pytest.mark.airflow
+def test_the_dag_file_of_the_readme_builds_the_dags_that_it_names(tmp_path: Path) -> None:
+    (declaration,) = blocks(README, "toml")
+    (dag_file,) = blocks(README, "python")
+    (tmp_path / "streaming_jobs.toml").write_text(declaration)
+    names: dict[str, object] = {}
+    exec(dag_file.replace("/opt/airflow/dags", str(tmp_path)), names)
+    promised = set(re.findall(r"`(orders\.\w+)`", README.read_text(encoding="utf-8")))
+    assert promised == {name for name in names if name.startswith("orders.")}
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link into a page may name: its headings as GitHub spells them, and anchors of its own."""
+    text = page.read_text(encoding="utf-8")
+    found = set(re.findall(r'<a id="([^"]+)">', text))
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(plain.replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_inside_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.relative_to(ROOT)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.relative_to(ROOT)} links to {link}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)", index)}
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"}
+    assert pages <= linked, sorted(str(page.relative_to(ROOT)) for page in pages - linked)
+
+
+def test_the_glossary_is_in_order_and_gives_each_word_one_meaning() -> None:
+    rows = re.findall(r'^\| <a id="([^"]+)"></a>([^|]+) \|', _glossary(), re.MULTILINE)
+    words = [word.strip().lower() for _, word in rows]
+    assert words == sorted(words)
+    every = [one.strip() for word in words for one in word.split(",")]
+    assert len(every) == len(set(every))
+    assert len(rows) == _glossary().count("\n| ") - 1
+
+
+def _glossary() -> str:
+    return (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
