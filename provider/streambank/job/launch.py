@@ -63,8 +63,6 @@ class LaunchSpec:
         log_files: How many rotated files are kept beside the current one.
         progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.
-        conf: Spark's settings that the launcher passed.
-        master: Spark's master that the launcher passed.
     """
 
     job: str
@@ -84,8 +82,6 @@ class LaunchSpec:
     log_files: int = DEFAULT_LOG_FILES
     progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
     progress_files: int = DEFAULT_PROGRESS_FILES
-    conf: Mapping[str, str] = field(default_factory=dict)
-    master: str | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

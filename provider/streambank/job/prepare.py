@@ -62,8 +62,6 @@ def prepare_launch(
         log_files=job.limits.log_files,
         progress_max_bytes=job.limits.progress_max_bytes,
         progress_files=job.limits.progress_files,
-        conf=dict(job.spark),
-        master=job.master,
     )
 
 
