@@ -58,7 +58,7 @@ def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
     first, _, rest = data.decode("utf-8", "replace").partition("\n")
     version = parse_version(first, path, MAX_OPERATOR_VERSION)
     try:
-        document = load_json(rest)
+        document = load_json(rest, path)
         info = document["operatorInfo"]
         return OperatorMetadata(
             version=version,

@@ -78,11 +78,16 @@ def refuse_asynchronous(index: CheckpointIndex, files: CheckpointFiles, batch: i
                 hint=_ASYNC_HINT,
             )
     newest = max(index.offsets)
-    for source, offset in files.offsets(index.offsets[newest]).sources.items():
+    try:
+        planned = files.offsets(index.offsets[newest]).sources
+    except FormatError:
+        if newest <= batch:
+            raise
+        return  # damage of a batch that is not asked for; the batches before it stay good
+    for source, offset in planned.items():
         last = file_log_offset(offset)
-        logged = max(
-            (part.batch for part in index.sources.get(source, ()) if part.batch is not None), default=-1
-        )
+        entries = (part.batch for part in index.sources.get(source, ()) if part.batch is not None)
+        logged = max(entries, default=-1)
         if last is not None and logged > last + 1:
             raise FormatError(
                 f"sources/{source} goes on to entry {logged}, and the newest planned batch {newest} "

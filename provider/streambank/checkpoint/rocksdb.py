@@ -95,7 +95,7 @@ def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
     first, _, rest = data.decode("utf-8", "replace").partition("\n")
     parse_version(first, path, MAX_ZIP_METADATA_VERSION)
     try:
-        document = load_json(rest)
+        document = load_json(rest, path)
         keys = document.get("numKeys")
         return ZipMetadata(
             ssts=_files(document.get("sstFiles"), "dfsSstFileName"),
