@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 from streambank.errors import InputError
 from streambank.job.declaration import Job, load_jobs
-from streambank.job.generations import MAIN
-from streambank.job.launch import LaunchSpec, QuerySpec, decode_launch, new_launch_id, write_launch
+from streambank.job.launch import LaunchSpec, decode_launch, write_launch
+from streambank.job.prepare import prepare_launch
 from streambank.job.processes import who
-from streambank.job.times import to_json_time, utc_now
 from streambank.storage import open_store
 
 
@@ -61,26 +60,7 @@ def _read(location: str) -> LaunchSpec:
 
 def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
     control = job.records()
-    by = who("spark-submit")
-    queries = {}
-    for name, checkpoint in job.queries.items():
-        generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
-        queries[name] = QuerySpec(generation.location, generation.number)
-    spec = LaunchSpec(
-        job=job.name,
-        launch_id=new_launch_id(),
-        application=command[0] if command else job.application,
-        args=tuple(command[1:]) if command else job.args,
-        control=job.control,
-        queries=queries,
-        launched_at=to_json_time(utc_now()),
-        by=by,
-        force_after_s=job.stop.force_after_s,
-        drain_timeout_s=job.stop.drain_timeout_s,
-        beat_s=job.limits.beat_s,
-        ttl_s=job.limits.ttl_s,
-        progress_max_bytes=job.limits.progress_max_bytes,
-        progress_files=job.limits.progress_files,
-    )
+    application, args = (command[0], command[1:]) if command else (None, None)
+    spec = prepare_launch(job, control, by=who("spark-submit"), application=application, args=args)
     write_launch(control, spec)
     return spec

@@ -12,12 +12,12 @@ parser.add_argument("--fail-at", type=int, default=-1, help="the quick query fai
 args = parser.parse_args()
 
 
-def slowly(value):
+def slowly(value: int) -> int:
     time.sleep(3)
     return value
 
 
-def quickly(value):
+def quickly(value: int) -> int:
     if value == args.fail_at:
         raise ValueError("a row that cannot be understood")
     return value

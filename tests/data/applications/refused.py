@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-codes = {}
+codes: dict[str, Any] = {}
 
 
-def attempt(what, function):
+def attempt(what: str, function: Callable[[], Any]) -> None:
     try:
         function()
         codes[what] = "accepted"
@@ -16,7 +18,7 @@ def attempt(what, function):
         codes[what] = getattr(error, "code", repr(error))
 
 
-def rows():
+def rows() -> DataFrame:
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
 

@@ -21,7 +21,7 @@ parser.add_argument("--trigger", default="0 seconds")
 args = parser.parse_args()
 
 
-def slowly(value):
+def slowly(value: int) -> int:
     if value >= args.slow_from:
         time.sleep(args.batch_s)
     return value
