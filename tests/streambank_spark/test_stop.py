@@ -27,7 +27,8 @@ def to_group(driver: Driver) -> None:
     os.killpg(driver.jvm, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("term", [to_python, to_jvm, to_group])
+# TERM to the JVM alone is in test_two_queries_by_name too, so every run has each target once.
+@pytest.mark.parametrize("term", [to_python, to_group, pytest.param(to_jvm, marks=pytest.mark.storm)])
 def test_term_in_the_middle_of_a_batch_lets_it_commit(tmp_path: Path, term: Callable[[Driver], None]) -> None:
     with Job(tmp_path).driver("steady.py", str(tmp_path), "--batch-s", "3") as driver:
         driver.wait_committed(0)
@@ -115,3 +116,29 @@ def test_a_failed_query_is_seen_in_the_exit_code_and_the_other_one_ends_at_a_bou
         failures = {event["query"]: event["failure"] for event in driver.events("query-ended")}
         assert failures["slow"] is None
         assert failures["quick"]
+
+
+def test_a_batch_that_takes_too_long_is_abandoned_and_that_is_said(tmp_path: Path) -> None:
+    with Job(tmp_path).driver("steady.py", str(tmp_path), "--batch-s", "90") as driver:
+        driver.wait_in_batch()
+        wait_for("the batch to run", lambda: "Starting Python task execution" in driver.tail(1000))
+        by = {"user": "me"}
+        request = driver.control.requests.post("stop", epoch=driver.epoch, by=by, force_after_s=2.0)
+        assert driver.wait(60) == 0, driver.tail()
+        answer = driver.control.requests.answer_to(request.number)
+        assert answer is not None
+        assert answer["state"] == "forced"
+        assert driver.events("stop-forced")[0]["queries"] == ["main"]
+        assert (driver.batches("offsets"), driver.batches("commits")) == ([0], [])
+
+
+@pytest.mark.storm
+def test_what_cannot_be_stopped_is_killed(tmp_path: Path) -> None:
+    with Job(tmp_path, force_after_s=2.0).driver("deaf.py") as driver:
+        wait_for("the batch", lambda: "in a batch" in driver.log.read_text())
+        to_python(driver)
+        assert driver.wait(60) == -signal.SIGKILL
+        assert [event["kind"] for event in driver.events()][-2:] == ["stop-forced", "killed"]
+        view = driver.control.lease.view()
+        assert view is not None
+        assert view.state == "dead"

@@ -28,7 +28,8 @@ attempt("connect create", lambda: SparkSession.builder.config("spark.remote", "s
 del SparkSession.builder._options["spark.remote"]
 spark = SparkSession.builder.getOrCreate()
 attempt("continuous", lambda: rows().writeStream.format("console").trigger(continuous="1 second").start())
-attempt("real time", lambda: rows().writeStream.format("console").trigger(realTime="1 minute").start())
+real_time: dict[str, Any] = {"realTime": "1 minute"}
+attempt("real time", lambda: rows().writeStream.format("console").trigger(**real_time).start())
 attempt("async", lambda: rows().writeStream.option("asyncProgressTrackingEnabled", "true"))
 attempt("async in start", lambda: rows().writeStream.start("/nowhere", asyncProgressTrackingEnabled=True))
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-import steady_helper
+import steady_helper  # type: ignore[import-not-found]  # found beside it when it runs
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
