@@ -20,12 +20,12 @@ from demo.screen import Screen
 
 JOB = "flights"
 REPLAY_DAG = "flights.replay"
-ROWS_PER_FILE = 4000
-FILES_MS = 1000  # between two input files: the replay takes about a minute and a half
+ROWS_PER_FILE = 6000
+FILES_MS = 1200  # between two input files: the replay takes a good minute
 WATERMARK_HOURS = 6 * 24  # as in streaming_jobs.toml
 # The first savepoint is taken when the job is well under way, the second soon after, then comes the disaster.
-FIRST_SAVEPOINT_AT = 12
-SECOND_SAVEPOINT_AFTER = 6
+FIRST_SAVEPOINT_AT = 10
+SECOND_SAVEPOINT_AFTER = 5
 DISASTER_AFTER = 4
 
 
