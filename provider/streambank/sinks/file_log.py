@@ -121,8 +121,7 @@ class Log:
 
 
 def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
-    """Names of the entries that together tell everything up to `batch`; the first batch of a sink need not
-    be 0.
+    """Names of the entries that tell everything up to `batch`; the first batch of a sink need not be 0.
 
     Raises:
         NotFoundError: `missing-log-entry`: one of them is not there any more.

@@ -1,5 +1,4 @@
-"""Taking a file sink back to a savepoint's batch. Nothing is destroyed, and an interrupted rollback is
-done again.
+"""Taking a file sink back to a savepoint's batch: nothing is destroyed, and a second try finishes the first.
 
 What later batches wrote is moved below `_streambank_aside/<savepoint>-<n>/` in the output directory, under
 the path it had. The order of steps, and what a crash after each one leaves:
@@ -111,7 +110,7 @@ def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> Ro
         raise RefusedError(
             standing.sentence() or f"The file sink {store.uri} cannot be rolled back.",
             code="sink-cannot-roll-back",
-            hint="Bring back what is missing, choose another savepoint, or accept the loss with --sink accept.",
+            hint="Bring back what is missing, use another savepoint, or say --sink accept.",
         )
     there = list_log(store)
     same = {name for name in there if saved.content.get(name) == store.read(log_key(name))}

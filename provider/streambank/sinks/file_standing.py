@@ -177,6 +177,11 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
             f"The savepoint does not hold the whole log of its file sink: {error}"
         ) from error
     files = [file for name in names for file in parse_entry(bytes_by_name[name], log_key(name), roots)]
+    if record.get("data_files", len(files)) != len({file.uri for file in files}):
+        raise IntegrityError(
+            f"The log that the savepoint keeps of {was_uri} names {len(files)} data files instead of "
+            f"{record['data_files']}."
+        )
     return SavedLog(
         batch=batch,
         content={name: bytes_by_name[name] for name in names},
