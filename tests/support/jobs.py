@@ -145,7 +145,7 @@ def say(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def race(code: str, count: int, *args: str | Path) -> Sequence[str]:
+def race(code: str, count: int, *args: str | Path, timeout_s: float = 60.0) -> Sequence[str]:
     """Run `code` in many processes at once; what each said in its last line.
 
     Each says `ready`, waits for a line on its standard input, and goes.
@@ -168,7 +168,7 @@ def race(code: str, count: int, *args: str | Path) -> Sequence[str]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        return [process.communicate(timeout=60)[0].strip().splitlines()[-1] for process in processes]
+        return [process.communicate(timeout=timeout_s)[0].strip().splitlines()[-1] for process in processes]
     finally:
         for process in processes:
             process.kill()

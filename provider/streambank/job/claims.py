@@ -33,6 +33,8 @@ from streambank.storage.base import Store
 
 DEFAULT_BEAT_S = 1.0
 DEFAULT_TTL_S = 30.0
+_FADING_S = 5.0
+"""How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed (measured)."""
 
 State = Literal["live", "dead", "unknown", "ended"]
 
@@ -112,6 +114,8 @@ class ClaimView:
         since: When it was claimed, by the holder's clock.
         beat: The last beat: `{"beat": n, "at": ..., "status": {...}}`, empty before the first.
         end: How it ended, empty while it did not.
+        fading: Some of its processes are gone and some are not: a driver whose JVM was killed takes a moment
+            to end.
     """
 
     epoch: int
@@ -121,6 +125,7 @@ class ClaimView:
     since: datetime | None
     beat: Mapping[str, Any]
     end: Mapping[str, Any]
+    fading: bool = False
 
     @property
     def free(self) -> bool:
@@ -181,8 +186,11 @@ class Claims:
             return ClaimView(epoch, "ended", f"it was {end.get('how', 'ended')}", holder, since, beat, end)
         if holder is None:
             return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
-        state, why = self._judge(epoch, holder, beat_bytes or b"")
-        return ClaimView(epoch, state, why, holder, since, beat, {})
+        if self.here.sees(holder.host):
+            state, why, fading = _look(holder)
+        else:
+            state, why, fading = *self._judge(epoch, holder, beat_bytes or b""), False
+        return ClaimView(epoch, state, why, holder, since, beat, {}, fading)
 
     def _companion(self, epoch: int, suffix: str) -> bytes | None:
         try:
@@ -199,13 +207,6 @@ class Claims:
             return None, None, f"its record cannot be read ({error})"
 
     def _judge(self, epoch: int, holder: Holder, beat: bytes) -> tuple[State, str]:
-        if self.here.sees(holder.host):
-            living = [one for one in holder.processes if one.is_living()]
-            if living:
-                return "live", " and ".join(f"{one.role} {one.pid}" for one in living) + (
-                    " exist" if living[1:] else " exists"
-                )
-            return "dead", "none of its processes exists any more"
         now = self.clock.monotonic()
         if self._watched is None or self._watched != (epoch, beat):
             self._moved = self._watched is not None and self._watched[0] == epoch
@@ -219,17 +220,21 @@ class Claims:
         return "unknown", f"its beat has been watched for {still_s:.0f} s of {holder.ttl_s:.0f} s"
 
     def settle(self, timeout_s: float | None = None) -> ClaimView | None:
-        """Look until the holder is judged, waiting for its TTL where it lives elsewhere.
+        """Look until the holder is judged: for its TTL where it lives elsewhere, for a moment where it is
+        fading.
 
         Args:
-            timeout_s: Give up after this long and return what is known; None for the TTL and a little more.
+            timeout_s: Give up on a holder elsewhere after this long; None for its TTL and a little more.
         """
         started = self.clock.monotonic()
         while True:
             view = self.view()
-            if view is None or view.state != "unknown" or view.holder is None:
+            if view is None or view.holder is None:
                 return view
-            limit_s = view.holder.ttl_s * 1.5 + 5 if timeout_s is None else timeout_s
+            if view.state == "unknown":
+                limit_s = view.holder.ttl_s * 1.5 + 5 if timeout_s is None else timeout_s
+            else:
+                limit_s = _FADING_S if view.fading else 0.0
             if self.clock.monotonic() - started >= limit_s:
                 return view
             self.clock.sleep(min(0.5, view.holder.ttl_s / 10))
@@ -316,6 +321,15 @@ class Claim:
         """End it; False where somebody ended it before."""
         data = {"at": to_json_time(utc_now()), "how": how, **details}
         return self.records.create(self.epoch, data, suffix=".end")
+
+
+def _look(holder: Holder) -> tuple[State, str, bool]:
+    """State, why, and whether it is fading, of a holder whose processes can be seen from here."""
+    living = [one for one in holder.processes if one.is_living()]
+    if not living:
+        return "dead", "none of its processes exists any more", False
+    why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")
+    return "live", why, len(living) < len(holder.processes)
 
 
 def _or_empty(data: bytes | None) -> JsonDict:

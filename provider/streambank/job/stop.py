@@ -159,6 +159,7 @@ class _Stop:
             state: Literal["stopped", "already-stopped"] = "already-stopped"
             if self._end_upcoming():
                 how, state = "killed", "stopped"
+                view = self.control.lease.view()  # it may have got the lease before it was ended
         else:
             state = "stopped"
             how, drained = self._stop_driver(view)

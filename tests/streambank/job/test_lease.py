@@ -119,10 +119,30 @@ def test_a_holder_lives_while_any_of_its_processes_does(tmp_path: Path) -> None:
         python.kill()
         python.wait()
         view = lease.view()
-        assert view is not None and view.state == "live" and "jvm" in view.why
+        assert view is not None and view.state == "live" and view.fading and "jvm" in view.why
+        clock = FakeClock()
+        with pytest.raises(RefusedError):
+            lease_of(tmp_path, clock=clock).require_free()
+        assert 5 <= clock.now - 1000 < 7, "the other process gets a moment to follow, and no more"
         jvm.kill()
         jvm.wait()
         assert state(lease) == "dead"
+
+
+def test_a_holder_whose_other_process_follows_in_a_moment_is_replaced(tmp_path: Path) -> None:
+    with (
+        child("print('up', flush=True); input()") as python,
+        child("print('up', flush=True); input()") as jvm,
+    ):
+        known = [process(one.pid, role) for one, role in ((python, "python"), (jvm, "jvm")) if say(one)]
+        lease = lease_of(tmp_path)
+        lease.acquire([one for one in known if one is not None])
+        jvm.kill()
+        jvm.wait()
+        following = threading.Timer(0.4, python.kill)
+        following.start()
+        assert lease_of(tmp_path).acquire([this_process("python")]).epoch == 2
+        following.join()
 
 
 def test_a_later_process_with_the_holders_pid_does_not_keep_it_alive(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.errors import InputError, NotFoundError, StreambankError
+from streambank.job.declaration import Job
+from streambank.job.processes import ProcessId
+from streambank.job.savepoint import savepoint_job
+from streambank.job.stop import stop_job
+from streambank.savepoint.plan import make_plan
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
+from tests.support.file_sinks import FileSinkWriter
+from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.live_checkpoint import LiveCheckpoint
+
+
+def live(location: str, batches: int) -> LiveCheckpoint:
+    return LiveCheckpoint(open_store(location)).run(batches)
+
+
+def manifest(job: Job, savepoint: str, name: str | None = None) -> Any:
+    return Repository.open(open_store(job.repository)).load(name or job.name, savepoint)
+
+
+@pytest.fixture
+def running(folder: Path) -> Iterator[Job]:
+    """A job with a file sink that has committed three batches, as its driver left the records."""
+    job = declare(folder, "--secret", "hunter2", more='[jobs.flights.spark]\nspark.key = "hunter3"')
+    live(job.checkpoint, 3)
+    sink = FileSinkWriter(open_store(folder / "out"))
+    for batch in range(3):
+        sink.write(batch, [{"n": batch}])
+    control = job.records()
+    control.generations().ensure_first(job.checkpoint, by=BY)
+    control.record_query(
+        None, {"sink": f"FileSink[file:{folder}/out]", "spark_version": "4.3.0", "generation": 1}
+    )
+    yield job
+
+
+def test_a_savepoint_of_a_managed_job_knows_its_sink_and_what_ran(running: Job) -> None:
+    taken = savepoint_job(running, by=BY, why="before lunch", note="hot", pin=True)
+    result = taken.to_dict()
+    assert (result["job"], result["batch"], result["already_there"]) == ("flights", 2, False)
+    kept = manifest(running, result["savepoint"])
+    (sink,) = kept.sinks
+    assert sink["kind"] == "file" and sink["path"].endswith("/out") and sink["files"]
+    assert kept.spark_version == "4.3.0"
+    assert kept.taken_by["reason"] == "before lunch" and kept.taken_by["via"] == "test"
+    assert kept.application["path"] == running.application and kept.application["digest"].startswith(
+        "sha256:"
+    )
+    assert kept.conf["names"] == ["spark.key"]
+    text = json.dumps([kept.application, kept.conf, dict(kept.taken_by)])
+    assert "hunter" not in text, "arguments and values of settings may be secrets"
+    event = running.records().last_event("savepoint-taken")
+    assert event is not None and event["savepoint"] == result["savepoint"] and event["generation"] == 1
+
+
+def test_the_current_generation_is_what_is_saved(running: Job) -> None:
+    control = running.records()
+    with control.operation("restore", by=BY) as operation:
+        second = control.generations().propose(taken=lambda location: False)
+        LiveCheckpoint(open_store(second.location), query_id="q2").run(2)
+        control.generations().switch(replace(second, by=BY), operation=operation)
+    result = savepoint_job(running, by=BY).to_dict()
+    assert result["batch"] == 1
+    assert manifest(running, result["savepoint"]).checkpoint == second.location
+
+
+def test_a_batch_can_be_named(running: Job) -> None:
+    assert savepoint_job(running, by=BY, batch=1).to_dict()["batch"] == 1
+
+
+def test_several_queries_are_several_savepoints_that_say_so(folder: Path) -> None:
+    job = declare(folder, more='queries = ["left", "right"]')
+    live(job.queries["left"], 2)
+    live(job.queries["right"], 4)
+    result = savepoint_job(job, by=BY).to_dict()
+    assert result["mutually_consistent"] is False
+    assert {name: one["batch"] for name, one in result["queries"].items()} == {"left": 1, "right": 3}
+    assert {one["job"] for one in result["queries"].values()} == {"flights/left", "flights/right"}
+    assert savepoint_job(job, by=BY, query="right", batch=2).savepoints["right"].batch == 2
+    with pytest.raises(InputError) as caught:
+        savepoint_job(job, by=BY, batch=1)
+    assert caught.value.code == "which-query"
+    with pytest.raises(InputError) as caught:
+        savepoint_job(job, by=BY, query="middle")
+    assert caught.value.code == "no-such-query"
+
+
+def test_a_job_that_never_ran_has_nothing_to_save(folder: Path) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        savepoint_job(declare(folder), by=BY)
+    assert caught.value.code == "never-started"
+
+
+def test_a_job_that_never_committed_says_so(folder: Path) -> None:
+    job = declare(folder)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    LiveCheckpoint(open_store(job.checkpoint)).plan()
+    with pytest.raises(NotFoundError) as caught:
+        savepoint_job(job, by=BY)
+    assert caught.value.code == "no-committed-batch"
+
+
+def test_a_driver_that_takes_over_in_the_middle_is_noticed(
+    running: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = running.records().lease
+    gone = ProcessId("python", 2**22 - 9, 1)
+    lease.acquire([gone])
+    takeovers: list[int] = []
+
+    def plan_while_another_takes_over(*args: Any) -> Any:
+        if not takeovers:
+            takeovers.append(lease.acquire([gone]).epoch)
+        return make_plan(*args)
+
+    monkeypatch.setattr("streambank.savepoint.take.make_plan", plan_while_another_takes_over)
+    result = savepoint_job(running, by=BY).to_dict()
+    assert (takeovers, result["replans"]) == ([2], 1)
+
+
+def test_a_stop_with_savepoint_takes_it_after_the_stop(running: Job, folder: Path) -> None:
+    stopped = stop_job(running, by=BY, savepoint=True, note="upgrade", launcher=fake_launcher(folder))
+    assert (stopped.state, stopped.batch) == ("already-stopped", 2)
+    kept = manifest(running, stopped.savepoints["main"])
+    assert (kept.batch, kept.note) == (2, "upgrade")
+
+
+def test_a_stop_whose_savepoint_fails_leaves_the_job_stopped_and_unlocked(folder: Path) -> None:
+    job = declare(folder)
+    with pytest.raises(StreambankError):
+        stop_job(job, by=BY, savepoint=True, launcher=fake_launcher(folder))
+    records = job.records()
+    desired, lock = records.desired(), records.operation_lock.view()
+    assert desired is not None and desired.state == "stopped"
+    assert lock is not None and lock.state == "ended"

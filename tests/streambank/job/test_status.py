@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import FormatError
+from streambank.job.declaration import Job
+from streambank.job.processes import ProcessId
+from streambank.job.progress import ProgressWriter
+from streambank.job.start import start_job
+from streambank.job.status import JobStatus, job_status
+from streambank.job.stop import stop_job
+from tests.support.jobs import BY, ELSEWHERE, declare, fake_launcher, poll
+
+
+def status(folder: Path, job: Job) -> JobStatus:
+    found = job_status(job, launcher=fake_launcher(folder))
+    json.dumps(found.to_dict())
+    return found
+
+
+def test_a_job_that_nobody_touched(folder: Path) -> None:
+    job = declare(folder)
+    found = status(folder, job)
+    assert (found.state, found.desired, found.epoch, found.batch) == ("never-started", None, None, None)
+    assert found.queries["main"].checkpoint == job.checkpoint
+    assert not (folder / "repository").exists(), "looking writes nothing"
+
+
+def test_a_life_from_start_to_stop(folder: Path) -> None:
+    job = declare(folder)
+    started = start_job(job, by=BY, why="monday", launcher=fake_launcher(folder))
+    found = status(folder, job)
+    assert (found.state, found.desired, found.desired_why) == ("running", "running", "monday")
+    assert (found.pid, found.epoch, found.batch) == (started.pid, 1, 0)
+    assert found.log == started.log and found.launch_id == started.launch_id
+    assert found.beat_age_s is not None and found.beat_age_s < 20
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    found = status(folder, job)
+    assert (found.state, found.desired, found.batch) == ("stopped", "stopped", 0)
+
+
+def test_a_dead_driver_and_a_dead_lock_are_seen(folder: Path) -> None:
+    job = declare(folder)
+    started = start_job(job, by=BY, launcher=fake_launcher(folder))
+    assert started.pid is not None
+    os.kill(started.pid, signal.SIGKILL)
+    found = poll(lambda: (now := status(folder, job)).state == "failed" and now)
+    assert isinstance(found, JobStatus) and "none of its processes" in found.why
+    records = job.records()
+    gone = ProcessId("operation", 2**22 - 9, 1)
+    from streambank.job.claims import Claim, Holder
+
+    claim = records.operation_lock.claims.claim(
+        Holder(records.here, (gone,), {"operation": "restore", "by": BY})
+    )
+    assert isinstance(claim, Claim)
+    found = status(folder, job)
+    assert (found.operation, found.operation_state, found.operation_by) == ("restore", "dead", BY)
+
+
+def test_a_restore_at_work_is_seen(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    with records.operation("restore", by=BY), records.lease.held("restore", by=BY):
+        found = status(folder, job)
+    assert (found.state, found.operation, found.operation_state) == ("stopped", "restore", "live")
+    assert "restore holds the lease" in found.why
+
+
+def test_an_application_that_ended_with_an_error_has_failed(folder: Path) -> None:
+    job = declare(folder)
+    claim = job.records().lease.acquire([ProcessId("python", os.getpid(), 1)])
+    claim.release("released", exit_code=1)
+    found = status(folder, job)
+    assert (found.state, found.why) == ("failed", "its driver ended with exit code 1")
+
+
+def test_a_driver_elsewhere_is_unknown_at_a_glance(folder: Path) -> None:
+    job = declare(folder)
+    theirs = job.records().open(job.control, job.name, here=ELSEWHERE)
+    theirs.lease.acquire([ProcessId("python", 1, 1), ProcessId("jvm", 2, 1)])
+    found = status(folder, job)
+    assert (found.state, found.host, found.pid, found.jvm_pid) == ("unknown", "elsewhere", 1, 2)
+
+
+def test_what_spark_said_last_is_shown(folder: Path) -> None:
+    job = declare(folder)
+    records = job.records()
+    records.record_query(None, {"query_id": "q-1", "sink": "FileSink[file:/out]"})
+    writer = ProgressWriter(records.store, None, epoch=1)
+    writer.add({"runId": "r", "batchId": 4, "eventTime": {"watermark": "2013-01-01T10:00:00.000Z"}})
+    writer.flush()
+    query = status(folder, job).queries["main"]
+    assert (query.query_id, query.sink) == ("q-1", "FileSink[file:/out]")
+    assert query.watermark == "2013-01-01T10:00:00.000Z" and query.progress_at is not None
+
+
+def test_half_written_heartbeats_and_a_lost_launch_do_not_hinder(folder: Path) -> None:
+    job = declare(folder)
+    started = start_job(job, by=BY, launcher=fake_launcher(folder))
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+    records = folder / "repository" / "jobs" / "flights"
+    (records / "lease" / "0000000001.beat.json").write_bytes(b'{"be')
+    (records / "launches" / f"{started.launch_id}.json").unlink()
+    found = status(folder, job)
+    assert (found.state, found.beat_at, found.log) == ("stopped", None, None)
+
+
+def test_a_damaged_desired_state_is_an_error(folder: Path) -> None:
+    job = declare(folder)
+    job.records().set_desired("running", by=BY)
+    (folder / "repository" / "jobs" / "flights" / "desired" / "0000000001.json").write_bytes(b"")
+    with pytest.raises(FormatError) as caught:
+        status(folder, job)
+    assert caught.value.code == "damaged-record"

@@ -1,0 +1,90 @@
+"""The whole way with the real runner: declared, started by several at once, killed, started again, drained, saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from streambank.job.control import JobControl
+from streambank.job.declaration import load_jobs
+from streambank.job.progress import ProgressScan
+from streambank.job.start import start_job
+from streambank.job.status import job_status
+from streambank.job.stop import stop_job
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
+from tests.support.jobs import BY, end_drivers, race
+
+APPLICATION = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(sys.argv[1])
+lines.writeStream.format("text").option("path", sys.argv[2]).option("checkpointLocation", "/nowhere").start()
+spark.streams.awaitAnyTermination()
+"""
+JOBS = """
+repository = "repository"
+[jobs.lines]
+application = "app.py"
+args = ["in", "out"]
+checkpoint = "checkpoint"
+master = "local[2]"
+[jobs.lines.spark]
+spark.driver.bindAddress = "127.0.0.1"
+spark.driver.host = "127.0.0.1"
+spark.ui.enabled = false
+"""
+START = """
+import json, sys
+from streambank.job.declaration import load_jobs
+from streambank.job.start import start_job
+job = load_jobs(sys.argv[1]).job("lines")
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps(start_job(job, by={"via": "race"}).to_dict()))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "jobs.toml").write_text(JOBS)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0").write_text("zero\n")
+    job = load_jobs(tmp_path / "jobs.toml").job("lines")
+    try:
+        said = [json.loads(line) for line in race(START, 3, tmp_path / "jobs.toml", timeout_s=240)]
+        assert sorted(one["state"] for one in said) == ["already-running"] * 2 + ["started"]
+        assert len({(one["pid"], one["jvm_pid"], one["epoch"]) for one in said}) == 1
+        pid, jvm_pid = said[0]["pid"], said[0]["jvm_pid"]
+        assert b"AIRFLOW" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+        os.kill(jvm_pid, signal.SIGKILL)
+        (tmp_path / "in" / "1").write_text("one\n")
+        again = start_job(job, by=BY)
+        assert (again.state, again.epoch) == ("started", 2) and again.pid != pid
+
+        for number in range(2, 5):
+            (tmp_path / "in" / str(number)).write_text(f"{number}\n")
+        stopped = stop_job(job, by=BY, drain=True, savepoint=True)
+        assert (stopped.how, stopped.drained) == ("boundary", True)
+        status = job_status(job)
+        assert (status.state, status.queries["main"].sink) == ("stopped", f"FileSink[file:{tmp_path}/out]")
+        manifest = Repository.open(open_store(job.repository)).load("lines", stopped.savepoints["main"])
+        assert manifest.batch == stopped.batch
+        assert [sink["path"] for sink in manifest.sinks] == [f"file://{tmp_path}/out"]
+        scan = ProgressScan(job.records().store)
+        batches = [record.batch for record in scan]
+        assert batches[-1] == stopped.batch and scan.duplicates == scan.damaged == 0
+        lines = sorted(
+            line for part in (tmp_path / "out").glob("part-*") for line in part.read_text().split()
+        )
+        assert lines == ["2", "3", "4", "one", "zero"], "drained: all that was there has been processed, once"
+    finally:
+        end_drivers(JobControl.open(job.control, "lines"))
