@@ -1,4 +1,4 @@
-"""The engine and the Spark face as one zip for `--py-files`: a cluster then runs exactly what is installed here.
+"""The engine and the Spark face as one zip for `--py-files`: a cluster runs exactly what is installed here.
 
 A zip, since executors refuse wheels; sorted and with fixed times, so the same code gives the same bytes.
 """

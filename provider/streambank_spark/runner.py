@@ -15,6 +15,7 @@ already.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -116,8 +117,10 @@ class Driver:
         self.stopping.start()
         self.poll.start()
         code = application.run(program, self.spec.args)
-        if self.stopping.asked:
-            self.stopping.wait_done()
+        # An interrupt that was on its way when the application ended by itself may arrive here.
+        with contextlib.suppress(KeyboardInterrupt):
+            self.stopping.application_is_over()
+        self.stopping.wait_done()
         self._over = True
         # The application has ended, and the JVM would take its queries down with it: end them properly.
         if self.queries.running():

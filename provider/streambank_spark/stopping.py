@@ -82,6 +82,8 @@ class Stopping:
         self._wished = threading.Condition()
         self._done = threading.Event()
         self._boundary = threading.Lock()
+        self._interrupting = threading.Lock()
+        self._application_over = threading.Event()
         self._untold: set[str] = set()
 
     @property
@@ -193,12 +195,19 @@ class Stopping:
                 traceback.print_exc()
             return False
 
+    def application_is_over(self) -> None:
+        """The application has ended, so there is nobody to interrupt any more."""
+        with self._interrupting:
+            self._application_over.set()
+
     def _end_application(self, force_after_s: float) -> None:
-        """The queries have ended; this thread lives on only as long as the application does."""
-        time.sleep(min(APPLICATION_GRACE_S, force_after_s))
-        self.interrupted = True
-        self.journal.record("application-interrupted")
-        signal.pthread_kill(_main_ident(), signal.SIGINT)
+        """The queries have ended; this thread lives on only as long as the process does."""
+        self._application_over.wait(min(APPLICATION_GRACE_S, force_after_s))
+        with self._interrupting:
+            if not self._application_over.is_set():
+                self.interrupted = True
+                self.journal.record("application-interrupted")
+                signal.pthread_kill(_main_ident(), signal.SIGINT)
         time.sleep(force_after_s)
         self.journal.record("killed", why="the application did not end")
         kill_driver(self.jvm_pid, "the application did not end after its queries had")
