@@ -142,6 +142,9 @@ class Objects:
     def _find(self, digest: str) -> IndexedObject | None:
         """Where a packed object lies; of several places one whose pack is whole."""
         split_digest(digest)
+        return self._place(digest)
+
+    def _place(self, digest: str) -> IndexedObject | None:
         places = self._index.find(digest)
         if len(places) > 1:
             return next((place for place in places if self._is_whole(place)), places[0])
@@ -151,7 +154,7 @@ class Objects:
         """What a writer asks: small objects live in packs and large ones in files, so one look is enough."""
         if size_bytes > SMALL_BYTES:
             return self.has(digest, size_bytes)
-        place = self._find(digest)
+        place = self._place(digest)
         return place is not None and place.length == size_bytes and self._is_whole(place)
 
     def _is_whole(self, place: IndexedObject) -> bool:

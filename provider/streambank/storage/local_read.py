@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from streambank.storage.base import FileInfo
 from streambank.storage.local_errors import translate
@@ -29,8 +29,8 @@ class LocalHeld:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """See `Held.open`."""
-        with io.BufferedReader(_DescriptorReader(self._descriptor)) as reader:
-            yield reader
+        with _DescriptorReader(self._descriptor, self._info.size_bytes) as reader:
+            yield cast("BinaryIO", reader)
 
     def current(self) -> FileInfo:
         """See `Held.current`."""
@@ -47,10 +47,16 @@ class LocalHeld:
 
 
 class _DescriptorReader(io.RawIOBase):
-    """Reads a descriptor by position, so that several readers of one held file do not disturb each other."""
+    """Reads a descriptor by position, so that several readers of one held file do not disturb each other.
 
-    def __init__(self, descriptor: int) -> None:
+    Args:
+        descriptor: Of a regular file; stays open.
+        size_bytes: How long it was; asking for much more than that would only reserve memory.
+    """
+
+    def __init__(self, descriptor: int, size_bytes: int) -> None:
         self._descriptor = descriptor
+        self._size_bytes = size_bytes
         self._position = 0
 
     def readable(self) -> bool:
@@ -64,6 +70,14 @@ class _DescriptorReader(io.RawIOBase):
         start = starts[whence] if whence in starts else os.fstat(self._descriptor).st_size
         self._position = start + offset
         return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        likely = max(self._size_bytes - self._position, 0) + 1  # one more shows that it grew
+        data = os.pread(self._descriptor, min(size, likely), self._position)
+        self._position += len(data)
+        return data
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # not every Buffer
         count = os.preadv(self._descriptor, [buffer], self._position)

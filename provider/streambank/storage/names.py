@@ -16,8 +16,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 # No control characters (C0, DEL, C1), no backslash, no lone surrogates (a name that is not UTF-8 on disk), no
 # `.` or `..`.
-_PART = r"(?!\.{1,2}(?:/|\Z))[^/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
-_KEY = re.compile(f"{_PART}(?:/{_PART})*")
+_CHARACTERS = re.compile(r"[^\\\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MAX_KEY_LENGTH = 4000
 """Longest key in characters; a path on Linux ends at 4,096 bytes."""
@@ -25,7 +24,10 @@ MAX_KEY_LENGTH = 4000
 
 def is_key(key: str) -> bool:
     """Whether this may name a file below a root: relative, no empty part, `.` or `..`, all printable."""
-    return len(key) <= MAX_KEY_LENGTH and _KEY.fullmatch(key) is not None
+    if len(key) > MAX_KEY_LENGTH or _CHARACTERS.fullmatch(key) is None:
+        return False
+    framed = f"/{key}/"
+    return "//" not in framed and "/./" not in framed and "/../" not in framed
 
 
 def check_key(key: str) -> str:
