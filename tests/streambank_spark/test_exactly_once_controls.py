@@ -70,7 +70,8 @@ def test_a_plain_recursive_copy_of_a_running_query_is_caught(spark: SparkSession
 
 def test_a_file_sink_left_ahead_is_caught(spark: SparkSession, tmp_path: Path) -> None:
     """Without its sink being taken back, Spark skips the batches that it finds in the sink's log."""
-    trial = Trial(spark, QUERIES["stateless"], "hdfs", tmp_path, batches=12)
+    conf = {"spark.sql.streaming.minBatchesToRetain": "100"}
+    trial = Trial(spark, QUERIES["stateless"], "hdfs", tmp_path, batches=12, conf=conf)
     truth = trial.undisturbed()
     run_to_end(trial.session(), trial.query, trial.source, trial.checkpoint, trial.sink)
     savepoints = Savepoints(tmp_path / "repository", trial)

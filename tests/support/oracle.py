@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from streambank.errors import ConflictError, NotFoundError
 from tests.support.queries import FILES_PER_BATCH, Query, write_input
-from tests.support.spark import ended, read_batches, run_to_end, run_until, session_for, start
+from tests.support.spark import finish, read_batches, run_to_end, run_until, session_for, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,8 +156,8 @@ class Trial:
 
         thread = threading.Thread(target=work, name="taker")
         try:
-            with ended(start(self.session(), self.query, self.source, self.checkpoint, self.sink)):
-                thread.start()
+            thread.start()
+            finish(lambda: start(self.session(), self.query, self.source, self.checkpoint, self.sink))
         finally:
             over.set()
             thread.join()

@@ -32,8 +32,13 @@ class Savepoints:
         return Saved(result.savepoint, result.batch)
 
     def lose_the_checkpoint(self) -> None:
-        """The disaster: nothing that a restore might lean on is left."""
-        shutil.rmtree(self.trial.checkpoint)
+        """The disaster: nothing that a restore might lean on is left.
+
+        Spark's maintenance may still write into the directory, so it goes away at once, by its name.
+        """
+        lost = self.trial.new_folder("lost")
+        self.trial.checkpoint.rename(lost)
+        shutil.rmtree(lost, ignore_errors=True)
 
     def restore(self, saved: Saved, *, sink: str = "rollback") -> Path:
         """Restore into a directory that is not there yet."""

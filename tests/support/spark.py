@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,9 @@ HURRIED = {
     "spark.sql.session.timeZone": "UTC",
 }
 """As little time as Spark can be made to give: old batches and old state go away as soon as they may."""
+
+LATE_WORKER = "Python worker failed to connect back"
+ATTEMPTS = 4
 
 END_S = 240
 """How long a run of a few dozen small batches may take before a test gives up on it."""
@@ -132,8 +135,28 @@ def run_to_end(session: SparkSession, query: Query, source: Path, checkpoint: Pa
         StreamingQueryException: The query failed.
         TimeoutError: It did not end in time.
     """
-    with ended(start(session, query, source, checkpoint, output)):
-        pass
+    finish(lambda: start(session, query, source, checkpoint, output))
+
+
+def finish(begin: Callable[[], StreamingQuery]) -> None:
+    """Start a query and wait for its end.
+
+    Spark gives the Python worker of a transformWithState ten seconds to appear, which a machine under load
+    may need for its imports alone. A run that ended so, before its first batch began, is started again.
+
+    Raises:
+        StreamingQueryException: The query failed.
+        TimeoutError: It did not end in time.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(ATTEMPTS):
+        try:
+            with ended(begin()):
+                return
+        except StreamingQueryException as error:
+            if LATE_WORKER not in str(error) or attempt == ATTEMPTS - 1:
+                raise
 
 
 @contextmanager

@@ -122,12 +122,14 @@ def take(
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
+    from streambank.checkpoint.reader import CheckpointReader
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file_sink import FileSinkCapture
     from streambank.storage import open_store
 
     source = open_store(checkpoint)
+    CheckpointReader(source).query_id()  # before a repository is made for nothing
     target = Repository.open(open_store(repository), create=True)
     managed = _managed(target.store.uri, job, source.uri)
     named = [FileSinkCapture(location) for location in file_sink or []]

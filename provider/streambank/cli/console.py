@@ -45,12 +45,24 @@ class Mode:
 MODE = Mode()
 
 
+class OutputClosedError(Exception):
+    """Whoever read our answer has seen enough: `streambank list | head`. Not a failure."""
+
+
 def answer(data: Any, text: Callable[[], None]) -> None:
-    """Give a command's answer: `data` as the JSON document, or what `text` prints."""
-    if MODE.json:
-        write_document(data)
-    else:
-        text()
+    """Give a command's answer: `data` as the JSON document, or what `text` prints.
+
+    Raises:
+        OutputClosedError: Nobody reads it any more.
+    """
+    try:
+        if MODE.json:
+            write_document(data)
+        else:
+            text()
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosedError from error
 
 
 def write_document(data: Any) -> None:

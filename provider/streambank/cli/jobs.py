@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli import console
 from streambank.cli.options import Debug, JobsFile, Json
-from streambank.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.job.declaration import Job
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Start, stop and look at the jobs that streaming_jobs.toml declares.", no_args_is_help=True
 )
-
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
@@ -36,20 +32,6 @@ def _by() -> dict[str, str]:
     from streambank.job.processes import who
 
     return who("cli")
-
-
-def duration_s(text: str) -> float:
-    """Seconds of a duration such as `90`, `60s`, `5m`, `1h`.
-
-    Raises:
-        InputError: It is none (code `bad-duration`).
-    """
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)?", text.strip())
-    if found is None:
-        raise InputError(
-            f"{text!r} is no duration.", code="bad-duration", hint="Write it as 60s, 5m, 1h or 500ms."
-        )
-    return float(found[1]) * _UNITS_S[found[2] or "s"]
 
 
 @app.command(epilog="Example: streambank job start orders --jobs dags/streaming_jobs.toml")
@@ -69,8 +51,9 @@ def start(
 ) -> None:
     """Make sure that a driver of the job runs. A second start finds the first one's driver."""
     from streambank.job.start import start_job
+    from streambank.job.times import parse_duration_s
 
-    timeout_s = duration_s(timeout) if timeout is not None else None
+    timeout_s = parse_duration_s(timeout) if timeout is not None else None
     result = start_job(_job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s)
     console.answer(result.to_dict(), lambda: _show_start(result))
 
@@ -120,8 +103,9 @@ def stop(
 ) -> None:
     """Stop a job at a batch boundary, and keep it stopped."""
     from streambank.job.stop import stop_job
+    from streambank.job.times import parse_duration_s
 
-    force_after_s = duration_s(force_after) if force_after is not None else None
+    force_after_s = parse_duration_s(force_after) if force_after is not None else None
     with console.progress() as progress:
         result = stop_job(
             _job(jobs, name),

@@ -16,7 +16,7 @@ from types import FrameType
 import typer
 
 from streambank.cli.app import app
-from streambank.cli.console import MODE, write_document
+from streambank.cli.console import MODE, OutputClosedError, write_document
 from streambank.errors import InputError, InternalError, StreambankError
 
 INTERRUPTED = 130
@@ -37,7 +37,6 @@ def run(arguments: Sequence[str]) -> int:
     before = signal.signal(signal.SIGTERM, _end)
     try:
         code = int(app(args=list(arguments), prog_name="streambank", standalone_mode=False) or 0)
-        sys.stdout.flush()
         if code == INTERRUPTED:
             _say("Interrupted.")
         return code
@@ -48,8 +47,8 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         _say("Interrupted.")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more may be written, not even at exit.
+    except OutputClosedError:
+        # Nothing more may be written, not even what Python flushes at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as error:

@@ -176,7 +176,7 @@ def verify(
             "savepoints": [report.to_dict() for report in reports],
         }
     console.answer(document, lambda: _show_reports(reports))
-    if any(not report.ok or report.findings for report in reports):
+    if any(report.findings for report in reports):
         raise typer.Exit(1)
 
 
@@ -194,7 +194,7 @@ def _show_reports(reports: list[VerifyReport]) -> None:
     if not reports:
         console.line("No savepoints.")
     for report in reports:
-        state = "ok" if report.ok else "DAMAGED"
+        state = "ok" if report.ok else "findings" if report.restorable else "DAMAGED"
         looked = (
             f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
         )

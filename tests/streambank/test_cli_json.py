@@ -1,0 +1,157 @@
+"""The examples of docs/reference/json.md are what the commands answer: key by key, type by type."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.job.declaration import load_jobs
+from streambank.storage import open_store
+from tests.support.cli import streambank, succeed
+from tests.support.jobs import end_drivers, fake_launcher, write_jobs
+from tests.support.live_checkpoint import LiveCheckpoint, add_debris
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"
+
+MAPS = {
+    "offset_conf",
+    "taken_by",
+    "by",
+    "batches",
+    "generations",
+    "savepoints",
+    "queries",
+    "desired_by",
+    "operation_by",
+}
+"""Objects whose keys are data: names of queries, settings, people."""
+
+
+def examples() -> dict[str, Any]:
+    """Every example by the heading it stands under."""
+    found = re.findall(r"^## (.+?)\n.*?^```json\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return {heading: json.loads(text) for heading, text in found}
+
+
+def mismatches(example: Any, real: Any, where: str = "") -> Iterator[str]:
+    """Where a real answer is not shaped like the example; an empty list and a null have no shape."""
+    if example is None or real is None:
+        return
+    if isinstance(example, dict) and isinstance(real, dict):
+        if where.rpartition(".")[2] in MAPS:
+            for value in real.values():
+                for shape in list(example.values())[:1]:
+                    yield from mismatches(shape, value, f"{where}.*")
+            return
+        for key in sorted(example.keys() ^ real.keys()):
+            yield f"{where}.{key} is only in {'the example' if key in example else 'the answer'}"
+        for key in example.keys() & real.keys():
+            yield from mismatches(example[key], real[key], f"{where}.{key}")
+    elif isinstance(example, list) and isinstance(real, list):
+        for value in real:
+            for shape in example[:1]:
+                yield from mismatches(shape, value, f"{where}[]")
+    elif kind(example) != kind(real):
+        yield f"{where} is {kind(example)} in the example, and {kind(real)} in the answer"
+
+
+def kind(value: Any) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if number else type(value).__name__
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """A real answer to stand beside each example."""
+    live = LiveCheckpoint(open_store(tmp_path / "checkpoint"), retain=4).run(5)
+    given: dict[str, Any] = {}
+    repository = ("-r", tmp_path / "repository")
+    take = ("take", tmp_path / "checkpoint", *repository, "--job", "orders", "--json")
+    first = succeed(*take).document["savepoint"]
+    live.run(2)
+    given["take"] = succeed(*take, "--note", "hello").document
+    live.plan()
+    add_debris(live.store, 6)
+    given["inspect"] = succeed("inspect", tmp_path / "checkpoint", "--json").document
+    newest = given["take"]["savepoint"]
+    given["verify"] = succeed("verify", newest, *repository, "--level", "full", "--json").document
+    given["pin"] = succeed("pin", newest, *repository, "--json").document
+    given["list"] = succeed("list", *repository, "--json").document
+    given["show"] = succeed("show", newest, *repository, "--json").document
+    given["doctor"] = streambank("doctor", tmp_path / "checkpoint", "--json").document
+    into = ("--into", tmp_path / "checkpoint", "--json")
+    given["restore --dry-run"] = streambank("restore", first, *repository, *into, "--dry-run").document
+    given["Errors"] = streambank("restore", first, *repository, *into).document
+    manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    into = ("--job", "orders", "--into", tmp_path / "back", "--json")
+    given["restore"] = succeed("restore", "latest-good", *repository, *into).document
+    given["verify --all"] = streambank("verify", "--all", *repository, "--json").document
+    file = write_jobs(tmp_path, name="flights", more="")
+    monkeypatch.setenv("STREAMBANK_JOBS", str(file))
+    for module in ("start", "stop", "status"):
+        monkeypatch.setattr(f"streambank.job.{module}.LocalLauncher", lambda: fake_launcher(tmp_path))
+    given["job start"] = succeed("job", "start", "flights", "--json").document
+    given["job status"] = succeed("job", "status", "flights", "--json").document
+    broken = ("job", "break", "flights", "--why", "a test", "--even-live", "--json")
+    given["job break"] = succeed(*broken).document
+    end_drivers(load_jobs(file).job("flights").records())
+    given["job stop"] = succeed("job", "stop", "flights", "--json").document
+    given["job savepoint"] = savepoint_of_two(tmp_path)
+    yield given
+
+
+def savepoint_of_two(folder: Path) -> Any:
+    file = folder / "pair.toml"
+    file.write_text(
+        'repository = "repository"\n\n[jobs.pair]\napplication = "app.py"\n'
+        'checkpoint = "pair"\nqueries = ["left", "right"]\n'
+    )
+    for query in ("left", "right"):
+        LiveCheckpoint(open_store(folder / "pair" / query)).run(3)
+    return succeed("job", "savepoint", "pair", "--jobs", file, "--json").document
+
+
+def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> None:
+    shown = examples()
+    assert shown.keys() == answers.keys()
+    wrong = {
+        heading: found
+        for heading, example in shown.items()
+        if (found := list(mismatches(example, answers[heading], heading)))
+    }
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers: dict[str, Any]) -> None:
+    """The comparison sees through neither, so what an example shows has to be met by something real."""
+    assert answers["inspect"]["findings"] and answers["inspect"]["sources"] and answers["inspect"]["closure"]
+    assert answers["verify --all"]["findings"] and answers["verify --all"]["savepoints"]
+    assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
+    assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
+    assert answers["job break"]["broken"] is True
+
+
+def test_every_verb_with_json_has_an_example() -> None:
+    headings = " ".join(examples())
+    for verb in ("inspect", "take", "list", "show", "verify", "restore", "pin", "doctor"):
+        assert verb in headings
+    for verb in ("start", "status", "stop", "savepoint", "break"):
+        assert f"job {verb}" in headings
+
+
+def test_the_comparison_sees_a_difference() -> None:
+    example = {"a": 1, "b": [{"c": "x"}], "queries": {"main": {"n": 1}}}
+    assert list(mismatches(example, {"a": 2.5, "b": [], "queries": {"other": {"n": 2}}})) == []
+    found = sorted(mismatches(example, {"a": "1", "b": [{"c": True}], "queries": {"other": {"m": 2}}}))
+    assert found == [
+        ".a is number in the example, and str in the answer",
+        ".b[].c is str in the example, and bool in the answer",
+        ".queries.*.m is only in the answer",
+        ".queries.*.n is only in the example",
+    ]
