@@ -34,7 +34,7 @@ from streambank.storage.base import Store
 DEFAULT_BEAT_S = 1.0
 DEFAULT_TTL_S = 30.0
 _FADING_S = 5.0
-"""How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed (measured)."""
+"""How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed."""
 
 State = Literal["live", "dead", "unknown", "ended"]
 
@@ -220,8 +220,7 @@ class Claims:
         return "unknown", f"its beat has been watched for {still_s:.0f} s of {holder.ttl_s:.0f} s"
 
     def settle(self, timeout_s: float | None = None) -> ClaimView | None:
-        """Look until the holder is judged: for its TTL where it lives elsewhere, for a moment where it is
-        fading.
+        """Look until the holder is judged: for its TTL where it is elsewhere, for a moment where it fades.
 
         Args:
             timeout_s: Give up on a holder elsewhere after this long; None for its TTL and a little more.

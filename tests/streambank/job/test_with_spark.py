@@ -1,4 +1,4 @@
-"""The whole way with the real runner: declared, started by several at once, killed, started again, drained, saved."""
+"""The whole way with the real runner: started by several at once, killed, started again, drained, saved."""
 
 from __future__ import annotations
 
