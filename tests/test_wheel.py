@@ -46,7 +46,7 @@ def environment_with(wheel: Path, folder: Path) -> Path:
 def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel and all its dependencies: those of this one, seen from there.
 
-    A path in a `.pth` file adds that folder alone, not what `.pth` files in it add: the checkout stays unseen.
+    A path in a `.pth` file adds that folder alone and not what `.pth` files in it add: no checkout is seen.
     """
     folder = environment_with(wheel, tmp_path_factory.mktemp("whole") / "venv")
     site_packages(folder).joinpath("dependencies.pth").write_text(f"{site_packages(Path(sys.prefix))}\n")
