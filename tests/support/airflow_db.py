@@ -1,4 +1,4 @@
-"""A real Airflow metadata database, made once for the tests of one process, and what the tests read from it."""
+"""A real Airflow metadata database, made once for the tests of one process, and what they read from it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+)
 from streambank.job.generations import MAIN
 from streambank.job.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
@@ -122,9 +129,8 @@ class StartStreamingJobOperator(DriverOperator):
                 return self._done(result)
             timeout_s = self.hook.declared(self.job)[0].start.timeout_s
         self._defer(result, utc_now() + timedelta(seconds=timeout_s))
-        raise AssertionError("a task that defers does not return")
 
-    def _defer(self, result: StartResult, give_up_at: datetime) -> None:
+    def _defer(self, result: StartResult, give_up_at: datetime) -> NoReturn:
         from streambank_airflow.triggers.job import JobReadyTrigger
 
         self.defer(
@@ -134,14 +140,13 @@ class StartStreamingJobOperator(DriverOperator):
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
                 give_up_at=to_json_time(give_up_at),
+                remember={"state": result.state, "launch_id": result.launch_id},
             ),
             method_name="execute_complete",
-            kwargs={"state": result.state, "launch_id": result.launch_id},
         )
+        raise AssertionError("a task that defers does not return")
 
-    def execute_complete(
-        self, context: Context, event: dict[str, Any], state: str, launch_id: str | None
-    ) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the driver works, or is gone; see the class."""
         self.raise_for_error(event)
         if event["status"] == "late":
@@ -157,7 +162,8 @@ class StartStreamingJobOperator(DriverOperator):
         with airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
             result = self._start(context, obey=True, wait=event["status"] == "ready")
-            return self._done(result, state if result.launch_id == launch_id else None)
+            before = event["remember"]
+            return self._done(result, before["state"] if result.launch_id == before["launch_id"] else None)
 
     def _start(self, context: Context, *, obey: bool, wait: bool) -> StartResult:
         try:
@@ -213,30 +219,34 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Make sure that it runs, then watch; see the class."""
         persist_driver_log_link(context)
-        return self.start_again(context, failures=0, restarts=0)
+        return self._start(context, failures=0, restarts=0)
 
-    def start_again(
-        self, context: Context, event: Any = None, *, failures: int, restarts: int
-    ) -> dict[str, Any]:
+    def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on after the pause before a start."""
+        return self._start(context, **event["remember"])
+
+    def _start(self, context: Context, *, failures: int, restarts: int) -> dict[str, Any]:
         """Start the job, unless it is not meant to run any more, and watch it.
 
         Args:
             context: Airflow's.
-            event: Of the pause before this start; nothing is asked of it.
             failures: How many drivers in a row ended without a new batch.
             restarts: How many drivers were started instead of one that was gone.
         """
         with airflow_failures():
-            result = self.hook.start(
-                self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
-            )
+            try:
+                result = self.hook.start(
+                    self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
+                )
+            except StorageError as error:
+                # It did not even get as far as the lease: one more of the drivers that did not get on.
+                self.show_driver_log()
+                self._pause(f"{error.message}", failures + 1, restarts + 1)
             if result.state == "not-desired":
-                view = self.hook.watcher(self.job).look().to_dict()
-                return self._over("stopped", view, restarts)
-        self._watch(result.batch, failures, restarts)
-        raise AssertionError("a task that defers does not return")
+                return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), restarts)
+        self._watch({"batch": result.batch, "failures": failures, "restarts": restarts})
 
-    def _watch(self, batch: int | None, failures: int, restarts: int) -> None:
+    def _watch(self, remember: dict[str, Any]) -> NoReturn:
         from streambank_airflow.triggers.job import JobEndTrigger
 
         self.defer(
@@ -245,37 +255,42 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 jobs_file=self.jobs_file,
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
+                remember=remember,
             ),
             method_name="execute_complete",
-            kwargs={"batch": batch, "failures": failures, "restarts": restarts},
         )
+        raise AssertionError("a task that defers does not return")
 
-    def execute_complete(
-        self, context: Context, event: dict[str, Any], batch: int | None, failures: int, restarts: int
-    ) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more; see the class."""
         self.raise_for_error(event)
         self.show_driver_log()
+        before = event["remember"]
         if event["status"] != "gone":
-            return self._over(event["status"], event, restarts)
-        got_on = event["batch"] is not None and (batch is None or event["batch"] > batch)
-        failures = 0 if got_on else failures + 1
+            return self._over(event["status"], event, before["restarts"])
         if event["exit_code"] in HOPELESS:
             self.raise_gone(f"The driver of job {self.job} gave up", event)
+        got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
+        self._pause(event["why"], 0 if got_on else before["failures"] + 1, before["restarts"] + 1)
+
+    def _pause(self, why: str, failures: int, restarts: int) -> NoReturn:
+        """Wait a while before the next start, the longer the more drivers have failed in a row."""
         if failures >= self.max_failures:
             raise AirflowFailException(
-                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: "
-                f"{event['why']}. Hint: the end of its log is above; repair the cause and trigger this DAG "
-                "again, or restore a savepoint."
+                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: {why}. "
+                "Hint: the end of its log is above; repair the cause and trigger this DAG again, or restore a "
+                "savepoint."
             )
-        pause_s = min(self.max_backoff_s, self.backoff_s * 2 ** max(0, failures - 1))
-        self.log.warning("The driver is gone (%s); another one is started in %g s.", event["why"], pause_s)
-        from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+        from streambank_airflow.triggers.job import PauseTrigger
 
+        pause_s = min(self.max_backoff_s, self.backoff_s * 2 ** max(0, failures - 1))
+        self.log.warning("The driver is gone (%s); another one is started in %g s.", why, pause_s)
         self.defer(
-            trigger=TimeDeltaTrigger(timedelta(seconds=pause_s)),
+            trigger=PauseTrigger(
+                until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
+                remember={"failures": failures, "restarts": restarts},
+            ),
             method_name="start_again",
-            kwargs={"failures": failures, "restarts": restarts + 1},
         )
         raise AssertionError("a task that defers does not return")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 """What a wait ends with: flat, JSON, `status` says how (`done`, `failed`, `error`, ...)."""
 
+ARGUMENTS = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s", "remember")
+"""What every trigger on a job takes; attributes of the same names hold it."""
+
 PATIENCE = 5
 """How many looks in a row may fail at the storage before the wait itself fails."""
 
@@ -36,6 +39,7 @@ class JobTrigger(BaseTrigger):
         jobs_file: The file that declares it; None for the one that the connection names.
         streambank_conn_id: The connection.
         poll_interval_s: Seconds between two looks.
+        remember: What the task will want to know when it goes on; its event gives it back.
     """
 
     own_arguments: ClassVar[tuple[str, ...]] = ()
@@ -48,16 +52,18 @@ class JobTrigger(BaseTrigger):
         jobs_file: str | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         poll_interval_s: float = 5.0,
+        remember: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
         self.job = job
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.poll_interval_s = poll_interval_s
+        self.remember = dict(remember or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, as Airflow stores them."""
-        names = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s", *self.own_arguments)
+        names = (*ARGUMENTS, *self.own_arguments)
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
@@ -80,7 +86,7 @@ class JobTrigger(BaseTrigger):
                 failures += 1
                 event = self._failure(error, failures)
             if event is not None:
-                yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # nor does its event
+                yield TriggerEvent({**event, "remember": self.remember})  # type: ignore[no-untyped-call]  # nor does its event
                 return
             await asyncio.sleep(self.poll_interval_s)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.job.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
@@ -52,6 +55,31 @@ class JobEndTrigger(JobTrigger):
             return None
         status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
         return {"status": status, **view.to_dict()}
+
+
+class PauseTrigger(BaseTrigger):
+    """Waits until a moment; how long is left does not depend on which triggerer waits.
+
+    Args:
+        until: ISO-8601 time.
+        remember: What the task will want to know when it goes on; the event gives it back.
+    """
+
+    def __init__(self, *, until: str, remember: Mapping[str, Any] | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
+        self.until = until
+        self.remember = dict(remember or {})
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and its arguments, as Airflow stores them."""
+        return f"{__name__}.PauseTrigger", {"until": self.until, "remember": self.remember}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Sleep what is left."""
+        left_s = (from_json_time(self.until) - utc_now()).total_seconds()
+        await asyncio.sleep(max(0.0, left_s))
+        event = {"status": "over", "remember": self.remember}
+        yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # nor does its event
 
 
 class JobStatusTrigger(JobTrigger):

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.timezone import utcnow
+from streambank_airflow.operators.job import (
+    KeepStreamingJobRunningOperator,
+    StartStreamingJobOperator,
+    StopStreamingJobOperator,
+)
+from streambank_airflow.links import DRIVER_LOG_KEY
+
+from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.jobs import poll
+from tests.support.managed import Managed
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+
+def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
+    with DAG("one_task", schedule=None) as dag:
+        task(task_id="task", job="flights", jobs_file=str(managed.jobs_file), **arguments)
+    return dag
+
+
+def meanwhile(*steps: Callable[[], Any]) -> threading.Thread:
+    """Do some steps beside the test, one after the other."""
+    thread = threading.Thread(target=lambda: [step() for step in steps], daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_start_returns_when_a_batch_is_committed_and_is_idempotent(
+    managed: Managed, deferrable: bool
+) -> None:
+    dag = dag_of(StartStreamingJobOperator, managed, deferrable=deferrable, note="for a test")
+
+    first = run_dag(dag)
+    second = run_dag(dag)
+
+    result = xcom(first, "task")
+    assert result["state"] == "started"
+    assert result["batch"] >= 0
+    assert result["pid"] > 0
+    assert not [value for value in result.values() if isinstance(value, dict | list)]
+    again = xcom(second, "task")
+    assert again["state"] == "already-running"
+    assert {again[key] == result[key] for key in ("epoch", "launch_id", "pid")} == {True}
+    desired = managed.control.desired()
+    assert desired is not None
+    assert (desired.state, desired.why) == ("running", "for a test")
+    assert desired.by["dag_id"] == "one_task"
+    assert desired.by["triggered_by"] == "dag_test"
+
+
+def test_the_link_leads_to_the_log_of_the_task_that_shows_the_drivers_last_lines(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = run_dag(dag_of(StartStreamingJobOperator, managed))
+
+    link = xcom(run, "task", DRIVER_LOG_KEY)
+    assert "/dags/one_task/runs/" in link
+    assert "/tasks/task" in link
+    assert "driver | live driver" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_driver_that_dies_at_once_fails_the_start_with_its_last_lines(
+    managed: Managed, deferrable: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.dies.write_text("0")
+
+    run = run_dag(dag_of(StartStreamingJobOperator, managed, deferrable=deferrable))
+
+    assert task_states(run) == {"task": "failed"}
+    assert "driver | it does not feel well" in capfd.readouterr().out
+
+
+def test_a_stop_that_came_after_the_run_was_asked_for_counts(managed: Managed) -> None:
+    managed.control.set_desired("stopped", by={"user": "somebody"})
+
+    run = run_dag(dag_of(StartStreamingJobOperator, managed), run_after=utcnow() - timedelta(minutes=5))
+
+    assert task_states(run) == {"task": "skipped"}
+    assert managed.control.lease.view() is None
+
+
+def test_a_stop_that_came_before_is_undone_by_whoever_asks_for_a_start(managed: Managed) -> None:
+    managed.control.set_desired("stopped", by={"user": "somebody"})
+
+    run = run_dag(dag_of(StartStreamingJobOperator, managed))
+
+    assert task_states(run) == {"task": "success"}
+
+
+def test_a_start_may_depend_on_a_forms_answer(managed: Managed) -> None:
+    dag = dag_of(StartStreamingJobOperator, managed, only_if="{{ dag_run.conf['start'] }}")
+
+    assert task_states(run_dag(dag, run_conf={"start": False})) == {"task": "skipped"}
+    assert managed.control.desired() is None
+
+
+def test_it_is_kept_running_until_somebody_stops_it(managed: Managed) -> None:
+    dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
+    thread = meanwhile(
+        lambda: managed.wait_for_batch(2),
+        managed.kill,
+        lambda: poll(lambda: len(managed.control.lease.recent_launches()) == 2),
+        lambda: managed.wait_for_batch(managed.last_batch() + 3),
+        lambda: managed.stop("enough"),
+    )
+
+    run = run_dag(dag)
+    thread.join()
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["restarts"]) == ("stopped", 1)
+    assert "enough" in result["why"]
+    assert not managed.driver_lives()
+
+
+def test_a_job_that_was_stopped_in_between_is_not_started_by_who_keeps_it_running(managed: Managed) -> None:
+    managed.control.set_desired("stopped", by={"user": "somebody", "host": "here"}, why="maintenance")
+
+    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed))
+
+    assert xcom(run, "task")["why"] == "somebody on here: maintenance"
+    assert managed.control.lease.view() is None
+
+
+def test_drivers_that_never_get_on_end_in_a_failure(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.start()
+    managed.wait_for_batch(0)
+    managed.dies.write_text("0")
+    dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
+
+    run = run_dag(dag)
+
+    assert task_states(run) == {"task": "failed"}
+    assert "3 drivers of job flights in a row ended without a new batch" in capfd.readouterr().out
+
+
+def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> None:
+    seen: list[Any] = []
+
+    def restore() -> None:
+        managed.wait_for_batch(1)
+        with managed.control.operation("restore", by={"user": "somebody"}):
+            managed.kill()
+            threading.Event().wait(1.0)
+            seen.append(len(managed.control.lease.recent_launches()))
+        poll(lambda: len(managed.control.lease.recent_launches()) == 2)
+        managed.stop()
+
+    thread = meanwhile(restore)
+    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1))
+    thread.join()
+
+    assert seen == [1]
+    assert xcom(run, "task")["restarts"] == 1
+
+
+def test_a_job_whose_checkpoint_is_gone_is_left_to_a_restore(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    managed.start()
+    managed.wait_for_batch(1)
+    poll(lambda: managed.control.query_facts() is not None)
+    managed.kill()
+    shutil.rmtree(managed.checkpoint)
+
+    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, retries=3))
+
+    assert task_states(run) == {"task": "failed"}
+    out = capfd.readouterr().out
+    assert "checkpoint-lost" in out
+    assert "restore latest-good" in out
+
+
+def test_a_stop_is_at_a_batch_boundary_and_takes_a_savepoint_where_wanted(managed: Managed) -> None:
+    managed.start()
+
+    run = run_dag(dag_of(StopStreamingJobOperator, managed, savepoint=True, note="the end"))
+
+    result = xcom(run, "task")
+    assert (result["state"], result["how"]) == ("stopped", "boundary")
+    (summary,) = managed.repository.manifests("flights")
+    assert summary.savepoint == result["savepoint"]
+    assert (summary.batch, summary.note) == (result["batch"], "the end")
+    assert asset_events() == [{"savepoint": result["savepoint"], "job": "flights", "batch": result["batch"]}]
+
+
+def test_a_stop_without_a_savepoint_is_no_event_of_the_asset(managed: Managed) -> None:
+    managed.start()
+    before = len(asset_events())
+
+    assert task_states(run_dag(dag_of(StopStreamingJobOperator, managed))) == {"task": "success"}
+
+    assert len(asset_events()) == before
+
+
+def test_a_stop_of_a_stopped_job_is_a_clear_answer(managed: Managed) -> None:
+    run = run_dag(dag_of(StopStreamingJobOperator, managed))
+
+    assert xcom(run, "task")["state"] == "already-stopped"
+    desired = managed.control.desired()
+    assert desired is not None
+    assert desired.state == "stopped"
+
+
+def test_a_stop_may_be_told_to_touch_no_job_that_lives(managed: Managed) -> None:
+    managed.start()
+
+    run = run_dag(dag_of(StopStreamingJobOperator, managed, if_running="refuse", retries=3))
+
+    assert task_states(run) == {"task": "failed"}
+    assert managed.driver_lives()
+
+
+def test_an_unknown_job_fails_for_good(managed: Managed, capfd: pytest.CaptureFixture[str]) -> None:
+    with DAG("one_task", schedule=None) as dag:
+        StartStreamingJobOperator(task_id="task", job="trains", jobs_file=str(managed.jobs_file), retries=3)
+
+    run = run_dag(dag)
+
+    assert task_states(run) == {"task": "failed"}
+    assert "Hint: Declared: flights." in capfd.readouterr().out
+
+
+def asset_events() -> list[dict[str, Any]]:
+    """The extras of all events so far of the job's asset."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.scalars(
+            select(AssetEvent.extra)
+            .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+            .where(AssetModel.uri == "streambank://savepoints/flights")
+            .order_by(AssetEvent.id)
+        ).all()
+    return [json.loads(json.dumps(row)) for row in rows]

@@ -1,0 +1,127 @@
+"""A declared job for tests of the Airflow face: everything is real but Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job, load_jobs
+from streambank.job.installed import Installation
+from streambank.job.processes import who
+from streambank.job.start import StartResult, start_job
+from streambank.job.stop import stop_job
+from streambank.savepoint.repository import Repository
+from streambank.storage import local_path, open_store
+from tests.support.jobs import ROOT, end_drivers, fake_launcher, poll
+
+BY = who("test")
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """A declared job `flights`, run by tests/support/live_driver.py.
+
+    Attributes:
+        folder: Where everything of it is.
+        jobs_file: Its declaration.
+    """
+
+    folder: Path
+    jobs_file: Path
+
+    @property
+    def dies(self) -> Path:
+        """Where this file holds a number, each driver dies after so many batches."""
+        return self.folder / "dies"
+
+    @property
+    def job(self) -> Job:
+        return load_jobs(self.jobs_file).job("flights")
+
+    @property
+    def control(self) -> JobControl:
+        return self.job.records()
+
+    @property
+    def checkpoint(self) -> Path:
+        """The current generation's directory."""
+        generation = self.control.generation()
+        path = local_path(generation.location if generation else self.job.checkpoint)
+        assert path is not None
+        return path
+
+    @property
+    def repository(self) -> Repository:
+        return Repository.open(open_store(self.job.repository))
+
+    def start(self) -> StartResult:
+        return start_job(self.job, by=BY)
+
+    def stop(self, why: str = "") -> None:
+        stop_job(self.job, by=BY, why=why)
+
+    def kill(self) -> None:
+        """End the driver as kill -9 does."""
+        end_drivers(self.control)
+
+    def last_batch(self) -> int:
+        folder = self.checkpoint / "commits"
+        return max((int(one.name) for one in folder.iterdir()), default=-1) if folder.is_dir() else -1
+
+    def wait_for_batch(self, batch: int) -> None:
+        poll(lambda: self.last_batch() >= batch)
+
+    def driver_lives(self) -> bool:
+        view = self.control.lease.view()
+        return view is not None and view.state == "live"
+
+
+@contextmanager
+def managed_job(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    """Declare the job; whatever it left running is ended afterwards."""
+    jobs_file = folder / "streaming_jobs.toml"
+    (folder / "app.py").write_text("", encoding="utf-8")
+    jobs_file.write_text(
+        f"""
+repository = "repository"
+
+[jobs.flights]
+description = "Departures."
+application = "app.py"
+args = ["--dies", "{folder / "dies"}"]
+checkpoint = "checkpoints/flights"
+
+[jobs.flights.savepoint]
+schedule = "@hourly"
+
+[jobs.flights.start]
+timeout = "30s"
+
+[jobs.flights.stop]
+force_after = "5s"
+
+[jobs.flights.lease]
+beat = "100ms"
+ttl = "2s"
+""",
+        encoding="utf-8",
+    )
+    fake_launcher(folder)
+    installation = Installation(
+        sys.executable,
+        folder / "spark",
+        ROOT / "tests" / "support" / "live_driver.py",
+        (str(ROOT / "provider"), str(ROOT)),
+    )
+    patch.setattr("streambank.job.launcher.find_installation", lambda python: installation)
+    managed = Managed(folder, jobs_file)
+    try:
+        yield managed
+    finally:
+        end_drivers(managed.control)
