@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from pathlib import Path
@@ -25,9 +26,16 @@ def batches(folder: Path) -> list[int]:
 
 def told(query: Any) -> str:
     """What came of telling a query to end, tried until it was a moment for it."""
-    return str(
-        wait_for("a moment for it", lambda: (o := finish_batch_then_end(query)) != "not-now" and o, 60)
-    )
+
+    def look() -> str | None:
+        outcome = finish_batch_then_end(query)
+        return None if outcome == "not-now" else outcome
+
+    return str(wait_for("a moment for it", look, 60))
+
+
+def committed_more(checkpoint: Path, before: int) -> bool:
+    return len(batches(checkpoint / "commits")) > before
 
 
 def start(spark: SparkSession, checkpoint: Path, trigger: str) -> Any:
@@ -44,7 +52,7 @@ def end_at_random_moments(spark: SparkSession, checkpoint: Path, rounds: int, se
     for _ in range(rounds):
         before = len(batches(checkpoint / "commits"))
         query = start(spark, checkpoint, "0 seconds")
-        wait_for("a commit", lambda before=before: len(batches(checkpoint / "commits")) > before)
+        wait_for("a commit", functools.partial(committed_more, checkpoint, before))
         time.sleep(chance.random())
         outcomes.add(told(query))
         wait_ended(query)
