@@ -7,16 +7,20 @@ bytes. A reader merges all files. Nothing is lost with an index file: it is made
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
-from streambank.savepoint.digest import digest_of, split_digest
+from streambank.savepoint.digest import digest_of, is_digest, split_digest
 from streambank.savepoint.packs import Pack, PackEntry
 from streambank.savepoint.sealed import dumps
 from streambank.storage.base import Store
 
 INDEX_FORMAT = 1
+_BITS = 48
+_MOST = (1 << _BITS) - 1  # the largest offset or length: 256 TiB
+_PACK_ID = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,10 @@ class Index:
     def __init__(self) -> None:
         self._packs: list[tuple[str, int]] = []
         self._numbers: dict[str, int] = {}
-        self._places: dict[bytes, tuple[int, int, int]] = {}
-        self._others: dict[bytes, list[tuple[int, int, int]]] = {}
+        self._places: dict[
+            bytes, int
+        ] = {}  # number of the pack, offset and length in one integer: half the memory
+        self._others: dict[bytes, list[int]] = {}
         self._encodings: dict[bytes, str] = {}
 
     def __len__(self) -> int:
@@ -59,7 +65,7 @@ class Index:
         self._packs.append((pack.id, pack.size_bytes))
         for entry in pack.entries:
             digest = bytes.fromhex(split_digest(entry.digest)[1])
-            place = (number, entry.offset, entry.length)
+            place = (number << _BITS | entry.offset) << _BITS | entry.length
             if self._places.setdefault(digest, place) != place:
                 self._others.setdefault(digest, []).append(place)
             if entry.encoding != "none":
@@ -76,9 +82,9 @@ class Index:
         raw = bytes.fromhex(digest[-64:])
         return [self._object(raw, place) for place in self._others.get(raw, ())]
 
-    def _object(self, raw: bytes, place: tuple[int, int, int]) -> IndexedObject:
-        number, offset, length = place
-        pack_id, pack_bytes = self._packs[number]
+    def _object(self, raw: bytes, place: int) -> IndexedObject:
+        offset, length = place >> _BITS & _MOST, place & _MOST
+        pack_id, pack_bytes = self._packs[place >> 2 * _BITS]
         return IndexedObject(pack_id, pack_bytes, offset, length, self._encodings.get(raw, "none"))
 
     def pack_ids(self) -> set[str]:
@@ -146,12 +152,20 @@ def _index_lines(packs: Iterable[Pack], digest_name: str) -> Iterator[bytes]:
 
 def _decode_pack(line: dict[str, object], digest_name: str) -> Pack:
     pack_id, size_bytes, objects = line["pack"], line["size_bytes"], line["objects"]
-    if not isinstance(pack_id, str) or not isinstance(size_bytes, int) or not isinstance(objects, list):
+    if not isinstance(pack_id, str) or not _PACK_ID.fullmatch(pack_id):
+        raise TypeError("a pack without an id")
+    if type(size_bytes) is not int or not isinstance(objects, list):
         raise TypeError("a field of another type")
     entries = tuple(
         PackEntry(f"{digest_name}:{digits}", offset, length, encoding)
         for digits, offset, length, encoding in objects
     )
+    for entry in entries:
+        if not is_digest(entry.digest) or not isinstance(entry.encoding, str):
+            raise TypeError("an object without a digest or an encoding")
+        for number in (entry.offset, entry.length):
+            if type(number) is not int or not 0 <= number <= _MOST:
+                raise ValueError("a number that cannot be")
     return Pack(pack_id, size_bytes, entries)
 
 

@@ -58,8 +58,24 @@ def test_any_changed_byte_is_found(listed: list[Pack], draw: st.DataObject) -> N
         assert index_key(index_id) in raised.value.message
 
 
+HEADER = b'{"index": 1, "digest": "blake3"}\n'
+LYING = [
+    HEADER + b'{"pack": "%b", "size_bytes": 9, "objects": [%b]}\n' % (pack_id, entry)
+    for pack_id, entry in [
+        (b"../x", b""),
+        (b"a" * 64, b"7"),
+        (b"a" * 64, b'["%b", -1, 3, "none"]' % (b"0" * 64)),
+        (b"a" * 64, b'["%b", 0, 281474976710656, "none"]' % (b"0" * 64)),
+        (b"a" * 64, b'["%b", 0, "3", "none"]' % (b"0" * 64)),
+        (b"a" * 64, b'["%b", 0, 3, null]' % (b"0" * 64)),
+        (b"a" * 64, b'["x", 0, 3, "none"]'),
+        (b"a" * 64, b'[0, 0, 3, "none"]'),
+    ]
+]
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"7\n", b"[]\n", b'{"index": 1, "digest": "blake3"}\n{"pack": 5}\n', b"\xff\n"]
+    "data", [*LYING, b"", b"7\n", b"[]\n", b'{"index": 1, "digest": "blake3"}\n{"pack": 5}\n', b"\xff\n"]
 )
 def test_junk_with_a_right_name_is_refused(data: bytes) -> None:
     index_id = split_digest(digest_of("blake3", data))[1]
