@@ -127,14 +127,9 @@ class Job:
         working_dir: The driver's working directory.
         description: For people.
         tags: For people, and for Airflow.
-        savepoint: See `SavepointPolicy`.
-        restore: See `RestorePolicy`.
-        stop: See `StopPolicy`.
-        start: See `StartPolicy`.
-        limits: See `Limits`.
+        savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
         later: Tables of later versions, unread.
-        source: The file that declares it.
-        line: The line of its table there.
+        source: The file that declares it, with the `line` of its table.
     """
 
     name: str

@@ -118,13 +118,11 @@ class Lease:
     def refusal(self, view: LeaseView) -> RefusedError:
         """The error that says who is in the way, since when, and what can be done."""
         stop = f"Stop it first: `streambank job stop {self.job}`."
-        broken = (
-            f"If you know it to be dead: `streambank job break {self.job}`; a living one then kills itself."
-        )
+        dead = f"If you know it to be dead: `streambank job break {self.job} --why TEXT`."
         return RefusedError(
             f"Job {self.job} is held by {view.describe()} (epoch {view.epoch}, {view.state}: {view.why}).",
             code="lease-held",
-            hint=stop if view.state == "live" else f"{stop} {broken}",
+            hint=stop if view.state == "live" else f"{stop} {dead}",
         )
 
     def break_lease(self, *, by: Mapping[str, str], why: str, even_live: bool = False) -> LeaseView | None:

@@ -97,7 +97,7 @@ class OperationLock:
             f"({view.state}: {view.why}).",
             code="operation-in-progress",
             hint="Try again when it has ended. "
-            f"If you know it to be dead: `streambank job break {self.job} --operation`.",
+            f"If you know it to be dead: `streambank job break {self.job} --operation --why TEXT`.",
         )
 
     def break_operation(

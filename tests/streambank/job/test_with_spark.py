@@ -11,13 +11,14 @@ import pytest
 
 from streambank.job.control import JobControl
 from streambank.job.declaration import load_jobs
+from streambank.job.processes import process
 from streambank.job.progress import ProgressScan
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs import BY, end_drivers, race
+from tests.support.jobs import BY, end_drivers, poll, race
 
 APPLICATION = """
 import sys
@@ -66,6 +67,7 @@ def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
         assert b"AIRFLOW" not in Path(f"/proc/{pid}/environ").read_bytes()
 
         os.kill(jvm_pid, signal.SIGKILL)
+        poll(lambda: process(jvm_pid, "jvm") is None)
         (tmp_path / "in" / "1").write_text("one\n")
         again = start_job(job, by=BY)
         assert (again.state, again.epoch) == ("started", 2) and again.pid != pid
