@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Callable
 from typing import NoReturn
 
+_LAST_WORDS_S = 1.0
 
-def kill_driver(jvm: int | None, why: str) -> NoReturn:
+
+def kill_driver(jvm: int, last_words: Callable[[], None] | None = None) -> NoReturn:
     """SIGKILL the JVM, then this process. Nothing is flushed, released or waited for.
 
+    The driver's log is no place for last words: Python's output goes through the JVM.
+
     Args:
-        jvm: The JVM's process id, where it is known.
-        why: Half a sentence for the driver's log.
+        jvm: The JVM's process id.
+        last_words: Leaves behind why, once the JVM is gone; gets a second, since a store may hang.
     """
     try:
-        os.write(2, f"streambank: the driver kills itself: {why}\n".encode())
+        kill(jvm)
+        if last_words is not None:
+            speaker = threading.Thread(target=last_words, name="streambank-last-words", daemon=True)
+            speaker.start()
+            speaker.join(_LAST_WORDS_S)
     finally:
-        if jvm is not None:
-            kill(jvm)
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(137)
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
 from streambank.job.claims import Claim
@@ -97,9 +98,8 @@ class Driver:
         self.poll = Poll(control, spec, claim.epoch, self.queries, self.journal, self.stopping.ask)
         self._over = False
         self._java_handler: object | None = None
-        self._keeper = Keeper(
-            claim, on_lost=lambda why: kill_driver(jvm_pid, f"its lease was lost: {why}"), status=self._status
-        )
+        self._lost = threading.Event()
+        self._keeper = Keeper(claim, on_lost=self._lease_lost, status=self._status)
 
     def run(self, program: Path) -> int:
         """Run the application; every query has ended, and the lease is released, when this returns."""
@@ -120,6 +120,9 @@ class Driver:
         # An interrupt that was on its way when the application ended by itself may arrive here.
         with contextlib.suppress(KeyboardInterrupt):
             self.stopping.application_is_over()
+        if self._lost.is_set():
+            # The application ended because its JVM was killed; this process has a second left.
+            threading.Event().wait()
         self.stopping.wait_done()
         self._over = True
         # The application has ended, and the JVM would take its queries down with it: end them properly.
@@ -157,6 +160,11 @@ class Driver:
             )
         except StreambankError as error:
             print(f"streambank: no answer to request {wish.request}: {error.message}", file=sys.stderr)
+
+    def _lease_lost(self, why: str) -> NoReturn:
+        """Whoever holds the lease now may be running already: be gone before the next commit."""
+        self._lost.set()
+        kill_driver(self.jvm_pid, lambda: self.journal.record("killed", why=f"its lease was lost: {why}"))
 
     def _on_term(self, whom: str) -> None:
         self.stopping.ask(Wish("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))

@@ -168,7 +168,7 @@ class Stopping:
             if self._wait_ended(time.monotonic() + force_after_s, at_boundary=False):
                 return
             self.journal.record("killed", why="the queries did not stop")
-            kill_driver(self.jvm_pid, "its queries did not stop in time")
+            kill_driver(self.jvm_pid)
 
     def _wait_ended(self, deadline: float, *, at_boundary: bool) -> bool:
         told: set[str] = set()
@@ -210,7 +210,7 @@ class Stopping:
                 signal.pthread_kill(_main_ident(), signal.SIGINT)
         time.sleep(force_after_s)
         self.journal.record("killed", why="the application did not end")
-        kill_driver(self.jvm_pid, "the application did not end after its queries had")
+        kill_driver(self.jvm_pid)
 
 
 def _main_ident() -> int:

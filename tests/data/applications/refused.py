@@ -23,9 +23,9 @@ def rows() -> DataFrame:
 
 
 attempt("connect", lambda: SparkSession.builder.remote("sc://localhost").getOrCreate())
-del SparkSession.builder._options["spark.remote"]
+SparkSession.builder._options.pop("spark.remote", None)
 attempt("connect create", lambda: SparkSession.builder.config("spark.remote", "sc://localhost").create())
-del SparkSession.builder._options["spark.remote"]
+SparkSession.builder._options.pop("spark.remote", None)
 spark = SparkSession.builder.getOrCreate()
 attempt("continuous", lambda: rows().writeStream.format("console").trigger(continuous="1 second").start())
 real_time: dict[str, Any] = {"realTime": "1 minute"}
