@@ -45,9 +45,10 @@ def _parquet_rows(store: Store, key: str) -> int | None:
         return None
     footer = store.read(key, size - _PARQUET_TAIL_BYTES - length, length)
     try:
-        return _Thrift(footer).field(_NUM_ROWS)
+        rows = _Thrift(footer).field(_NUM_ROWS)
     except (IndexError, ValueError):
         return None
+    return rows if rows is not None and rows >= 0 else None
 
 
 _NUM_ROWS = 3
@@ -110,7 +111,8 @@ class _Thrift:
         elif kind == 7:
             self._at += 8
         elif kind == 8:
-            self._at += self._varint()
+            length = self._varint()  # moves on by itself, so it must be known before the next line
+            self._at += length
         elif kind in (9, 10):
             self._skip_list(depth)
         elif kind == 12:
