@@ -27,6 +27,7 @@ WATERMARK_HOURS = 6 * 24  # as in streaming_jobs.toml
 FIRST_SAVEPOINT_AT = 10
 SECOND_SAVEPOINT_AFTER = 5
 DISASTER_AFTER = 4
+READING_S = 2.0  # the person reads before approving; it counts as recovery time
 
 
 @dataclass(slots=True)
@@ -140,15 +141,27 @@ class Story:
             (question,) = self.airflow.open_questions(dag_id, run)
             step.detail = f"savepoint {plan['savepoint']}, batch {plan['batch']}"
         self.screen.say_more(f"{question['subject']}\n{_plain(str(question['body']))}")
+        time.sleep(READING_S)
         self.report.approval_s = round((datetime.now(UTC) - self.disaster_at).total_seconds(), 1)
         with self.screen.step(
             "Approved over the API; a new generation is laid out and the job started"
         ) as step:
-            self.airflow.answer(dag_id, run, "approve", "Approve")
-            self.airflow.wait_for_task(dag_id, run, "first_batch", timeout_s=180, meanwhile=self.check)
+            self.airflow.wait_for_task(
+                dag_id, run, "first_batch", timeout_s=240, meanwhile=lambda: self._approve(dag_id, run)
+            )
             done = self.airflow.result(dag_id, run, "restore")
             step.detail = f"generation {done['generation']}, goes on after batch {done['batch']}"
         self._note_recovery(plan, done)
+
+    def _approve(self, dag_id: str, run: str) -> None:
+        """Answer whenever the question is open.
+
+        Airflow asks again where an answer came before its scheduler had noticed that the task waits: it takes
+        the task for a failed one then, and retries it.
+        """
+        self.check()
+        for question in self.airflow.open_questions(dag_id, run):
+            self.airflow.answer(dag_id, run, question["task_instance"]["task_id"], "Approve")
 
     def _note_recovery(self, plan: dict[str, Any], done: dict[str, Any]) -> None:
         batch = int(done["batch"])
