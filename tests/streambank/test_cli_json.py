@@ -89,8 +89,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["Errors"] = streambank("restore", first, *repository, *into).document
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
-    into = ("--job", "orders", "--into", tmp_path / "back", "--json")
-    given["restore"] = succeed("restore", "latest-good", *repository, *into).document
+    back = ("--job", "orders", "--into", tmp_path / "back", "--json")
+    given["restore"] = succeed("restore", "latest-good", *repository, *back).document
     given["verify --all"] = streambank("verify", "--all", *repository, "--json").document
     file = write_jobs(tmp_path, name="flights", more="")
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
