@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,8 @@ def airflow_database() -> Iterator[None]:
     settings.dispose_orm()
 
 
-def run_dag(dag: DAG, **how: Any) -> Any:
-    """Write a DAG to the database as the DAG processor does, and run it once with `dag.test`."""
+def write_dags(*dags: DAG) -> None:
+    """Write DAGs to the database as the DAG processor does."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.collection import update_dag_parsing_results_in_db
     from airflow.serialization.serialized_objects import LazyDeserializedDAG
@@ -38,9 +39,52 @@ def run_dag(dag: DAG, **how: Any) -> Any:
         DagBundlesManager().sync_bundles_to_db(session=session)
         session.commit()
         update_dag_parsing_results_in_db(
-            "dags-folder", None, [LazyDeserializedDAG.from_dag(dag)], {}, None, set(), session=session
+            "dags-folder",
+            None,
+            [LazyDeserializedDAG.from_dag(dag) for dag in dags],
+            {},
+            None,
+            set(),
+            session=session,
         )
+
+
+def run_dag(dag: DAG, **how: Any) -> Any:
+    """Write a DAG to the database, and run it once with `dag.test`."""
+    write_dags(dag)
     return dag.test(**how)
+
+
+def answer_question(dag_id: str, task_id: str, option: str, within_s: float = 60.0) -> None:
+    """Answer a human-in-the-loop task of the newest run as the API server does when a person has clicked."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.trigger import handle_event_submit
+    from airflow.sdk.timezone import utcnow
+    from airflow.triggers.base import TriggerEvent
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+    from sqlalchemy import select
+
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        with create_session() as session:
+            task = session.scalar(
+                select(TaskInstance)
+                .where(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id)
+                .where(TaskInstance.state == TaskInstanceState.AWAITING_INPUT)
+            )
+            if task is not None:
+                detail = session.get_one(HITLDetail, task.id)
+                detail.responded_by = {"id": "1", "name": "somebody"}
+                detail.responded_at = utcnow()
+                detail.chosen_options = [option]
+                detail.params_input = {}
+                event = TriggerEvent(detail.as_resume_event_payload())
+                handle_event_submit(event, task_instance=task, session=session)
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"{dag_id}.{task_id} asked nothing within {within_s} s")
 
 
 def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
@@ -54,7 +98,9 @@ def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
                 key=key, run_id=run.run_id, dag_ids=run.dag_id, task_ids=task_id
             ).with_only_columns(XComModel.value)
         ).first()
-    return None if row is None else json.loads(row.value) if isinstance(row.value, str) else row.value
+    value = None if row is None else row.value
+    # Values of tasks are stored as JSON; what the runner itself stores for links is the bare text.
+    return json.loads(value) if isinstance(value, str) and value[:1] in '{["' else value
 
 
 def task_states(run: Any) -> dict[str, str]:
@@ -70,3 +116,19 @@ def task_states(run: Any) -> dict[str, str]:
             )
         ).all()
     return {task_id: str(state) for task_id, state in rows}
+
+
+def asset_events() -> list[dict[str, Any]]:
+    """The extras of all events so far of the job's asset."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.scalars(
+            select(AssetEvent.extra)
+            .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+            .where(AssetModel.uri == "streambank://savepoints/flights")
+            .order_by(AssetEvent.id)
+        ).all()
+    return [json.loads(json.dumps(row)) for row in rows]

@@ -1,7 +1,7 @@
 """A driver without Spark that keeps committing batches into a checkpoint of which savepoints can be taken.
 
-Started like the real one; what it does stands in the application arguments of the launch spec. `dies` is a file: where
-it exists, its number of batches is committed and the process ends at once, as by kill -9.
+Started like the real one; what it does stands in the application arguments of the launch spec. `dies` is a
+file: where it exists, its number of batches is committed and the process ends at once, as by kill -9.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def main() -> int:
     asked = None
     first = checkpoint.next_batch
     while asked is None and checkpoint.next_batch - first < options.batches:
-        if options.dies is not None and options.dies.exists():
-            if checkpoint.next_batch - first >= int(options.dies.read_text()):
-                print("it does not feel well", flush=True)
-                os._exit(9)
+        done = checkpoint.next_batch - first
+        if options.dies is not None and options.dies.exists() and done >= int(options.dies.read_text()):
+            print("it does not feel well", flush=True)
+            os._exit(9)
         checkpoint.run(1)
         if checkpoint.last == first:
             control.record_query(

@@ -72,10 +72,10 @@ class Managed:
 
     def last_batch(self) -> int:
         folder = self.checkpoint / "commits"
-        return max((int(one.name) for one in folder.iterdir()), default=-1) if folder.is_dir() else -1
+        return max((int(one.name) for one in folder.glob("[0-9]*")), default=-1) if folder.is_dir() else -1
 
     def wait_for_batch(self, batch: int) -> None:
-        poll(lambda: self.last_batch() >= batch)
+        poll(lambda: self.last_batch() >= batch, timeout_s=60)
 
     def driver_lives(self) -> bool:
         view = self.control.lease.view()

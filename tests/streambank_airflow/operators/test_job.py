@@ -1,22 +1,22 @@
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.timezone import utcnow
+
+from streambank_airflow.links import DRIVER_LOG_KEY
 from streambank_airflow.operators.job import (
     KeepStreamingJobRunningOperator,
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
-from streambank_airflow.links import DRIVER_LOG_KEY
-
-from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
 from tests.support.jobs import poll
 from tests.support.managed import Managed
 
@@ -29,11 +29,25 @@ def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
     return dag
 
 
-def meanwhile(*steps: Callable[[], Any]) -> threading.Thread:
-    """Do some steps beside the test, one after the other."""
-    thread = threading.Thread(target=lambda: [step() for step in steps], daemon=True)
+@contextmanager
+def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
+    """Do some steps beside the block; where one fails the job is stopped, so that its keeper ends."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for step in steps:
+                step()
+        except BaseException as error:
+            failed.append(error)
+            managed.stop("a step of the test failed")
+
+    thread = threading.Thread(target=work)
     thread.start()
-    return thread
+    yield
+    thread.join()
+    if failed:
+        raise failed[0]
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
@@ -109,16 +123,15 @@ def test_a_start_may_depend_on_a_forms_answer(managed: Managed) -> None:
 
 def test_it_is_kept_running_until_somebody_stops_it(managed: Managed) -> None:
     dag = dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1)
-    thread = meanwhile(
+    with meanwhile(
+        managed,
         lambda: managed.wait_for_batch(2),
         managed.kill,
-        lambda: poll(lambda: len(managed.control.lease.recent_launches()) == 2),
+        lambda: poll(lambda: len(managed.control.lease.recent_launches()) == 2, timeout_s=60),
         lambda: managed.wait_for_batch(managed.last_batch() + 3),
         lambda: managed.stop("enough"),
-    )
-
-    run = run_dag(dag)
-    thread.join()
+    ):
+        run = run_dag(dag)
 
     assert task_states(run) == {"task": "success"}
     result = xcom(run, "task")
@@ -132,7 +145,7 @@ def test_a_job_that_was_stopped_in_between_is_not_started_by_who_keeps_it_runnin
 
     run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed))
 
-    assert xcom(run, "task")["why"] == "somebody on here: maintenance"
+    assert xcom(run, "task")["why"] == "stopped by somebody on here: maintenance"
     assert managed.control.lease.view() is None
 
 
@@ -159,12 +172,11 @@ def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> Non
             managed.kill()
             threading.Event().wait(1.0)
             seen.append(len(managed.control.lease.recent_launches()))
-        poll(lambda: len(managed.control.lease.recent_launches()) == 2)
+        poll(lambda: len(managed.control.lease.recent_launches()) == 2, timeout_s=60)
         managed.stop()
 
-    thread = meanwhile(restore)
-    run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1))
-    thread.join()
+    with meanwhile(managed, restore):
+        run = run_dag(dag_of(KeepStreamingJobRunningOperator, managed, poll_interval_s=0.1, backoff_s=0.1))
 
     assert seen == [1]
     assert xcom(run, "task")["restarts"] == 1
@@ -237,19 +249,3 @@ def test_an_unknown_job_fails_for_good(managed: Managed, capfd: pytest.CaptureFi
 
     assert task_states(run) == {"task": "failed"}
     assert "Hint: Declared: flights." in capfd.readouterr().out
-
-
-def asset_events() -> list[dict[str, Any]]:
-    """The extras of all events so far of the job's asset."""
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        rows = session.scalars(
-            select(AssetEvent.extra)
-            .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-            .where(AssetModel.uri == "streambank://savepoints/flights")
-            .order_by(AssetEvent.id)
-        ).all()
-    return [json.loads(json.dumps(row)) for row in rows]

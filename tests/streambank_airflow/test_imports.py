@@ -1,0 +1,53 @@
+"""Parsing the DAG file of a declaration costs only our own modules: counted in an interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COUNT = """
+import json, sys
+import airflow.sdk
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+before = set(sys.modules)
+from streambank_airflow.jobs import build_dags
+dags = build_dags(sys.argv[1])
+new = set(sys.modules) - before
+print(json.dumps({"dags": sorted(dags), "new": sorted(new), "all": sorted(sys.modules)}))
+"""
+HEAVY = (
+    "pyspark",
+    "boto3",
+    "botocore",
+    "airflow.providers.apache.spark",
+    "pandas",
+    "pyarrow",
+    "blake3",
+    "typer",
+    "rich",
+)
+MOST_OF_OURS = 140
+"""How many modules of ours may be loaded."""
+
+
+def test_parsing_loads_neither_spark_nor_clouds_nor_much_of_anything(project_root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, str(project_root / "dags/streaming_jobs.toml")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(project_root / "provider")},
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    new = {name for name in found["new"] if not name.startswith("_")}
+    loaded = set(found["all"])
+
+    assert len(found["dags"]) == 8
+    assert not [name for name in loaded if name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
+    assert not loaded & set(HEAVY)
+    assert len([name for name in new if name.startswith("streambank")]) <= MOST_OF_OURS
+    assert not [name for name in new if "triggers" in name and name.startswith("streambank")]

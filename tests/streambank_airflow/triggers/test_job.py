@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.module_loading import import_string
+from airflow.serialization.serialized_objects import BaseSerialization
+from airflow.triggers.base import BaseTrigger
+
+from streambank.errors import FormatError, StorageError
+from streambank.job.times import to_json_time, utc_now
+from streambank_airflow.triggers.base import PATIENCE, JobTrigger
+from streambank_airflow.triggers.job import (
+    BatchCommittedTrigger,
+    JobEndTrigger,
+    JobReadyTrigger,
+    JobStatusTrigger,
+    PauseTrigger,
+)
+from streambank_airflow.watching import JobView
+
+COMMON: dict[str, Any] = {
+    "job": "flights",
+    "jobs_file": "/dags/streaming_jobs.toml",
+    "streambank_conn_id": "elsewhere",
+    "poll_interval_s": 0.01,
+    "remember": {"failures": 1},
+}
+LATER = to_json_time(utc_now() + timedelta(hours=1))
+EARLIER = to_json_time(utc_now() - timedelta(hours=1))
+TRIGGERS = [
+    JobReadyTrigger(give_up_at=LATER, **COMMON),
+    JobEndTrigger(**COMMON),
+    JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
+    BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
+    PauseTrigger(until=LATER, remember={"failures": 2}),
+]
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda trigger: type(trigger).__name__)
+def test_a_trigger_is_made_again_from_what_airflow_stores(trigger: BaseTrigger) -> None:
+    path, arguments = trigger.serialize()
+    stored = BaseSerialization.deserialize(BaseSerialization.serialize(arguments))
+    again = import_string(path)(**stored)
+
+    assert type(again) is type(trigger)
+    assert again.serialize() == (path, arguments)
+
+
+def view(state: str = "running", **facts: Any) -> JobView:
+    return JobView(job="flights", state=state, why="because", **facts)
+
+
+def judged(trigger: JobTrigger, seen: JobView) -> str | None:
+    event = trigger.judge(seen)
+    return None if event is None else str(event["status"])
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(), None),
+        (view("starting"), None),
+        (view(triggered=True), "ready"),
+        (view("failed"), "gone"),
+        (view("stopped"), "gone"),
+        (view("failed", operation="start"), None),
+    ],
+)
+def test_ready_is_the_first_trigger_of_a_driver_that_lives(seen: JobView, status: str | None) -> None:
+    assert judged(JobReadyTrigger(job="flights", give_up_at=LATER), seen) == status
+
+
+def test_ready_gives_up() -> None:
+    assert judged(JobReadyTrigger(job="flights", give_up_at=EARLIER), view()) == "late"
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(), None),
+        (view("unknown"), None),
+        (view("stopping", desired="stopped"), None),
+        (view("stopped", desired="stopped"), "stopped"),
+        (view("failed", desired="stopped"), "stopped"),
+        (view("failed", desired="running"), "gone"),
+        (view("stopped", desired="running"), "gone"),
+        (view("stopped", desired="running", finished=True), "finished"),
+        (view("failed", desired="running", operation="restore"), None),
+        (view("stopped", desired="stopped", operation="restore"), None),
+    ],
+)
+def test_an_end_is_judged_by_what_is_meant_to_be_and_never_while_somebody_works_on_the_job(
+    seen: JobView, status: str | None
+) -> None:
+    assert judged(JobEndTrigger(job="flights"), seen) == status
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(batch=7), None),
+        (view(batch=8), "done"),
+        (view(batch=None), None),
+        (view("failed", batch=7), "failed"),
+        (view("failed", batch=7, operation="start"), None),
+    ],
+)
+def test_a_batch_counts_above_the_one_that_is_named(seen: JobView, status: str | None) -> None:
+    trigger = BatchCommittedTrigger(job="flights", after_batch=7, failed_states=["failed"])
+
+    assert judged(trigger, seen) == status
+
+
+def test_a_driver_without_data_is_enough_only_where_that_was_said() -> None:
+    idle = view(batch=7, triggered=True)
+
+    assert judged(BatchCommittedTrigger(job="flights", after_batch=7), idle) is None
+    event = BatchCommittedTrigger(job="flights", after_batch=7, accept_idle=True).judge(idle)
+    assert event is not None
+    assert event["idle"] is True
+
+
+def first_event(trigger: BaseTrigger) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        async for event in trigger.run():
+            payload: dict[str, Any] = event.payload
+            return payload
+        raise AssertionError("it ended without an event")
+
+    return asyncio.run(asyncio.wait_for(run(), 10))
+
+
+class Watcher:
+    """Shows what it was told to, one after the other; the last one for ever."""
+
+    def __init__(self, *sights: JobView | Exception) -> None:
+        self.sights = list(sights)
+        self.looks = 0
+
+    def look(self) -> JobView:
+        self.looks += 1
+        sight = self.sights.pop(0) if len(self.sights) > 1 else self.sights[0]
+        if isinstance(sight, Exception):
+            raise sight
+        return sight
+
+
+def watching(patch: pytest.MonkeyPatch, watcher: Watcher) -> JobEndTrigger:
+    patch.setattr("streambank_airflow.hooks.streambank.StreambankHook.watcher", lambda self, ref: watcher)
+    return JobEndTrigger(job="flights", jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1})
+
+
+def test_a_trigger_looks_until_it_can_judge_and_gives_back_what_it_was_to_remember(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watcher = Watcher(view(), view(), view("failed", desired="running"))
+
+    event = first_event(watching(monkeypatch, watcher))
+
+    assert (event["status"], event["remember"], watcher.looks) == ("gone", {"n": 1}, 3)
+
+
+def test_storage_that_fails_for_a_while_ends_no_wait_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    trouble = [StorageError("The disk is away.")] * (PATIENCE - 1)
+    watcher = Watcher(*trouble, view(), *trouble, view("stopped", desired="stopped"))
+
+    assert first_event(watching(monkeypatch, watcher))["status"] == "stopped"
+
+
+def test_storage_that_goes_on_failing_is_reported_as_what_a_retry_may_heal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    event = first_event(watching(monkeypatch, Watcher(StorageError("The disk is away.", hint="Mount it."))))
+
+    assert (event["status"], event["retryable"]) == ("error", True)
+    assert event["message"] == "The disk is away. [storage] Hint: Mount it."
+
+
+def test_what_somebody_has_to_repair_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = Watcher(FormatError("A record is damaged."))
+
+    event = first_event(watching(monkeypatch, watcher))
+
+    assert (event["retryable"], watcher.looks) == (False, 1)
+
+
+def test_a_pause_lasts_until_its_moment_whoever_waits() -> None:
+    assert first_event(PauseTrigger(until=EARLIER, remember={"n": 2})) == {
+        "status": "over",
+        "remember": {"n": 2},
+    }
