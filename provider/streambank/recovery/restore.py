@@ -2,16 +2,17 @@
 
 The order of steps, on which everything rests:
 
-1. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
-2. The savepoint is chosen and verified, the sinks are looked at; what speaks against it is raised here.
-3. Its files are laid out, hashed on the way; `metadata` is a note that no Spark starts from
-(savepoint/layout.py). 4. The locks are checked once more, and the sinks are taken back where that was
-chosen. 5. The real `metadata` is written: the target is a checkpoint from here on.
-6. The job's generation is switched: one conditional create.
-7. The report is left behind.
+1. The savepoint is chosen and verified.
+2. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
+3. Target and sinks are looked at; what speaks against the restore is raised here.
+4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
+5. The locks are checked once more, and the sinks are taken back where that was chosen.
+6. The real `metadata` is written: the target is a checkpoint from here on.
+7. The job's generation is switched: one conditional create.
+8. The report is left behind.
 
-What fails before step 5 leaves no target behind. A rollback of a sink that was cut off is finished by the
-next restore.
+What fails before step 6 leaves no target behind. A rollback of a sink that was cut off is finished by the
+next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used.
 """
 
 from __future__ import annotations
@@ -206,7 +207,11 @@ def restore(
             age_s=plan.age_s,
             rows=plan.rows,
             skipped=plan.skipped,
-            warnings=(*plan.warnings, *_link_warning(layout)),
+            warnings=(
+                *plan.warnings,
+                *_link_warning(layout),
+                *_rollback_warning(chosen.manifest.checkpoint, rolled_back),
+            ),
             started_at=started,
             seconds=time.monotonic() - began,
             by=request.by,
@@ -242,6 +247,14 @@ def _link_warning(layout: LayoutReport) -> Iterator[str]:
         yield (
             f"{layout.linked_files} files share their bytes with the repository: damage to one damages both, "
             "so the savepoint is no independent backup while the checkpoint has them."
+        )
+
+
+def _rollback_warning(checkpoint: str, rolled_back: list[RollbackReport]) -> Iterator[str]:
+    if any(report.aside for report in rolled_back):
+        yield (
+            f"The sinks are at the savepoint's batch now: a query that went on from {checkpoint}, or from "
+            "another checkpoint that is further, would leave a gap in its output."
         )
 
 

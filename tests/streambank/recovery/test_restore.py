@@ -424,3 +424,12 @@ def test_what_is_half_done_is_no_checkpoint(tmp_path: Path) -> None:
         assert "id" not in json.loads(note)
         assert "Do not start a query here" in json.loads(note)["says"]
     assert json.loads(target.read("metadata"))["id"] == shop.live.query_id
+
+
+def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.run(4)
+    taken = shop.take()
+    shop.run(1)
+    report = shop.restore(taken.savepoint, sink="rollback")
+    assert any(shop.checkpoint.uri in warning for warning in report.warnings)
