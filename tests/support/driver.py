@@ -23,7 +23,7 @@ from streambank.job.times import to_json_time, utc_now
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATIONS = ROOT / "tests/data/applications"
-DEADLINE_S = 150.0
+DEADLINE_S = 280.0
 CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
