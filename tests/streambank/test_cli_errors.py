@@ -69,8 +69,8 @@ def in_source() -> dict[str, set[str]]:
     for path in sorted((ROOT / "provider").rglob("*.py")):
         for kind, code in codes_of(ast.parse(path.read_text())):
             found.setdefault(code, set()).add(kind)
-    for kind in KINDS.values():
-        found.setdefault(kind.default_code, set()).add(kind.__name__)
+    for name, each in KINDS.items():
+        found.setdefault(each.default_code, set()).add(name)
     return found
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 QUIET_MS = 12_000
 """How long after its newest event a key is closed."""
@@ -43,14 +40,14 @@ class Visits(StatefulProcessor):
         self.newest.clear()
         return rows, newest
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         given = list(rows)
         newest_ms = max(int(row["at"].timestamp() * 1000) for row in given)
         watermark_ms = timerValues.getCurrentWatermarkInMs()
         count, newest = self._add([int(row["id"]) for row in given], newest_ms, watermark_ms)
         yield Row(key=key[0], rows=count, newest=newest, closed=False)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
         count, newest = self._close()
         yield Row(key=key[0], rows=count, newest=newest, closed=True)
 
@@ -61,9 +58,7 @@ class Visits(StatefulProcessor):
 class PandasVisits(Visits):
     """The same, a DataFrame at a time."""
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         import pandas as pd
 
         pieces = list(rows)
@@ -72,7 +67,7 @@ class PandasVisits(Visits):
         count, newest = self._add(ids, newest_ms, timerValues.getCurrentWatermarkInMs())
         yield pd.DataFrame({"key": [key[0]], "rows": [count], "newest": [newest], "closed": [False]})
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
         import pandas as pd
 
         count, newest = self._close()

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from streambank.recovery.restore import restore
+from streambank.recovery.sinks import SinkChoice
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
@@ -40,7 +41,7 @@ class Savepoints:
         self.trial.checkpoint.rename(lost)
         shutil.rmtree(lost, ignore_errors=True)
 
-    def restore(self, saved: Saved, *, sink: str = "rollback") -> Path:
+    def restore(self, saved: Saved, *, sink: SinkChoice = "rollback") -> Path:
         """Restore into a directory that is not there yet."""
         into = self.trial.new_folder("restored")
         restore(self.repository, saved.ref, job=self.job, into=open_store(into), sink=sink)
