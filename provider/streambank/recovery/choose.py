@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.errors import InputError, IntegrityError, NotFoundError
+from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -123,6 +124,24 @@ def only_job(repository: Repository, job: str | None) -> str:
     return jobs[0]
 
 
+def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
+    """Savepoints of one job by how new their data is, not by when they were taken.
+
+    A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
+    batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
+    savepoint.
+
+    Args:
+        summaries: Readable ones, oldest first by when they were taken.
+    """
+    last_of: dict[tuple[str, str], int] = {}
+    for number, one in enumerate(summaries):
+        last_of[one.checkpoint, one.query_id] = number
+    return sorted(
+        summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
+    )
+
+
 def _latest_good(
     repository: Repository,
     job: str,
@@ -133,7 +152,7 @@ def _latest_good(
     skipped: list[Skipped] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     skipped += [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
-    for summary in reversed([one for one in summaries if one.error is None]):
+    for summary in newest_first([one for one in summaries if one.error is None]):
         report = verify(repository, job, summary.savepoint, "full", progress=progress, record=record, by=by)
         if report.restorable:
             return Chosen(repository.load(job, summary.savepoint), tuple(skipped))

@@ -1,7 +1,7 @@
 """Laying a savepoint out as a checkpoint that Spark can go on from, in an empty target.
 
 What makes a half-done target unusable is its `metadata`: it is the first file written, exclusively, and
-holds a note that is no query id, so every version of Spark refuses to start there, loudly. It is also the
+holds a note that is no query id, so Spark cannot read it and starts nothing there. It is also the
 claim that keeps a second restore out. The real `metadata` replaces it, at once, as the very last step. A
 layout that fails removes what it wrote, the note last; one that was killed leaves the note, by which the
 next one knows that everything there may go.

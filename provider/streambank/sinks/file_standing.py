@@ -1,8 +1,7 @@
 """Where a file sink stands against a savepoint: how far it is, what is missing, what going on would lose.
 
 Spark skips every batch that the sink's log already has. So a query that resumes at a savepoint's batch N
-loses, in silence, whatever its new batches N+1, N+2, ... carry that the old ones of the same number did
-not.
+loses, in silence, whatever its new batches N+1, N+2, ... carry and the old ones of the same number did not.
 """
 
 from __future__ import annotations
@@ -60,9 +59,8 @@ class FileSinkStanding:
     Attributes:
         path: The output directory.
         standing: `even`: it ends at the savepoint's batch with the same files; `ahead`: it has later
-            batches;
-            `behind`: it has fewer; `diverged`: it has other files for the same batches; `damaged`: its log
-            cannot be read; `moved`: it is even, but its log still points to where it was.
+            batches; `behind`: it has fewer; `diverged`: it has other files for the same batches; `damaged`:
+            its log cannot be read; `moved`: it is even, but its log still points to where it was.
         savepoint_batch: The savepoint's batch.
         sink_batch: The newest batch of the sink's log; None where it has none.
         later: Data files of later batches or of another timeline, by key, with their sizes.

@@ -13,10 +13,14 @@ from streambank.errors import (
     RefusedError,
     StreambankError,
 )
+from streambank.job.control import JobControl
 from streambank.job.processes import this_process
 from streambank.recovery.restore import plan_restore, restore
+from streambank.savepoint.take import take
 from streambank.sinks.file_standing import ASIDE_DIRECTORY
+from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage.base import Store
+from tests.support.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
 
 
@@ -44,7 +48,6 @@ class TestIntoADirectory:
         assert left["location"] == shop.open("restored").uri
 
     def test_an_unfinished_batch_and_debris_stay_behind(self, shop: Workshop) -> None:
-        from tests.support.live_checkpoint import add_debris
 
         shop.run(5)
         shop.live.plan()
@@ -127,6 +130,17 @@ class TestLatestGood:
         assert summaries[damaged.savepoint].verified_ok is False
         assert summaries[good.savepoint].verified_ok is True
 
+    def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: Workshop) -> None:
+        shop.run(6)
+        newest = shop.take()
+        shop.take(batch=2)
+        assert shop.restore("latest-good").savepoint == newest.savepoint
+        # what goes on from a restore is newer than what it was restored from, whatever its batches are called
+        again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
+        from_there = take(again.store, shop.repository, JOB)
+        assert from_there.batch < newest.batch
+        assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
+
     def test_none_that_verifies(self, shop: Workshop) -> None:
         shop.run(3)
         taken = shop.take()
@@ -137,7 +151,6 @@ class TestLatestGood:
         assert closure_of(shop.open("restored")) == {}
 
     def test_of_several_jobs_needs_a_name(self, shop: Workshop) -> None:
-        from streambank.savepoint.take import take
 
         shop.run(3)
         shop.take()
@@ -224,8 +237,6 @@ class TestSinks:
         assert "/moved/part-" in (tmp_path / "moved" / "_spark_metadata" / "4").read_text()
 
     def test_unguarded_sinks_are_named(self, shop: Workshop) -> None:
-        from streambank.savepoint.take import take
-        from streambank.sinks.unguarded import sinks_from_descriptions
 
         shop.run(3)
         taken = take(
@@ -351,7 +362,6 @@ class TestGenerations:
         assert [one.number for one in shop.control().generations().all()] == [1, 2]
 
     def test_another_jobs_savepoint_is_refused(self, shop: Workshop) -> None:
-        from streambank.job.control import JobControl
 
         shop.run(3)
         taken = shop.take()
