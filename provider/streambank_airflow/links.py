@@ -32,8 +32,11 @@ class DriverLogLink(BaseOperatorLink):
         return DRIVER_LOG_KEY
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The URL, or an empty string (no button) where the task has not said one yet."""
-        return XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
+        """The URL, or an empty string (no button) where the task has not said one yet.
+
+        Airflow asks at the end of each task too, with the running task for a key: that knows its own.
+        """
+        return getattr(ti_key, "log_url", None) or XCom.get_value(ti_key=ti_key, key=self.xcom_key) or ""
 
 
 def persist_driver_log_link(context: Context) -> None:

@@ -92,9 +92,9 @@ class JobWatcher:
             StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
-        # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before the
-        # batches: one that says that its first trigger is over has committed what that trigger found. And the
-        # operation comes first: what a start or a restore leaves behind must not be taken for a death.
+        # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before
+        # the batches: one that says that its first trigger is over has committed what that trigger found. And
+        # the operation comes first: what a start or a restore leaves must not be taken for a death.
         operation = self._operation()
         said = self.control.lease.view()
         status = job_status(self.job, control=self.control)

@@ -101,11 +101,14 @@ def test_the_connection_form_passes_airflows_check_of_forms() -> None:
 
 def test_airflow_finds_the_provider_by_its_entry_point() -> None:
     from airflow.providers_manager import ProvidersManager
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-    manager = ProvidersManager()
+    manager, runtime = ProvidersManager(), ProvidersManagerTaskRuntime()
 
     assert "airflow-provider-streambank" in manager.providers
-    assert manager.hooks["streambank"].hook_class_name.endswith(".StreambankHook")
+    hook = runtime.hooks["streambank"]
+    assert hook is not None
+    assert hook.hook_class_name.endswith(".StreambankHook")
     assert "extra__streambank__repository" in manager.connection_form_widgets
     assert "streambank_airflow.links.DriverLogLink" in manager.extra_links_class_names
-    assert "streambank" in manager.asset_uri_handlers
+    assert "streambank" in runtime.asset_uri_handlers

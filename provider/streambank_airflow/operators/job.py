@@ -277,9 +277,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """Wait a while before the next start, the longer the more drivers have failed in a row."""
         if failures >= self.max_failures:
             raise AirflowFailException(
-                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: {why}. "
-                "Hint: the end of its log is above; repair the cause and trigger this DAG again, or restore a "
-                "savepoint."
+                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: "
+                f"{why}. Hint: the end of its log is above; repair the cause and trigger this DAG again, or "
+                "restore a savepoint."
             )
         from streambank_airflow.triggers.job import PauseTrigger
 

@@ -1,0 +1,73 @@
+"""The project's own DAG file, as Airflow's DAG processor reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+from streambank.job.declaration import load_jobs
+
+
+@pytest.fixture
+def dags_folder(project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STREAMBANK_HOME", str(tmp_path))
+    return project_root / "dags"
+
+
+def test_the_folder_reads_without_an_error(airflow_database: None, dags_folder: Path) -> None:
+    bag = DagBag(str(dags_folder))
+
+    assert bag.import_errors == {}
+    verbs = ("run", "stop", "savepoint", "restore")
+    assert set(bag.dags) == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in verbs}
+
+
+def test_only_savepoints_run_by_themselves(airflow_database: None, dags_folder: Path) -> None:
+    bag = DagBag(str(dags_folder))
+
+    scheduled = {name for name, dag in bag.dags.items() if dag.timetable.can_be_scheduled}
+    assert scheduled == {"flights.savepoint", "aircraft.savepoint"}
+
+
+def test_everything_is_written_below_one_folder_and_the_applications_exist(
+    dags_folder: Path, tmp_path: Path
+) -> None:
+    declared = load_jobs(dags_folder / "streaming_jobs.toml")
+
+    assert declared.repository == (tmp_path / "repository").as_uri()
+    for job in declared.jobs.values():
+        assert Path(job.application).is_file()
+        assert job.checkpoint.startswith(tmp_path.as_uri())
+        assert [each for each in job.args if each.startswith(str(tmp_path))] == list(job.args[1::2])
+
+
+def test_another_declaration_may_be_named(
+    airflow_database: None, dags_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'repository = "r"\n[jobs.trains]\napplication = "app.py"\ncheckpoint = "c"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("STREAMBANK_JOBS", str(tmp_path / "mine.toml"))
+
+    assert "trains.restore" in DagBag(str(dags_folder)).dags
+
+
+def test_a_broken_declaration_is_one_import_error_that_names_line_and_field(
+    airflow_database: None, dags_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text(
+        'repository = "r"\n[jobs.trains]\napplication = "app.py"\ncheckpont = "c"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("STREAMBANK_JOBS", str(broken))
+
+    bag = DagBag(str(dags_folder))
+
+    assert dict(bag.dags) == {}
+    ((file, error),) = bag.import_errors.items()
+    assert file.endswith("streaming_jobs.py")
+    last = error.strip().splitlines()[-1]
+    assert f"{broken}, line " in last
+    assert "jobs.trains.checkpoint: it is missing" in last
