@@ -51,13 +51,19 @@ print(json.dumps(start_job(job, by={"via": "race"}).to_dict()))
 """
 
 
+def arrive(folder: Path, name: str, line: str) -> None:
+    """Put a file into the input at once: Spark reads a name only once, whole or not."""
+    (folder / name).write_text(f"{line}\n")
+    (folder / name).rename(folder / "in" / name)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APPLICATION)
     (tmp_path / "jobs.toml").write_text(JOBS)
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "0").write_text("zero\n")
+    arrive(tmp_path, "0", "zero")
     job = load_jobs(tmp_path / "jobs.toml").job("lines")
     try:
         said = [json.loads(line) for line in race(START, 3, tmp_path / "jobs.toml", timeout_s=240)]
@@ -68,12 +74,12 @@ def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
 
         os.kill(jvm_pid, signal.SIGKILL)
         poll(lambda: process(jvm_pid, "jvm") is None)
-        (tmp_path / "in" / "1").write_text("one\n")
+        arrive(tmp_path, "1", "one")
         again = start_job(job, by=BY)
         assert (again.state, again.epoch) == ("started", 2) and again.pid != pid
 
         for number in range(2, 5):
-            (tmp_path / "in" / str(number)).write_text(f"{number}\n")
+            arrive(tmp_path, str(number), str(number))
         stopped = stop_job(job, by=BY, drain=True, savepoint=True)
         assert (stopped.how, stopped.drained) == ("boundary", True)
         status = job_status(job)
