@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from streambank.errors import InputError, NotFoundError, RefusedError
 
@@ -76,7 +76,21 @@ def refuse_connect_sessions() -> None:
 
         return open_session
 
+    def remote(_self: Any, _url: str) -> NoReturn:
+        raise connect_refused("the application asks for a remote session")
+
     builder: Any = SparkSession.Builder
+    original_config = builder.config
+
+    def config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Spark would refuse it too, beside the master that spark-submit sets, but say something else.
+        named = [*args[:1], kwargs.get("key"), *(kwargs.get("map") or {})]
+        if "spark.remote" in [name for name in named if isinstance(name, str)]:
+            raise connect_refused("the application sets spark.remote")
+        return original_config(self, *args, **kwargs)
+
+    builder.remote = remote
+    builder.config = config
     builder.getOrCreate = guard(builder.getOrCreate)
     builder.create = guard(builder.create)
 

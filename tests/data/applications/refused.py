@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +24,7 @@ def rows() -> DataFrame:
 
 
 attempt("connect", lambda: SparkSession.builder.remote("sc://localhost").getOrCreate())
-SparkSession.builder._options.pop("spark.remote", None)
 attempt("connect create", lambda: SparkSession.builder.config("spark.remote", "sc://localhost").create())
-SparkSession.builder._options.pop("spark.remote", None)
 spark = SparkSession.builder.getOrCreate()
 attempt("continuous", lambda: rows().writeStream.format("console").trigger(continuous="1 second").start())
 real_time: dict[str, Any] = {"realTime": "1 minute"}
@@ -36,6 +35,8 @@ attempt("async in start", lambda: rows().writeStream.start("/nowhere", asyncProg
 writer = rows().writeStream.format("noop").trigger(processingTime="1 hour")
 query = writer.start()
 attempt("second query", lambda: rows().writeStream.format("noop").start())
+while query.lastProgress is None:
+    time.sleep(0.1)
 query.stop()
 attempt("another name", lambda: rows().writeStream.format("noop").queryName("other").start())
 other = spark.readStream.format("rate").load().writeStream.format("noop")
