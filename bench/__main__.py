@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import shutil
 import sys
 import tempfile
@@ -45,8 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         cost = running.measure(folder, options.stretches, options.stretch_seconds, _say)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    shown = ["make bench", *(sys.argv[1:] if argv is None else argv)]
-    text = report(tables, cost, options.rounds, shown, time.monotonic() - began)
+    arguments = shlex.join(sys.argv[1:] if argv is None else argv)
+    command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
+    text = report(tables, cost, options.rounds, command, time.monotonic() - began)
     options.output.write_text(text, encoding="utf-8")
     print(text)
     return 0
@@ -56,14 +58,12 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def report(
-    tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: Sequence[str], seconds: float
-) -> str:
+def report(tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: str, seconds: float) -> str:
     """The page that is kept: compare ratios, not seconds."""
     lines = [
         "# Figures",
         "",
-        f"Made by `{' '.join(command)}` on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, on {machine()}.",
+        f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, on {machine()}.",
         "",
         f"Medians of {rounds} rounds. In every round all work on the same data, on one file system, with the",
         "source in the page cache and everything dirty written back before. `cp -r` copies the whole",
