@@ -7,10 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
 from streambank_airflow.jobs import build_dags
+from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY
 from tests.support.airflow_db import answer_question, asset_events, run_dag, task_states, write_dags, xcom
 from tests.support.jobs import poll
@@ -50,6 +52,7 @@ def test_every_operator_that_has_a_link_keeps_it_when_serialized(managed: Manage
 
 def test_templates_are_filled_in_from_the_form(managed: Managed) -> None:
     stop = dags_of(managed)["flights.stop"].get_task("stop")
+    assert isinstance(stop, StopStreamingJobOperator)
     answers = {"savepoint": False, "drain": True, "force_after_s": 7.5, "note": None}
 
     stop.render_template_fields({"params": answers}, stop.get_template_env())
@@ -171,6 +174,8 @@ def test_a_person_who_rejects_changes_nothing(airflow_database: None, managed: M
 def test_silence_rejects(managed: Managed) -> None:
     approve = dags_of(managed)["flights.restore"].get_task("approve")
 
+    assert isinstance(approve, ApprovalOperator)
+    assert approve.response_timeout is not None
     assert approve.defaults == ["Reject"]
     assert approve.response_timeout.total_seconds() == 3600
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from airflow.sdk import BaseHook
 
@@ -103,7 +103,8 @@ def test_airflow_finds_the_provider_by_its_entry_point() -> None:
     from airflow.providers_manager import ProvidersManager
     from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
-    manager, runtime = ProvidersManager(), ProvidersManagerTaskRuntime()
+    manager = ProvidersManager()  # type: ignore[no-untyped-call]  # Airflow's has no types
+    runtime = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]  # Airflow's has no types
 
     assert "airflow-provider-streambank" in manager.providers
     hook = runtime.hooks["streambank"]

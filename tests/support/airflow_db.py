@@ -36,7 +36,8 @@ def write_dags(*dags: DAG) -> None:
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        DagBundlesManager().sync_bundles_to_db(session=session)
+        bundles = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's has no types
+        bundles.sync_bundles_to_db(session=session)
         session.commit()
         update_dag_parsing_results_in_db(
             "dags-folder",
@@ -80,7 +81,8 @@ def answer_question(dag_id: str, task_id: str, option: str, within_s: float = 60
                 detail.responded_at = utcnow()
                 detail.chosen_options = [option]
                 detail.params_input = {}
-                event = TriggerEvent(detail.as_resume_event_payload())
+                payload = detail.as_resume_event_payload()
+                event = TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no types
                 handle_event_submit(event, task_instance=task, session=session)
                 return
         time.sleep(0.2)
