@@ -75,7 +75,8 @@ class ProgressWriter:
         """Take Spark's progress of one batch (`StreamingQueryProgress.json()`); `flush` writes it.
 
         Returns:
-            False where this run's batch was taken before.
+            False where this run's batch was taken before, or where no batch ran: every ten seconds without data
+            Spark reports the number of the *next* batch, which has yet to come.
 
         Raises:
             FormatError: It carries no `runId` or `batchId` (code `bad-progress`).
@@ -87,7 +88,7 @@ class ProgressWriter:
             raise FormatError(
                 f"Spark's progress of query {self.query} cannot be read: {error!r}.", code="bad-progress"
             ) from error
-        if batch <= self._written.get(run_id, -1):
+        if batch <= self._written.get(run_id, -1) or _is_idle(data):
             return False
         self._written[run_id] = self.last_batch = batch
         line = {
@@ -185,6 +186,12 @@ def last_progress(store: Store, query: str | None = None) -> ProgressRecord | No
         except NotFoundError:  # rolled away while we read
             continue
     return None
+
+
+def _is_idle(progress: Mapping[str, Any]) -> bool:
+    """Whether this is the progress of a trigger that ran no batch (seen with Spark 4.3.0)."""
+    durations = progress.get("durationMs")
+    return isinstance(durations, dict) and "addBatch" not in durations
 
 
 def _record(line: bytes) -> ProgressRecord | None:

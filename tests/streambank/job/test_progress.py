@@ -58,6 +58,16 @@ def test_batches_of_a_run_are_written_once(store: Store) -> None:
     assert seen(store)[0] == [0, 1, 2, 2]
 
 
+def test_a_trigger_without_a_batch_does_not_take_the_place_of_the_batch_to_come(store: Store) -> None:
+    writer = ProgressWriter(store, None, epoch=1)
+    durations = {"latestOffset": 4, "triggerExecution": 7}
+    assert not writer.add({"runId": "r", "batchId": 5, "durationMs": durations})
+    assert writer.last_batch is None
+    assert writer.add({"runId": "r", "batchId": 5, "durationMs": durations | {"addBatch": 80}})
+    writer.flush()
+    assert seen(store)[0] == [5]
+
+
 def test_duplicates_in_the_files_are_dropped_and_counted(store: Store) -> None:
     written(store, 0, 1, 2)
     written(store, 1, 2, 3)  # a driver that forgot what it had written
