@@ -75,7 +75,7 @@ class ProgressWriter:
         """Take Spark's progress of one batch (`StreamingQueryProgress.json()`); `flush` writes it.
 
         Returns:
-            False where this run's batch was taken before, or where no batch ran: every ten seconds without data
+            False where this run's batch was taken before, or where no batch ran: after ten seconds without data
             Spark reports the number of the *next* batch, which has yet to come.
 
         Raises:
