@@ -75,8 +75,8 @@ class ProgressWriter:
         """Take Spark's progress of one batch (`StreamingQueryProgress.json()`); `flush` writes it.
 
         Returns:
-            False where this run's batch was taken before, or where no batch ran: after ten seconds without data
-            Spark reports the number of the *next* batch, which has yet to come.
+            False where this run's batch was taken before, or where no batch ran: when idle,
+            Spark reports the number of the *next* batch every ten seconds, which has yet to come.
 
         Raises:
             FormatError: It carries no `runId` or `batchId` (code `bad-progress`).
