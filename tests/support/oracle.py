@@ -190,6 +190,11 @@ class Trial:
         """Let history go another way after batch `after`: the later input files get other rows."""
         write_input(self.source, self.batches, seed=seed, first=after + 1)
 
+    def more_input(self, batches: int) -> None:
+        """Let more input arrive, up to so many files in all."""
+        self.batches = batches
+        write_input(self.source, batches)
+
     def recut(self, files_per_batch: int) -> None:
         """Let later runs read several input files in a batch, as after a change of configuration."""
         self.conf[FILES_PER_BATCH] = str(files_per_batch)
