@@ -60,7 +60,7 @@ def measure(workload: Workload, folder: Path, rounds: int, say: Callable[[str], 
     size_bytes = 0
     for number in range(rounds):
         say(f"{workload.name}: round {number + 1} of {rounds}")
-        one = _round(workload, folder)
+        one = _round(workload, folder / "round")
         size_bytes = one.size_bytes
         moved = one.moved_bytes
         for what, seconds in one.seconds.items():
@@ -111,6 +111,5 @@ def _round(workload: Workload, folder: Path) -> Round:
         "take, unchanged": unchanged.new_bytes,
     }
     one.size_bytes = full.bytes
-    for path in (source, copy, target, folder / "repository"):
-        shutil.rmtree(path)
+    shutil.rmtree(folder)
     return one

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from demo import keeper, ports, processes, stack
 from demo.job import WaitedTooLongError
@@ -53,8 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("verb", nargs="?", choices=("run", "up", "down"), default="run")
     parser.add_argument("--port", type=int, help="where Airflow listens on loopback (default: a free port)")
+    parser.add_argument("--home", type=Path, help="where everything goes (default: .streambank/demo)")
     options = parser.parse_args(argv)
-    places = default_places()
+    places = Places(options.home.absolute()) if options.home else default_places()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # Airflow would start twice as slowly
     if options.verb == "down":
         return down(places)
@@ -85,6 +87,9 @@ def tell(places: Places, *, port: int | None, stay: bool) -> int:
     for number in ENDING_SIGNALS:
         signal.signal(number, _interrupt)
     processes.adopt_orphans()
+    if not may_be_replaced(places):
+        print(f"{places.home} holds something else than a demo: choose another folder", file=sys.stderr)
+        return 1
     shutil.rmtree(places.home, ignore_errors=True)
     for folder in (places.logs, places.data):
         folder.mkdir(parents=True)
@@ -110,6 +115,11 @@ def tell(places: Places, *, port: int | None, stay: bool) -> int:
             screen.say("Cleaning up")
             story.report.left_behind = clean_up(places, running)
     return finish(story.report, screen, places, code, stay=stay)
+
+
+def may_be_replaced(places: Places) -> bool:
+    """Whether there is nothing in the demo's folder but an earlier demo."""
+    return not places.home.exists() or places.logs.is_dir() or not any(places.home.iterdir())
 
 
 def chapters(story: Story, keeper_pid: int, *, stay: bool) -> None:

@@ -1,0 +1,100 @@
+"""However the demo ends, nothing of it is left: a real Airflow is started, and the story cut short."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import keeper, processes, stack
+from demo.places import Places
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    """A folder for a demo of its own; whatever should be left of it in spite of all is ended."""
+    here = Places(tmp_path / "demo")
+    yield here
+    processes.end(lambda: marked(here), grace_s=0)
+
+
+def marked(places: Places) -> list[processes.Process]:
+    return processes.marked(stack.PROCESS_MARK, str(places.home))
+
+
+def wait_until(true: Callable[[], bool], within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.1)
+
+
+def services(places: Places) -> dict[str, int]:
+    state = keeper.read_state(places)
+    return state.services if state else {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_nothing_is_left_of_a_demo_that_was_interrupted(
+    places: Places, number: signal.Signals, code: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "demo", "--home", str(places.home)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'provider'}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as story:
+        wait_until(lambda: len(services(places)) == len(stack.SERVICES), 180)
+        started = processes.descendants(story.pid)
+        assert set(services(places).values()) <= {process.pid for process in started}
+        story.send_signal(number)
+        output, _ = story.communicate(timeout=90)
+        assert story.returncode == code, output
+    wait_until(lambda: not any(map(processes.is_alive, started)) and not marked(places), 40)
+    state = keeper.read_state(places)
+    assert state is not None and state.left_behind == []
+
+
+def test_a_folder_with_something_else_in_it_is_not_touched(places: Places) -> None:
+    places.home.mkdir()
+    (places.home / "thesis.tex").write_text("years of work")
+    answer = subprocess.run(
+        [sys.executable, "-m", "demo", "--home", str(places.home)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'provider'}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert "holds something else than a demo" in answer.stderr
+    assert (places.home / "thesis.tex").read_text() == "years of work"
+
+
+def test_down_where_nothing_is_up_says_so(places: Places) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "demo", "down", "--home", str(places.home)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'provider'}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout.strip()) == (0, "Nothing is up")
