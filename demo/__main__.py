@@ -126,8 +126,10 @@ def chapters(story: Story, keeper_pid: int, *, stay: bool) -> None:
     """The chapters in their order."""
     story.wait_for_airflow()
     story.start_the_job()
-    first = story.take_savepoint("The first savepoint, hot", FIRST_SAVEPOINT_AT)
-    second = story.take_savepoint("The second, incremental", first.batch + SECOND_SAVEPOINT_AFTER)
+    first = story.take_savepoint("The first savepoint, hot", "hot", FIRST_SAVEPOINT_AT)
+    second = story.take_savepoint(
+        "The second, incremental", "incremental", first.batch + SECOND_SAVEPOINT_AFTER
+    )
     story.disaster(second.batch + DISASTER_AFTER)
     story.restore()
     story.to_the_end()
@@ -140,6 +142,7 @@ def chapters(story: Story, keeper_pid: int, *, stay: bool) -> None:
 
 def finish(report: Report, screen: Screen, places: Places, code: int, *, stay: bool) -> int:
     """Show and write the report; the exit code."""
+    report.steps = screen.steps
     report.total_s = round(time.monotonic() - screen.began, 1)
     if report.left_behind:
         screen.console.print(f"Left behind: {report.left_behind}", style="red", markup=False)

@@ -98,7 +98,9 @@ class Report:
     def _savepoint_table(self) -> Table:
         table = _table("Savepoints")
         for name in ("savepoint", "what", "batch", "files", "holds", "moved", "saved", "took"):
-            table.add_column(name, justify="left" if name in {"savepoint", "what"} else "right", no_wrap=True)
+            table.add_column(
+                name, justify="left" if name in {"savepoint", "what"} else "right", overflow="fold"
+            )
         for one in self.savepoints:
             share = 100 * one.saved_bytes / one.bytes if one.bytes else 0.0
             table.add_row(

@@ -24,7 +24,7 @@ class Step:
 class Screen:
     """Tells the story on a terminal, or as plain lines elsewhere; keeps the steps for the report."""
 
-    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    console: Console = field(default_factory=lambda: _console())
     began: float = field(default_factory=time.monotonic)
     steps: list[Step] = field(default_factory=list)
 
@@ -53,3 +53,11 @@ class Screen:
         self.steps.append(step)
         detail = f": {step.detail}" if step.detail else ""
         self.console.print(f"[dim]{self.clock()}[/]  [green]done[/] in {step.seconds} s{escape(detail)}")
+
+
+def _console() -> Console:
+    """The terminal as wide as it is; elsewhere, such as in a CI log, wide enough for the tables."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 120)
+    return console

@@ -17,6 +17,9 @@ from demo.places import ROOT, Places
 from demo.report import Report, SavepointFigures, size
 from demo.rest import Airflow
 from demo.screen import Screen
+from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
 
 JOB = "flights"
 REPLAY_DAG = "flights.replay"
@@ -88,29 +91,35 @@ class Story:
             last = self.job.last_commit()
             step.detail = f"driver {driver}, batch {last.number if last else '-'} committed"
 
-    def take_savepoint(self, kind: str, at_batch: int) -> SavepointFigures:
+    def take_savepoint(self, title: str, kind: str, at_batch: int) -> SavepointFigures:
         """Trigger the savepoint DAG once a batch is committed, while the job goes on."""
-        with self.screen.step(f"{kind}: {JOB}.savepoint takes and verifies it while batches go on") as step:
+        with self.screen.step(f"{title}: {JOB}.savepoint takes and verifies it while batches go on") as step:
             self.job.wait_for_batch(at_batch, timeout_s=180, meanwhile=self.check)
-            run = self.airflow.trigger(f"{JOB}.savepoint", {"note": kind})
+            run = self.airflow.trigger(f"{JOB}.savepoint", {"note": title})
             self.airflow.wait(f"{JOB}.savepoint", run, timeout_s=120, meanwhile=self.check)
             took = self.airflow.result(f"{JOB}.savepoint", run, "take")
-            figures = SavepointFigures(
-                savepoint=took["savepoint"],
-                batch=took["batch"],
-                kind=kind,
-                files=took["files"],
-                bytes=took["bytes"],
-                new_bytes=took["new_bytes"],
-                seconds=took["seconds"],
-                replans=took["replans"],
-            )
-            self.report.savepoints.append(figures)
+            figures = self._figures(str(took["savepoint"]), kind)
             step.detail = (
                 f"{figures.savepoint} holds {size(figures.bytes)} in {figures.files} files; moved "
                 f"{size(figures.new_bytes)}, {size(figures.saved_bytes)} were there already; "
                 f"the take itself {figures.seconds:.2f} s"
             )
+        return figures
+
+    def _figures(self, savepoint: str, kind: str) -> SavepointFigures:
+        """What the manifest says about a savepoint; kept for the report."""
+        manifest = Repository.open(open_store(self.places.repository)).load(JOB, savepoint)
+        figures = SavepointFigures(
+            savepoint=savepoint,
+            batch=manifest.batch,
+            kind=kind,
+            files=manifest.file_count,
+            bytes=manifest.bytes,
+            new_bytes=int(manifest.stats["new_bytes"]),
+            seconds=float(manifest.stats["seconds"]),
+            replans=int(manifest.stats["replans"]),
+        )
+        self.report.savepoints.append(figures)
         return figures
 
     def disaster(self, at_batch: int) -> None:
@@ -197,7 +206,9 @@ class Story:
             self.airflow.wait(dag_id, run, timeout_s=120, meanwhile=self.check)
             if self.job.driver():
                 raise WaitedTooLongError("the driver still runs after it was stopped")
-            step.detail = "no driver left"
+            last = max(Repository.open(open_store(self.places.repository)).manifests(JOB), key=_batch_of)
+            figures = self._figures(last.savepoint, "at the stop")
+            step.detail = f"no driver left; {figures.savepoint} holds batch {figures.batch}"
 
     def prove(self) -> None:
         """Compare every row of the output with a batch computation over the same input."""
@@ -243,6 +254,10 @@ class Story:
             "Savepoints as asset events": f"{url}/assets",
             "Login": f"{self.airflow.user} / {self.airflow.password}",
         }
+
+
+def _batch_of(summary: SavepointSummary) -> int:
+    return -1 if summary.batch is None else summary.batch
 
 
 def _plain(markdown: str) -> str:
