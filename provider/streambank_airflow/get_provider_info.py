@@ -63,14 +63,6 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Where savepoints are kept: a path or a URI.",
                         "schema": {"type": ["string", "null"]},
                     },
-                    "control": {
-                        "label": "Control records",
-                        "description": (
-                            "Where the jobs' desired state, leases, generations and progress are kept. "
-                            "Empty: the folder `jobs` of the repository."
-                        ),
-                        "schema": {"type": ["string", "null"]},
-                    },
                     "jobs_file": {
                         "label": "Jobs file",
                         "description": (

@@ -15,12 +15,10 @@ class Settings:
 
     Attributes:
         repository: Where savepoints are kept: a path or a URI.
-        control: Where the jobs' records are kept; None for the folder `jobs` of the repository.
         jobs_file: The `streaming_jobs.toml` for tasks that name none.
     """
 
     repository: str | None = None
-    control: str | None = None
     jobs_file: str | None = None
 
     @classmethod

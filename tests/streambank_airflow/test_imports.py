@@ -42,7 +42,8 @@ def test_parsing_loads_neither_spark_nor_clouds_nor_much_of_anything(project_roo
     )
     found = json.loads(done.stdout.splitlines()[-1])
     new = {name for name in found["new"] if not name.startswith("_")}
-    loaded = set(found["all"])
+    # Airflow itself reads what each installed provider says about itself.
+    loaded = {name for name in found["all"] if not name.endswith(".get_provider_info")}
 
     assert len(found["dags"]) == 8
     assert not [name for name in loaded if name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]

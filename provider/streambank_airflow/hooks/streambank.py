@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
-from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
-from streambank.errors import InputError, NotFoundError, RefusedError, StreambankError
-from streambank.job.declaration import Job, load_jobs
+from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.generations import MAIN
 from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.savepoint import savepoint_job
@@ -22,149 +15,23 @@ from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore, restore
-from streambank.recovery.sinks import Mode, SinkChoice
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.storage import open_store
-from streambank.storage.names import split_job
-from streambank_airflow.settings import Settings
-from streambank_airflow.watching import JobWatcher
+from streambank_airflow.choices import restore_choices
+from streambank_airflow.hooks.base import DEFAULT_CONN_ID, DeclarationHook
 
-DEFAULT_CONN_ID = "streambank_default"
-JOBS_VARIABLE = "STREAMBANK_JOBS"
+__all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
+
 HELD = "lease-held"
 STOP_RUNNING = "Set stop_running, if it may be stopped for this."
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
 
 
-class StreambankHook(BaseHook):
-    """Where jobs are declared and savepoints kept.
-
-    What a jobs file declares comes first; the connection says what is missing: which jobs file, and for
-    queries that no file declares which repository. The default connection need not exist.
-
-    Args:
-        streambank_conn_id: The connection.
-        jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
-            variable STREAMBANK_JOBS names.
-        settings: What the connection says, where the caller has read it already.
-    """
-
-    conn_name_attr = "streambank_conn_id"
-    default_conn_name = DEFAULT_CONN_ID
-    conn_type = "streambank"
-    hook_name = "Streambank"
-    extra_fields: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(Settings))
-
-    def __init__(
-        self,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        jobs_file: str | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__()
-        self.streambank_conn_id = streambank_conn_id
-        self._jobs_file = jobs_file
-        if settings is not None:
-            self.settings = settings
-
-    @classmethod
-    async def aopen(cls, streambank_conn_id: str, jobs_file: str | None = None) -> StreambankHook:
-        """A hook for the triggerer, where a connection must not be asked for synchronously."""
-        if jobs_file is not None:
-            return cls(streambank_conn_id, jobs_file, Settings())
-        try:
-            connection = await cls.aget_connection(streambank_conn_id)
-        except AirflowNotFoundException:
-            settings = _without_connection(streambank_conn_id)
-        else:
-            settings = Settings.from_extra(streambank_conn_id, connection.extra_dejson)
-        return cls(streambank_conn_id, jobs_file, settings)
-
-    @cached_property
-    def settings(self) -> Settings:
-        """What the connection says.
-
-        Raises:
-            InputError: It does not exist and is not the default one (code `no-connection`), or says something
-                wrong.
-        """
-        try:
-            connection = self.get_connection(self.streambank_conn_id)
-        except AirflowNotFoundException:
-            return _without_connection(self.streambank_conn_id)
-        return Settings.from_extra(self.streambank_conn_id, connection.extra_dejson)
-
-    @property
-    def jobs_file(self) -> str:
-        """The jobs file that counts.
-
-        Raises:
-            InputError: Nobody names one (code `no-declaration`).
-        """
-        found = self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)
-        if not found:
-            raise InputError(
-                "No jobs file is named.",
-                code="no-declaration",
-                hint=f"Give jobs_file=, name it in the connection {self.streambank_conn_id}, "
-                f"or set {JOBS_VARIABLE}.",
-            )
-        return found
-
-    def get_conn(self) -> Repository:
-        """The repository, as the connection names it.
-
-        Raises:
-            InputError: It names none (code `no-repository-named`).
-            NotFoundError: There is no repository (code `no-repository`).
-        """
-        if self.settings.repository is None:
-            raise InputError(
-                f"The connection {self.streambank_conn_id} names no repository.",
-                code="no-repository-named",
-                hint="Fill in its field Repository.",
-            )
-        return Repository.open(open_store(self.settings.repository))
-
-    def test_connection(self) -> tuple[bool, str]:
-        """Whether what the connection names can be opened, and what was found: for Airflow's button."""
-        try:
-            said = []
-            if self.settings.jobs_file is not None:
-                said.append(f"{len(load_jobs(self.settings.jobs_file).jobs)} jobs are declared")
-            if self.settings.repository is not None or not said:
-                said.append(f"the repository {self.get_conn().id} is there")
-        except StreambankError as error:
-            return False, f"{error.message} {error.hint}".strip()
-        return True, " and ".join(said).capitalize() + "."
-
-    def declared(self, ref: str) -> tuple[Job, str | None]:
-        """A declared job, and which query of it is meant (None for all, or the only one).
-
-        Args:
-            ref: `job` or `job/query`.
-
-        Raises:
-            InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
-            NotFoundError: No such job is declared (code `no-such-job`).
-        """
-        name, query = split_job(ref)
-        job = load_jobs(self.jobs_file).job(name)
-        if query is not None and query not in job.queries:
-            raise InputError(
-                f"Job {name} has no query {query!r}.",
-                code="no-such-query",
-                hint=f"It has: {', '.join(job.queries)}.",
-            )
-        return job, query
-
-    def watcher(self, ref: str) -> JobWatcher:
-        """What looks at a job again and again."""
-        return JobWatcher(*self.declared(ref))
+class StreambankHook(DeclarationHook):
+    """The engine's verbs, on jobs that are found as `DeclarationHook` says."""
 
     # The engine's verbs, on declared jobs.
 
@@ -241,34 +108,6 @@ class StreambankHook(BaseHook):
         return log, LocalLauncher().log_lines(Handle("", (), log), lines)
 
     # Savepoints, of declared jobs and of any other query.
-
-    def repository(self, ref: str, *, create: bool = False) -> Repository:
-        """The repository of a job: as its declaration says, else as the connection says.
-
-        Args:
-            ref: `job` or `job/query`.
-            create: Make it where there is none.
-
-        Raises:
-            InputError: Nobody names one (code `no-repository-named`).
-            NotFoundError: There is no repository (code `no-repository`).
-        """
-        job = self._if_declared(ref)
-        location = job.repository if job is not None else self.settings.repository
-        if location is None:
-            raise InputError(
-                f"Nobody says in which repository the savepoints of {ref} are.",
-                code="no-repository-named",
-                hint="Declare the job, or fill in the field Repository of the connection "
-                f"{self.streambank_conn_id}.",
-            )
-        return Repository.open(open_store(location), create=create)
-
-    def _if_declared(self, ref: str) -> Job | None:
-        if not (self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)):
-            return None
-        name, _ = split_job(ref)
-        return load_jobs(self.jobs_file).jobs.get(name)
 
     def take(
         self,
@@ -382,7 +221,7 @@ class StreambankHook(BaseHook):
             StreambankError: Whatever else speaks against it.
         """
         plan = plan_restore(
-            self.repository(ref), savepoint, job=ref, **_choices(sink, mode), **self._target(ref, into)
+            self.repository(ref), savepoint, job=ref, **restore_choices(sink, mode), **self._target(ref, into)
         )
         for refusal in plan.refusals:
             if refusal.code != HELD:
@@ -410,7 +249,7 @@ class StreambankHook(BaseHook):
             job=ref,
             link=link,
             by={**by, "reason": note} if note else by,
-            **_choices(sink, mode),
+            **restore_choices(sink, mode),
             **self._target(ref, into),
         )
         return report.to_dict()
@@ -421,27 +260,3 @@ class StreambankHook(BaseHook):
             return {"into": open_store(into), "control": job.records() if job is not None else None}
         declared, query = self.declared(ref)
         return {"generation": declared.records(), "checkpoint": declared.queries[query or MAIN]}
-
-
-def _choices(sink: str, mode: str) -> dict[str, Any]:
-    """The two choices of a restore.
-
-    Raises:
-        InputError: One of them is no choice there is.
-    """
-    for option, value, known in (("sink", sink, SinkChoice), ("mode", mode, Mode)):
-        if value not in get_args(known):
-            raise InputError(
-                f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.", code="bad-option"
-            )
-    return {"sink": sink, "mode": mode}
-
-
-def _without_connection(conn_id: str) -> Settings:
-    if conn_id != DEFAULT_CONN_ID:
-        raise InputError(
-            f"There is no connection {conn_id}.",
-            code="no-connection",
-            hint="Create it with the type Streambank, or leave the default.",
-        )
-    return Settings()

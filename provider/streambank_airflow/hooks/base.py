@@ -1,0 +1,187 @@
+"""Where a job is declared and its savepoints are: the connection, the jobs file, the repository."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from functools import cached_property
+from typing import ClassVar, Self
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from streambank.errors import InputError, StreambankError
+from streambank.job.declaration import Job, load_jobs
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
+from streambank.storage.names import split_job
+from streambank_airflow.settings import Settings
+from streambank_airflow.watching import JobWatcher
+
+DEFAULT_CONN_ID = "streambank_default"
+JOBS_VARIABLE = "STREAMBANK_JOBS"
+
+
+class DeclarationHook(BaseHook):
+    """Where jobs are declared and savepoints kept.
+
+    What a jobs file declares comes first; the connection says what is missing: which jobs file, and for
+    queries that no file declares which repository. The default connection need not exist.
+
+    Args:
+        streambank_conn_id: The connection.
+        jobs_file: The jobs file; None for the connection's, and failing that the one that the environment
+            variable STREAMBANK_JOBS names.
+        settings: What the connection says, where the caller has read it already.
+    """
+
+    conn_name_attr = "streambank_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = "streambank"
+    hook_name = "Streambank"
+    extra_fields: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(Settings))
+
+    def __init__(
+        self,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        jobs_file: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__()
+        self.streambank_conn_id = streambank_conn_id
+        self._jobs_file = jobs_file
+        if settings is not None:
+            self.settings = settings
+
+    @classmethod
+    async def aopen(cls, streambank_conn_id: str, jobs_file: str | None = None) -> Self:
+        """A hook for the triggerer, where a connection must not be asked for synchronously."""
+        if jobs_file is not None:
+            return cls(streambank_conn_id, jobs_file, Settings())
+        try:
+            connection = await cls.aget_connection(streambank_conn_id)
+        except AirflowNotFoundException:
+            settings = _without_connection(streambank_conn_id)
+        else:
+            settings = Settings.from_extra(streambank_conn_id, connection.extra_dejson)
+        return cls(streambank_conn_id, jobs_file, settings)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the connection says.
+
+        Raises:
+            InputError: It does not exist and is not the default one (code `no-connection`), or says something
+                wrong.
+        """
+        try:
+            connection = self.get_connection(self.streambank_conn_id)
+        except AirflowNotFoundException:
+            return _without_connection(self.streambank_conn_id)
+        return Settings.from_extra(self.streambank_conn_id, connection.extra_dejson)
+
+    @property
+    def jobs_file(self) -> str:
+        """The jobs file that counts.
+
+        Raises:
+            InputError: Nobody names one (code `no-declaration`).
+        """
+        found = self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)
+        if not found:
+            raise InputError(
+                "No jobs file is named.",
+                code="no-declaration",
+                hint=f"Give jobs_file=, name it in the connection {self.streambank_conn_id}, "
+                f"or set {JOBS_VARIABLE}.",
+            )
+        return found
+
+    def get_conn(self) -> Repository:
+        """The repository, as the connection names it.
+
+        Raises:
+            InputError: It names none (code `no-repository-named`).
+            NotFoundError: There is no repository (code `no-repository`).
+        """
+        if self.settings.repository is None:
+            raise InputError(
+                f"The connection {self.streambank_conn_id} names no repository.",
+                code="no-repository-named",
+                hint="Fill in its field Repository.",
+            )
+        return Repository.open(open_store(self.settings.repository))
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether what the connection names can be opened, and what was found: for Airflow's button."""
+        try:
+            said = []
+            if self.settings.jobs_file is not None:
+                said.append(f"{len(load_jobs(self.settings.jobs_file).jobs)} jobs are declared")
+            if self.settings.repository is not None or not said:
+                said.append(f"the repository {self.get_conn().id} is there")
+        except StreambankError as error:
+            return False, f"{error.message} {error.hint}".strip()
+        return True, " and ".join(said).capitalize() + "."
+
+    def declared(self, ref: str) -> tuple[Job, str | None]:
+        """A declared job, and which query of it is meant (None for all, or the only one).
+
+        Args:
+            ref: `job` or `job/query`.
+
+        Raises:
+            InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
+            NotFoundError: No such job is declared (code `no-such-job`).
+        """
+        name, query = split_job(ref)
+        job = load_jobs(self.jobs_file).job(name)
+        if query is not None and query not in job.queries:
+            raise InputError(
+                f"Job {name} has no query {query!r}.",
+                code="no-such-query",
+                hint=f"It has: {', '.join(job.queries)}.",
+            )
+        return job, query
+
+    def watcher(self, ref: str) -> JobWatcher:
+        """What looks at a job again and again."""
+        return JobWatcher(*self.declared(ref))
+
+    def repository(self, ref: str, *, create: bool = False) -> Repository:
+        """The repository of a job: as its declaration says, else as the connection says.
+
+        Args:
+            ref: `job` or `job/query`.
+            create: Make it where there is none.
+
+        Raises:
+            InputError: Nobody names one (code `no-repository-named`).
+            NotFoundError: There is no repository (code `no-repository`).
+        """
+        job = self._if_declared(ref)
+        location = job.repository if job is not None else self.settings.repository
+        if location is None:
+            raise InputError(
+                f"Nobody says in which repository the savepoints of {ref} are.",
+                code="no-repository-named",
+                hint="Declare the job, or fill in the field Repository of the connection "
+                f"{self.streambank_conn_id}.",
+            )
+        return Repository.open(open_store(location), create=create)
+
+    def _if_declared(self, ref: str) -> Job | None:
+        if not (self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)):
+            return None
+        name, _ = split_job(ref)
+        return load_jobs(self.jobs_file).jobs.get(name)
+
+
+def _without_connection(conn_id: str) -> Settings:
+    if conn_id != DEFAULT_CONN_ID:
+        raise InputError(
+            f"There is no connection {conn_id}.",
+            code="no-connection",
+            hint="Create it with the type Streambank, or leave the default.",
+        )
+    return Settings()
