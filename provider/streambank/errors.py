@@ -12,8 +12,8 @@ StreambankError        .code (stable)  .hint  .exit_code
 └── InternalError   70 our bug
 ```
 
-Conflict and storage errors may be retried; the others fail for good until somebody decides or repairs something.
-Findings of `verify` and breaches of an SLA are data, never exceptions.
+Conflict and storage errors may be retried; the others fail for good until somebody decides or repairs
+something. Findings of `verify` and breaches of an SLA are data, never exceptions.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class StorageError(StreambankError):
 
 
 class RefusedError(StreambankError):
-    """Going on would lose or repeat data, or a live owner holds the job; the hint names the option that decides."""
+    """Going on would lose or repeat data, or a live owner holds the job; the hint names the way to decide."""
 
     exit_code = 8
     default_code = "refused"
