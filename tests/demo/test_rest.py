@@ -1,0 +1,130 @@
+"""The demo's client of Airflow's API, against a small server that answers as Airflow does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from demo.rest import Airflow, RestError, RunFailedError
+
+Answers = dict[tuple[str, str], list[tuple[int, Any]]]
+RUN = "/api/v2/dags/flights.run/dagRuns/r1"
+
+
+class FakeAirflow(ThreadingHTTPServer):
+    """Gives each request its next answer (the last one again and again) and remembers what was asked."""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = answers
+        self.asked: list[tuple[str, str, Any, str]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FakeAirflow
+
+    def answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        path = self.path
+        self.server.asked.append((self.command, path, body, self.headers.get("Authorization", "")))
+        waiting = self.server.answers.get((self.command, path), [(404, {"detail": "nothing here"})])
+        code, data = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        raw = json.dumps(data).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    do_GET = do_POST = do_PATCH = answer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[FakeAirflow]:
+    with FakeAirflow(
+        {("POST", "/auth/token"): [(201, {"access_token": "t1"}), (201, {"access_token": "t2"})]}
+    ) as it:
+        thread = threading.Thread(target=it.serve_forever, args=(0.05,))
+        thread.start()
+        yield it
+        it.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def airflow(server: FakeAirflow) -> Airflow:
+    return Airflow(f"http://127.0.0.1:{server.server_port}", "admin", "secret")
+
+
+def test_it_logs_in_once_and_again_when_the_token_has_run_out(server: FakeAirflow, airflow: Airflow) -> None:
+    server.answers["GET", RUN] = [(200, {"state": "running"}), (401, {}), (200, {"state": "success"})]
+    assert airflow.run_state("flights.run", "r1") == "running"
+    assert airflow.run_state("flights.run", "r1") == "success"
+    assert [asked[3] for asked in server.asked if asked[1] == RUN] == ["Bearer t1", "Bearer t1", "Bearer t2"]
+
+
+def test_a_refusal_carries_what_airflow_said(airflow: Airflow) -> None:
+    with pytest.raises(RestError, match=r"404.*nothing here"):
+        airflow.unpause("flights.run")
+
+
+def test_an_airflow_that_is_not_there_is_not_healthy() -> None:
+    assert not Airflow("http://127.0.0.1:9", "admin", "secret").is_healthy()
+
+
+def test_all_four_parts_have_to_be_healthy(server: FakeAirflow, airflow: Airflow) -> None:
+    parts = {
+        name: {"status": "healthy"} for name in ("metadatabase", "scheduler", "triggerer", "dag_processor")
+    }
+    server.answers["GET", "/api/v2/monitor/health"] = [
+        (200, parts | {"triggerer": {"status": None}}),
+        (200, parts | {"dag_processor": None}),
+        (200, parts),
+    ]
+    assert [airflow.is_healthy() for _ in range(3)] == [False, False, True]
+
+
+def test_a_failed_run_says_why(server: FakeAirflow, airflow: Airflow) -> None:
+    task = {"task_id": "start", "state": "failed", "try_number": 2}
+    log = [
+        {"event": "::group::Pre Execute"},
+        {
+            "event": "Task failed",
+            "error_detail": [{"exc_type": "RefusedError", "exc_value": "held by pid 7"}],
+        },
+    ]
+    server.answers["GET", RUN] = [(200, {"state": "running"}), (200, {"state": "failed"})]
+    server.answers["GET", f"{RUN}/taskInstances"] = [(200, {"task_instances": [task]})]
+    server.answers["GET", f"{RUN}/taskInstances/start/logs/2?full_content=true"] = [(200, {"content": log})]
+    with pytest.raises(RunFailedError) as caught:
+        airflow.wait("flights.run", "r1", timeout_s=20)
+    assert str(caught.value).splitlines() == [
+        "flights.run failed.",
+        "start: failed",
+        "Task failed",
+        "RefusedError: held by pid 7",
+    ]
+
+
+def test_a_wait_can_be_ended_from_outside(server: FakeAirflow, airflow: Airflow) -> None:
+    server.answers["GET", RUN] = [(200, {"state": "running"})]
+
+    def gone() -> None:
+        raise RuntimeError("Airflow is gone")
+
+    with pytest.raises(RuntimeError, match="Airflow is gone"):
+        airflow.wait("flights.run", "r1", timeout_s=20, meanwhile=gone)
+
+
+def test_a_trigger_carries_the_form(server: FakeAirflow, airflow: Airflow) -> None:
+    server.answers["POST", "/api/v2/dags/flights.restore/dagRuns"] = [(200, {"dag_run_id": "r9"})]
+    assert airflow.trigger("flights.restore", {"sink": "rollback"}) == "r9"
+    assert server.asked[-1][2] == {"logical_date": None, "conf": {"sink": "rollback"}}
