@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-BATCHES = 12
+BATCHES = 10
 RESTORED = 2
 
 CELLS = [
@@ -34,9 +34,8 @@ CELLS = [
     ("drop-duplicates", "format-v2"),
     ("drop-duplicates-within-watermark", "hdfs"),
     ("join", "rocksdb-changelog"),
-    ("apply-in-pandas-with-state", "format-v2"),
-    ("transform-with-state", "rocksdb-changelog"),
-    ("transform-with-state-in-pandas", "format-v2"),
+    ("apply-in-pandas-with-state", "hdfs"),
+    ("transform-with-state", "format-v2"),
     ("stateless", "hdfs"),
 ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-KILLED_IN = 5
+KILLED_IN = 4
 
 
 @pytest.mark.parametrize("layout", ["hdfs", "format-v2"])
@@ -26,7 +26,7 @@ def test_the_checkpoint_of_a_killed_driver_gives_an_exact_savepoint(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
     prepare(spark)
-    trial = Trial(spark, QUERIES["aggregation"], layout, tmp_path, batches=9)
+    trial = Trial(spark, QUERIES["aggregation"], layout, tmp_path, batches=8)
     truth = trial.undisturbed()
     kill_in_batch(trial, KILLED_IN)
     leave_temporary_files(trial.checkpoint, KILLED_IN)
