@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
     began = time.monotonic()
+    busy = os.getloadavg()[0]
     folder = Path(tempfile.mkdtemp(prefix="streambank-bench-", dir=options.folder))
     try:
         tables = {
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     arguments = shlex.join(sys.argv[1:] if argv is None else argv)
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
-    text = report(tables, cost, options.rounds, command, time.monotonic() - began)
+    text = report(tables, cost, options.rounds, command, time.monotonic() - began, busy)
     options.output.write_text(text, encoding="utf-8")
     print(text)
     return 0
@@ -58,7 +59,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def report(tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: str, seconds: float) -> str:
+def report(
+    tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: str, seconds: float, busy: float
+) -> str:
     """The page that is kept: compare ratios, not seconds."""
     lines = [
         "# Figures",
@@ -68,7 +71,8 @@ def report(tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: 
         f"Medians of {rounds} rounds. In every round all work on the same data, on one file system, with the",
         "source in the page cache and everything dirty written back before. `cp -r` copies the whole",
         "checkpoint, promises nothing about what reaches the disk, and is no savepoint; a take flushes what",
-        "it writes. Compare the ratios: seconds are those of one machine.",
+        "it writes. Compare the ratios: seconds are those of one machine, whose load average was",
+        f"{busy:.1f} before the first round (0 is a quiet one; on a busy one the figures scatter).",
         "",
     ]
     for name, measured in tables.items():

@@ -50,5 +50,5 @@ def test_every_figure_is_measured_in_every_round(tmp_path: Path) -> None:
     assert len(said) == 2
     assert not list(tmp_path.iterdir())
     cost = Cost(100, 101, 50, 49, 10, 0.1, 0, 2)
-    page = report({"tiny": measured}, cost, 2, "make bench", 1.0)
+    page = report({"tiny": measured}, cost, 2, "make bench", 1.0, 0.5)
     assert "| take, full |" in page and "101 ms (+1.0 %)" in page
