@@ -86,7 +86,7 @@ class Story:
             }
             self.run_of_replay = self.airflow.trigger(REPLAY_DAG, conf)
             run = self.airflow.trigger(f"{JOB}.run")
-            self.airflow.wait_for_task(f"{JOB}.run", run, "start", timeout_s=180, meanwhile=self.check)
+            self.airflow.wait_for_task(f"{JOB}.run", run, "start", timeout_s=300, meanwhile=self.check)
             driver = " and ".join(f"{one.role} {one.pid}" for one in self.job.driver())
             last = self.job.last_commit()
             step.detail = f"driver {driver}, batch {last.number if last else '-'} committed"
@@ -156,7 +156,7 @@ class Story:
             "Approved over the API; a new generation is laid out and the job started"
         ) as step:
             self.airflow.wait_for_task(
-                dag_id, run, "first_batch", timeout_s=240, meanwhile=lambda: self._approve(dag_id, run)
+                dag_id, run, "first_batch", timeout_s=300, meanwhile=lambda: self._approve(dag_id, run)
             )
             done = self.airflow.result(dag_id, run, "restore")
             step.detail = f"generation {done['generation']}, goes on after batch {done['batch']}"
@@ -203,7 +203,7 @@ class Story:
             f"The end: {dag_id} stops the job at a batch boundary, with a savepoint"
         ) as step:
             run = self.airflow.trigger(dag_id, {"savepoint": True, "note": "the end"})
-            self.airflow.wait(dag_id, run, timeout_s=120, meanwhile=self.check)
+            self.airflow.wait(dag_id, run, timeout_s=180, meanwhile=self.check)
             if self.job.driver():
                 raise WaitedTooLongError("the driver still runs after it was stopped")
             last = max(Repository.open(open_store(self.places.repository)).manifests(JOB), key=_batch_of)
