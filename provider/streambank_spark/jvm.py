@@ -82,7 +82,8 @@ def sink_of(query: Any) -> tuple[str, str | None]:
 def sources_of(frame: Any) -> list[str]:
     """Spark's own words for what a streaming DataFrame reads, without the ids that differ from run to run."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    described = (str(leaves.apply(index).toString()) for index in range(leaves.size()))
+    streaming = (leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming())
+    described = (str(leaf.toString()) for leaf in streaming)
     return [_IDENTITY_HASH.sub("", _EXPRESSION_ID.sub("", text)) for text in described]
 
 

@@ -19,15 +19,17 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Protocol
+
+from pyspark.errors import StreamingQueryException
 
 from streambank_spark.boundary import finish_batch_then_end
 from streambank_spark.fence import kill_driver
 from streambank_spark.queries import Managed, Queries
 
 _STEP_S = 0.02
-_QUIET_LOOKS = 10
-_DRAIN_SETTLES_S = 1.0
+_DRAIN_STEP_S = 0.1
 APPLICATION_GRACE_S = 10.0
 """How long an application may go on after its queries have ended, before it is interrupted."""
 
@@ -134,8 +136,8 @@ class Stopping:
     def _wait_drained(self, wish: Wish) -> Wish:
         """Wait until every query has found nothing new, or somebody wants it to stop without that."""
         deadline = time.monotonic() + wish.drain_timeout_s
-        asked_at = time.monotonic()
-        quiet: dict[str, int] = {}
+        asked_at = datetime.now(UTC)
+        drains: dict[str, threading.Event] = {}
         while time.monotonic() < deadline:
             with self._wished:
                 at_once = next((later for later in self._wishes if not later.drain), None)
@@ -144,13 +146,15 @@ class Stopping:
                 return at_once
             running = self.queries.running()
             for managed in running:
-                quiet[managed.run_id] = quiet.get(managed.run_id, 0) + 1 if _is_drained(managed) else 0
-            # A trigger that was under way when the drain was asked may not have seen the newest data.
-            settled = time.monotonic() - asked_at > _DRAIN_SETTLES_S and not self.queries.is_starting()
-            if settled and all(quiet[managed.run_id] >= _QUIET_LOOKS for managed in running):
+                if managed.run_id not in drains:
+                    drains[managed.run_id] = _drain(managed)
+            if not self.queries.is_starting() and all(
+                drains[managed.run_id].is_set() or _found_nothing_since(managed, asked_at)
+                for managed in running
+            ):
                 self.drained = True
                 return wish
-            time.sleep(_STEP_S)
+            time.sleep(_DRAIN_STEP_S)
         self.drained = False
         self.journal.record("drain-timed-out", after_s=wish.drain_timeout_s)
         return wish
@@ -219,15 +223,32 @@ def _main_ident() -> int:
     return ident
 
 
-def _status(managed: Managed) -> Mapping[str, Any]:
-    status: Mapping[str, Any] = managed.query.status
-    return status
+def _drain(managed: Managed) -> threading.Event:
+    """An event that is set when a trigger that began from now on has found nothing new."""
+    drained = threading.Event()
+
+    def wait() -> None:
+        # It waits for a trigger after this call, however long the interval between two of them is.
+        try:
+            managed.query.processAllAvailable()
+        except StreamingQueryException:
+            return  # it has failed, so it runs no more, and `failure` tells why
+        drained.set()
+
+    threading.Thread(target=wait, name=f"streambank-drain-{managed.name}", daemon=True).start()
+    return drained
 
 
-def _is_drained(managed: Managed) -> bool:
-    """Whether the last trigger found nothing new, and no other one is under way."""
-    status = _status(managed)
-    return not status["isTriggerActive"] and not status["isDataAvailable"] and has_triggered(status)
+def _found_nothing_since(managed: Managed, moment: datetime) -> bool:
+    """Whether a batch that began after a moment had no rows.
+
+    Queries that work by processing time run a batch at every trigger, data or not: `processAllAvailable`
+    never returns for them.
+    """
+    progress = managed.query.lastProgress
+    if progress is None or progress["numInputRows"] > 0:
+        return False
+    return datetime.fromisoformat(progress["timestamp"]) > moment
 
 
 def has_triggered(status: Mapping[str, Any]) -> bool:
