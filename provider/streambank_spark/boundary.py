@@ -5,7 +5,8 @@ state alone lets the running batch finish and commit, and no other one begin. Bu
 begin of a trigger until its plan is ready the batch would be written into the offset log, and then
 interrupted before it runs. So the state is set only
 
-* while no trigger runs (then the thread's wait is interrupted too, so that the end comes at once);
+* while no trigger runs, or one has found nothing and sleeps before it looks again, as those without an
+  interval do (then the thread's wait is interrupted too, so that the end comes at once);
 * while the batch executes, or waits to commit.
 
 Which of them it is, the stack of the query's thread says. Spark's own lock around planning and committing is
@@ -57,7 +58,7 @@ def moment(methods: Sequence[str]) -> Moment:
     Args:
         methods: Its stack, innermost first, as `Class.method` without the packages.
     """
-    if not any("executeOneBatch" in method for method in methods):
+    if not any("executeOneBatch" in method for method in methods) or _has_found_nothing(methods):
         return "between"
     if "SQLExecution$.withNewExecutionId0" in methods and any("runBatch" in method for method in methods):
         return "executing"
@@ -65,6 +66,12 @@ def moment(methods: Sequence[str]) -> Moment:
         if inner.endswith(".withProgressLocked") and outer.endswith("MicroBatchExecution.runBatch"):
             return "executing"
     return "planning"
+
+
+def _has_found_nothing(methods: Sequence[str]) -> bool:
+    """Whether a trigger sleeps because there was nothing to plan (`spark.sql.streaming.pollingDelay`)."""
+    calls = [method for method in methods if not method.startswith("Thread.sleep")]
+    return len(calls) < len(methods) and calls[:1] == ["MicroBatchExecution.executeOneBatch"]
 
 
 def finish_batch_then_end(query: Any) -> Outcome:

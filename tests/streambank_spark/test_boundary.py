@@ -44,7 +44,10 @@ SOURCE_JOB = ["SQLExecution$.withNewExecutionId0", "Source.latestOffset", *CONST
         (SOURCE_JOB + TRIGGER, "planning"),
         (EXECUTING + TRIGGER, "executing"),
         (COMMITTING + TRIGGER, "executing"),
-        (["Thread.sleep", *TRIGGER], "planning"),
+        (["Thread.sleep", *TRIGGER], "between"),
+        (["Thread.sleep0", "Thread.sleep", *TRIGGER], "between"),
+        (TRIGGER, "planning"),
+        (["Thread.sleep", *CONSTRUCTING, *TRIGGER], "planning"),
     ],
 )
 def test_moments(stack: list[str], expected: Moment) -> None:
