@@ -146,8 +146,9 @@ def test_an_interrupted_take_leaves_no_savepoint_and_ends_with_its_own_code(
     LiveCheckpoint(open_store(tmp_path / "checkpoint"), state_bytes=1000).run(8)
     reached = tmp_path / "reached"
     slow = f"""
-import pathlib, sys, time
+import pathlib, signal, sys, time
 import streambank.savepoint.take as take
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
 plain = take.run_task
 def slow(*args):
     pathlib.Path({str(reached)!r}).touch()
