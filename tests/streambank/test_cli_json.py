@@ -92,6 +92,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     back = ("--job", "orders", "--into", tmp_path / "back", "--json")
     given["restore"] = succeed("restore", "latest-good", *repository, *back).document
     given["verify --all"] = streambank("verify", "--all", *repository, "--json").document
+    given["reindex"] = damage_and_reindex(tmp_path / "repository")
     file = write_jobs(tmp_path, name="flights", more="")
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
     for module in ("start", "stop", "status"):
@@ -104,6 +105,14 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     yield given
+
+
+def damage_and_reindex(repository: Path) -> Any:
+    """One index file and one pack are cut off."""
+    for folder in ("index", "packs"):
+        spoilt = min(path for path in (repository / folder).rglob("*") if path.is_file())
+        spoilt.write_bytes(spoilt.read_bytes()[:-9])
+    return streambank("reindex", "-r", repository, "--json").document
 
 
 def savepoint_of_two(folder: Path) -> Any:
@@ -132,6 +141,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     """The comparison sees through neither, so what an example shows has to be met by something real."""
     assert answers["inspect"]["findings"] and answers["inspect"]["sources"] and answers["inspect"]["closure"]
     assert answers["verify --all"]["findings"] and answers["verify --all"]["savepoints"]
+    assert answers["reindex"]["damaged_index_files"] and answers["reindex"]["damaged_packs"]
     assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
     assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
     assert answers["job break"]["broken"] is True
@@ -139,7 +149,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
 
 def test_every_verb_with_json_has_an_example() -> None:
     headings = " ".join(examples())
-    for verb in ("inspect", "take", "list", "show", "verify", "restore", "pin", "doctor"):
+    for verb in ("inspect", "take", "list", "show", "verify", "reindex", "restore", "pin", "doctor"):
         assert verb in headings
     for verb in ("start", "status", "stop", "savepoint", "break"):
         assert f"job {verb}" in headings

@@ -18,6 +18,7 @@ from streambank.savepoint.sealed import dumps
 from streambank.storage.base import Store
 
 INDEX_FORMAT = 1
+REINDEX_HINT = "Nothing is lost: `streambank reindex` makes the index again from the packs."
 _BITS = 48
 _MOST = (1 << _BITS) - 1  # the largest offset or length: 256 TiB
 _PACK_ID = re.compile(r"[0-9a-f]{64}")
@@ -173,5 +174,5 @@ def _damaged(key: str, why: str) -> IntegrityError:
     return IntegrityError(
         f"The index file {key} is damaged: {why}.",
         code="index-damaged",
-        hint="Nothing is lost: it can be made again from the packs (docs/formats/repository.md, Index).",
+        hint=REINDEX_HINT,
     )

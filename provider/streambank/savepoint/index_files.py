@@ -32,14 +32,25 @@ class RebuildReport:
     """What rebuilding the index found.
 
     Attributes:
-        packs: How many packs are indexed now.
+        packs: How many packs are whole, and indexed now.
         objects: How many objects those hold.
-        damaged: Packs that could not be read and are left alone.
+        added: How many of those packs no index file named.
+        index_files: Index files that were damaged, and are replaced.
+        damaged: Packs that could not be read and are left alone, with what the index says about them.
+        lost: Packs that the index named and that are gone; it names them no more.
     """
 
     packs: int
     objects: int
+    added: int
+    index_files: tuple[Damage, ...]
     damaged: tuple[Damage, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether an index file was written; where all was well there is no need."""
+        return bool(self.added or self.index_files or self.lost)
 
 
 class IndexFiles:
@@ -58,6 +69,7 @@ class IndexFiles:
         self._loaded: set[str] = set()
         self._damaged: dict[str, Damage] = {}
         self._ready = False
+        self._unindexed: int | None = None
 
     def find(self, digest: str) -> list[IndexedObject]:
         """Every place where an object lies: several where it was stored again after a pack had been lost."""
@@ -86,6 +98,12 @@ class IndexFiles:
         with self._lock:
             return found - self._index.pack_ids()
 
+    def count_unindexed(self) -> int:
+        """How many packs no index names; listed once, since it is asked for each object that is missing."""
+        if self._unindexed is None:
+            self._unindexed = len(self.unindexed_packs())
+        return self._unindexed
+
     def publish(self, packs: list[Pack]) -> None:
         """Index packs that are stored; many small index files become one on the way."""
         present = index_ids(self._store)
@@ -99,9 +117,15 @@ class IndexFiles:
                 self._index.add(pack)
 
     def rebuild(self) -> RebuildReport:
-        """Make the index again from the packs. Safe beside writers: what they index meanwhile is kept."""
+        """Make the index again from the packs. Safe beside writers: what they index meanwhile is kept.
+
+        Raises:
+            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
+        """
         replaced = index_ids(self._store)  # before the packs are listed: so all packs they name are seen
+        known, damaged_files = self._read_all(replaced)
         packs: list[Pack] = []
+        kept: list[Pack] = []
         damages: list[Damage] = []
         for pack_id in sorted(self._pack_ids()):
             try:
@@ -110,15 +134,41 @@ class IndexFiles:
                 continue  # it was deleted since it was listed
             except (IntegrityError, FormatError) as error:
                 damages.append(Damage(pack_key(pack_id), error))
-        self._replace(packs, replaced)
+                if pack_id in known:
+                    kept.append(known[pack_id])  # most of its objects may be whole
+        there = {pack.id for pack in (*packs, *kept)}
+        report = RebuildReport(
+            packs=len(packs),
+            objects=sum(len(pack.entries) for pack in packs),
+            added=sum(known.get(pack.id) != pack for pack in packs),
+            index_files=tuple(damaged_files),
+            damaged=tuple(damages),
+            lost=tuple(pack_key(pack_id) for pack_id in sorted(known.keys() - there)),
+        )
+        if report.changed:
+            self._replace([*packs, *kept], replaced)
         with self._lock:
             self._index, self._ready = Index(), False
             self._loaded.clear()
             self._damaged.clear()
-        return RebuildReport(len(packs), sum(len(pack.entries) for pack in packs), tuple(damages))
+            self._unindexed = None
+        return report
 
     def _pack_ids(self) -> set[str]:
         return {info.path.rpartition("/")[2] for info in self._store.list("packs")}
+
+    def _read_all(self, present: list[str]) -> tuple[dict[str, Pack], list[Damage]]:
+        """What index files say, and those that are damaged."""
+        known: dict[str, Pack] = {}
+        damages: list[Damage] = []
+        for index_id in present:
+            try:
+                packs = read_index(self._store, index_id, self._digest_name)
+            except IntegrityError as error:
+                damages.append(Damage(index_key(index_id), error))
+                continue
+            known.update({pack.id: pack for pack in packs or ()})
+        return known, damages
 
     def _merge(self, present: list[str], packs: list[Pack]) -> None:
         merged = {pack.id: pack for pack in packs}

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
 from streambank.savepoint.digest import digest_of, split_digest
-from streambank.savepoint.index import IndexedObject
+from streambank.savepoint.index import REINDEX_HINT, IndexedObject
 from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
 from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.savepoint.reading import CheckedReader, ObjectLocation, damaged_object, groups, missing_pack
@@ -128,7 +128,7 @@ class Objects:
         return self._index.damaged()
 
     def unindexed_packs(self) -> set[str]:
-        """Packs that no index names: left by a writer that was killed, or their index file is gone."""
+        """See `IndexFiles.unindexed_packs`."""
         return self._index.unindexed_packs()
 
     def rebuild_index(self) -> RebuildReport:
@@ -206,7 +206,14 @@ class Objects:
             return IntegrityError(
                 f"The object {digest} cannot be found, and {damaged[0]} is damaged.",
                 code="index-damaged",
-                hint="Make the index again from the packs: see docs/formats/repository.md, Index.",
+                hint=REINDEX_HINT,
+            )
+        if unindexed := self._index.count_unindexed():
+            return IntegrityError(
+                f"The object {digest} cannot be found; it may be in one of {unindexed} packs that no index "
+                "file names.",
+                code="index-incomplete",
+                hint="`streambank reindex` makes the index again from the packs: do that, and look again.",
             )
         return IntegrityError(
             f"The repository does not hold the object {digest} any more.",

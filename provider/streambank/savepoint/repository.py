@@ -163,7 +163,13 @@ class Repository:
         self.objects.check_pack(pack_id)
 
     def rebuild_index(self) -> RebuildReport:
-        """Make the index again from the packs alone, and replace all index files there were."""
+        """Make the index again from the packs, and replace all index files there were.
+
+        Writes nothing where the index says just what the packs do. Safe beside readers and writers.
+
+        Raises:
+            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
+        """
         return self.objects.rebuild_index()
 
     # Savepoints

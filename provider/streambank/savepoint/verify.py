@@ -232,7 +232,7 @@ class _Check:
         """One finding for each file of the savepoint that lies in an object."""
         self.bad.add(digest)
         for entry in self.entries[digest]:
-            hint = error.hint if error.code == "index-damaged" else _USE_ANOTHER
+            hint = error.hint if error.code in ("index-damaged", "index-incomplete") else _USE_ANOTHER
             yield Finding(error.code, "error", entry.path, error.message, _NO_RESTORE, hint)
 
 
