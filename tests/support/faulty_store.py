@@ -8,6 +8,8 @@
 Every call of the contract is counted and recorded in `store.calls`, so that a test can first run undisturbed
 and then once for each call. After a crash the store is dead: whatever is called later, in a `finally` for
 example, crashes too, as nothing runs in a process that was killed.
+
+The end of a `bulk` is a call of its own, `settle`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Kind = Literal[
     "crash-before",  # the process ends before the call has any effect
     "crash-after",  # it ends after the call has had its whole effect
     "crash-during",  # it ends while the data of a write is passing
+    "power-cut",  # a crash before the call that takes what was written in bulk and not settled along
     "error",  # the call fails and has no effect
     "lost-reply",  # the call has its effect, and fails all the same
     "full",  # the disk is full after half of the data of a write
@@ -33,7 +36,7 @@ Kind = Literal[
     "short-read",  # the last byte is missing
     "flip",  # one bit in the middle is another one
 ]
-WRITES = frozenset({"write", "write_named", "copy_from", "link_from", "delete", "rename", "prune"})
+WRITES = frozenset({"write", "write_named", "copy_from", "link_from", "delete", "rename", "prune", "settle"})
 """Calls that change something."""
 PASSING = frozenset({"write", "write_named"})
 """Calls through which data passes; a crash during any other one is a crash before it."""
@@ -80,6 +83,7 @@ class _Plan:
     fired: list[Fault] = field(default_factory=list)
     matched: dict[Fault, int] = field(default_factory=dict)
     dead: bool = False
+    unsettled: list[tuple[Store, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def next_fault(self, operation: str, key: str) -> Fault | None:
@@ -102,6 +106,13 @@ class _Plan:
             self.dead = True
         return SimulatedCrash(f"{operation} {key}")
 
+    def lose_unsettled(self) -> None:
+        """Of what never reached the disk every other file is empty, and the rest is not there."""
+        for number, (store, key) in enumerate(self.unsettled):
+            store.delete(key)
+            if number % 2 == 0:
+                store.write(key, b"")
+
 
 class FaultyStore:
     """A store around another one that counts calls and fails as planned."""
@@ -109,6 +120,7 @@ class FaultyStore:
     def __init__(self, inner: Store, *faults: Fault) -> None:
         self.inner = inner
         self._plan = _Plan(faults)
+        self._in_bulk = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)  # `root` of a local store, for example
@@ -137,9 +149,7 @@ class FaultyStore:
         return self.inner.features
 
     def child(self, prefix: str) -> FaultyStore:
-        child = FaultyStore(self.inner.child(prefix))
-        child._plan = self._plan
-        return child
+        return self._around(self.inner.child(prefix), in_bulk=self._in_bulk)
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
         return iter(self._do("list", prefix, lambda: [*self.inner.list(prefix)]))
@@ -167,30 +177,58 @@ class FaultyStore:
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
         fault = self._before("write", key)
         spoilt = self._spoil(fault, "write", key, data)
-        return self._after(fault, "write", key, lambda: self.inner.write(key, spoilt, exclusive=exclusive))
+        info = self._after(fault, "write", key, lambda: self.inner.write(key, spoilt, exclusive=exclusive))
+        self._note_written(key)
+        return info
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
         fault = self._before("write_named", "")
         spoilt = self._spoil(fault, "write_named", "", data)
         chunks = (spoilt,) if isinstance(spoilt, bytes) else spoilt
-        return self._after(fault, "write_named", "", lambda: self.inner.write_named(chunks, name))
+        info = self._after(fault, "write_named", "", lambda: self.inner.write_named(chunks, name))
+        if info is not None:
+            self._note_written(info.path)
+        return info
+
+    @contextmanager
+    def bulk(self) -> Iterator[FaultyStore]:
+        with self.inner.bulk() as inner:
+            yield self._around(inner, in_bulk=True)
+            fault = self._before("settle", "")
+        self._after(fault, "settle", "", self._plan.unsettled.clear)
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         inner = source.inner if isinstance(source, FaultyStore) else source
-        return self._do("copy_from", key, lambda: self.inner.copy_from(inner, source_key, key))
+        done = self._do("copy_from", key, lambda: self.inner.copy_from(inner, source_key, key))
+        if done:
+            self._note_written(key)
+        return done
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         inner = source.inner if isinstance(source, FaultyStore) else source
-        return self._do("link_from", key, lambda: self.inner.link_from(inner, source_key, key))
+        done = self._do("link_from", key, lambda: self.inner.link_from(inner, source_key, key))
+        if done:
+            self._note_written(key)
+        return done
 
     def delete(self, key: str) -> None:
         self._do("delete", key, lambda: self.inner.delete(key))
 
     def rename(self, key: str, new_key: str) -> None:
         self._do("rename", key, lambda: self.inner.rename(key, new_key))
+        self._note_written(new_key)
 
     def prune(self, prefix: str = "") -> None:
         self._do("prune", prefix, lambda: self.inner.prune(prefix))
+
+    def _around(self, inner: Store, *, in_bulk: bool) -> FaultyStore:
+        other = FaultyStore(inner)
+        other._plan, other._in_bulk = self._plan, in_bulk
+        return other
+
+    def _note_written(self, key: str) -> None:
+        if self._in_bulk:
+            self._plan.unsettled.append((self.inner, key))
 
     def _do(self, operation: str, key: str, act: Callable[[], T]) -> T:
         return self._after(self._before(operation, key), operation, key, act)
@@ -220,6 +258,10 @@ class FaultyStore:
             return None
         if fault.kind == "crash-before" or (fault.kind == "crash-during" and operation not in PASSING):
             raise self._plan.crash(operation, key)
+        if fault.kind == "power-cut":
+            crash = self._plan.crash(operation, key)
+            self._plan.lose_unsettled()
+            raise crash
         if fault.kind == "error":
             raise StorageError(f"{operation} of {key!r} failed on order.", code="io-error")
         if fault.kind == "denied":

@@ -5,6 +5,10 @@ holds a note that is no query id, so Spark cannot read it and starts nothing the
 claim that keeps a second restore out. The real `metadata` replaces it, at once, as the very last step. A
 layout that fails removes what it wrote, the note last; one that was killed leaves the note, by which the
 next one knows that everything there may go.
+
+Durability follows from that: the note is durable before anything else is written, and everything else before
+`metadata` is. In between the files are written in bulk and reach the disk together. After a power cut there
+some are missing or empty, but beside a note, so they are removed by their names and written again.
 """
 
 from __future__ import annotations
@@ -275,11 +279,14 @@ class _Layout:
         def done(entry: FileEntry) -> None:
             meter.add(1, entry.size_bytes)
 
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-restore") as pool:
+        with (
+            self.target.bulk() as files,
+            ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-restore") as pool,
+        ):
             large = [entry for entry in entries if entry.size_bytes > SMALL_BYTES]
-            work = [pool.submit(self._place_large, entry, done) for entry in large]
+            work = [pool.submit(self._place_large, files, entry, done) for entry in large]
             for group in _groups([entry for entry in entries if entry.size_bytes <= SMALL_BYTES]):
-                work.append(pool.submit(self._place_small, group, done))
+                work.append(pool.submit(self._place_small, files, group, done))
             try:
                 for future in work:
                     future.result()
@@ -287,22 +294,24 @@ class _Layout:
                 for future in work:
                     future.cancel()
 
-    def _place_large(self, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
-        if self.link and self._linked(entry):
+    def _place_large(self, files: Store, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
+        if self.link and self._linked(files, entry):
             self.linked += 1
         else:
-            self.target.write(entry.path, self.repository.object_chunks(entry.digest))
+            files.write(entry.path, self.repository.object_chunks(entry.digest))
         done(entry)
 
-    def _linked(self, entry: FileEntry) -> bool:
+    def _linked(self, files: Store, entry: FileEntry) -> bool:
         place = self.repository.object_location(entry.digest)
         if place.kind != "object":
             return False
         for _ in self.repository.object_chunks(entry.digest):
             pass  # a link copies nothing, so this is where the bytes are hashed
-        return self.target.link_from(self.repository.store, place.key, entry.path)
+        return files.link_from(self.repository.store, place.key, entry.path)
 
-    def _place_small(self, group: Sequence[FileEntry], done: Callable[[FileEntry], None]) -> None:
+    def _place_small(
+        self, files: Store, group: Sequence[FileEntry], done: Callable[[FileEntry], None]
+    ) -> None:
         by_digest: dict[str, list[FileEntry]] = {}
         for entry in group:
             by_digest.setdefault(entry.digest, []).append(entry)
@@ -310,7 +319,7 @@ class _Layout:
             if isinstance(data, IntegrityError):
                 raise data
             for entry in by_digest[digest]:
-                self.target.write(entry.path, self._rewrite(entry, data))
+                files.write(entry.path, self._rewrite(entry, data))
                 done(entry)
 
     def _rewrite(self, entry: FileEntry, data: bytes) -> bytes:

@@ -51,7 +51,7 @@ class Features:
         holds: `hold` keeps bytes readable after somebody deletes the name (open descriptors).
         links: `link_from` can share bytes between two local stores on one file system.
         hidden_checksums: Hadoop's `.name.crc` files may lie beside each file; they are never carried along.
-        fsync: A finished `write` survives a power cut.
+        fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
     """
 
     holds: bool = False
@@ -161,6 +161,23 @@ class Store(Protocol):
 
         Returns:
             The file as written; None where it was dropped.
+        """
+
+    def bulk(self) -> AbstractContextManager[Store]:
+        """Many writes that become durable together, which costs far less than one by one.
+
+            with store.bulk() as files:
+                files.write("offsets/1", ...)
+                files.write("commits/1", ...)
+            store.write("metadata", ...)  # may rely on both
+
+        Gives a view of this store, to be used inside the `with` only. What is written, copied, linked or
+        renamed through it has every promise of the contract but one: a power cut before the end of the `with`
+        may take it away, or leave a name with a part of its bytes or none. After the end all of it is as
+        durable as this store's own writes are. A `with` that is left by an error promises nothing.
+
+        Raises:
+            StorageError: At the end: something did not reach the disk. What was written must be given up.
         """
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:

@@ -2,7 +2,8 @@
 
 A write goes to a temporary name beside the real one, is synced, renamed and made durable by syncing the
 directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads
-or in processes, exactly one wins and nobody ever sees a part of a file.
+or in processes, exactly one wins and nobody ever sees a part of a file. In `bulk` only the syncing waits for
+the end: the temporary name stays, since it costs little beside the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streambank.storage.base import Features, FileInfo, Store
 from streambank.storage.local_errors import exists_error, translate
 from streambank.storage.local_read import LocalHeld, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
+from streambank.storage.local_sync import sync_below
 from streambank.storage.local_write import copy_descriptor, create_exclusively, write_all
 from streambank.storage.names import check_key, check_prefix, is_key, is_temporary
 
@@ -147,6 +149,21 @@ class LocalStore:
             with self._root.directory(parent, create=True) as directory:
                 self._publish(root, temporary, directory, last, key, exclusive=False)
             return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
+
+    @contextmanager
+    def bulk(self) -> Iterator[LocalStore]:
+        """See `Store.bulk`; the root is made where it is not there yet."""
+        if not self._root.fsync:  # nothing is promised, or the view of another `bulk`, which will sync
+            yield self
+            return
+        with self._root.directory("", create=True) as root:
+            view = LocalStore(self.root, fsync=False)
+            view._root.boundary = self._root.boundary
+            yield view
+            try:
+                sync_below(root)
+            except OSError as error:
+                raise translate(error, str(self.root)) from error
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`: a reflink where the file system can, a copy inside the kernel elsewhere."""

@@ -133,6 +133,11 @@ class MemoryStore:
         with self._space.lock:
             return self._put(key, whole)
 
+    @contextmanager
+    def bulk(self) -> Iterator[MemoryStore]:
+        """See `Store.bulk`; nothing is durable here."""
+        yield self
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`."""
         if not isinstance(source, MemoryStore):

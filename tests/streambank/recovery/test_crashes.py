@@ -110,7 +110,7 @@ def usable(target: Store) -> bool:
     return target.exists("metadata") and b'"id"' in target.read("metadata")
 
 
-@pytest.mark.parametrize("kind", ["crash-before", "crash-after", "crash-during"])
+@pytest.mark.parametrize("kind", ["crash-before", "crash-after", "crash-during", "power-cut"])
 def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) -> None:
     shop = fresh(tmp_path)
     shop.run(4)
@@ -133,6 +133,19 @@ def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) ->
         else:
             run(target)
             assert closure_of(target) == expected
+
+
+def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> None:
+    shop = fresh(tmp_path)
+    shop.run(4)
+    taken = shop.take()
+    target = FaultyStore(shop.open("restored"))
+    restore(shop.repository, taken.savepoint, into=target, opener=quick_store)
+
+    changes = [(call.operation, call.key) for call in target.calls if call.operation in WRITES]
+    assert changes[0] == changes[-1] == ("write", "metadata")  # the note, and what replaces it
+    assert changes[-2] == ("settle", "")
+    assert {key for _, key in changes[1:-2]} == set(closure_of(shop.open("restored"))) - {"metadata"}
 
 
 def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path) -> None:

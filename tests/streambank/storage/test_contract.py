@@ -15,21 +15,6 @@ from streambank.storage.base import Store
 from streambank.storage.chunks import chunks
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
-from tests.support.faulty_store import FaultyStore
-
-MAKERS: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda folder: MemoryStore(),
-    "memory-without-holds": lambda folder: MemoryStore(holds=False),
-    "memory-child": lambda folder: MemoryStore().child("deep/below"),
-    "local": lambda folder: LocalStore(folder / "root"),
-    "local-child": lambda folder: LocalStore(folder / "root").child("deep/below"),
-    "faulty": lambda folder: FaultyStore(LocalStore(folder / "root")),
-}
-
-
-@pytest.fixture(params=MAKERS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MAKERS[request.param](tmp_path)
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:
@@ -370,3 +355,42 @@ def test_pruning_keeps_every_file(store: Store) -> None:
     store.delete("a/d/e")
     store.prune()
     assert [*store.names()] == []
+
+
+def test_writes_in_bulk_are_writes(store: Store) -> None:
+    store.write("old", b"old")
+
+    with store.bulk() as files:
+        assert isinstance(files, Store)
+        assert files.uri == store.uri
+        files.write("a/b", b"x")
+        files.write_named([b"y"], lambda: "a/c")
+        files.child("a").write("d", b"z", exclusive=True)
+        files.rename("old", "new")
+        with pytest.raises(ConflictError):
+            files.write("a/b", b"other", exclusive=True)
+        assert (store.read("a/b"), files.read("a/b")) == (b"x", b"x")
+
+    assert {key: store.read(key) for key in paths(store)} == {
+        "a/b": b"x",
+        "a/c": b"y",
+        "a/d": b"z",
+        "new": b"old",
+    }
+
+
+def test_a_bulk_may_be_empty_or_inside_another(store: Store) -> None:
+    with store.bulk():
+        pass
+    assert paths(store) == []
+
+    with store.bulk() as files, files.bulk() as inner:
+        inner.write("f", b"x")
+    assert store.read("f") == b"x"
+
+
+def test_an_error_inside_a_bulk_passes(store: Store) -> None:
+    with pytest.raises(NotFoundError), store.bulk() as files:
+        files.read("nothing")
+    store.write("f", b"x")
+    assert paths(store) == ["f"]

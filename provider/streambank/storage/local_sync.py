@@ -1,0 +1,104 @@
+"""Making everything below a directory durable at once: one `syncfs` where that is enough, else file by file.
+
+`syncfs` costs one commit of the file system's journal instead of one for each file, but it also writes back
+what others left dirty on that file system. It is used only where it says the same as `fsync` of every file:
+
+* on Linux 5.8 or newer: before, it did not report that a write to the device had failed (syncfs(2));
+* on file systems of a block device, or of memory: FUSE, SMB and overlays hand their pages to somebody else,
+  whom `syncfs` does not make sync, or whose errors it does not see.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import stat as statmod
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from streambank.storage.local_errors import NOT_THERE
+from streambank.storage.local_write import sync_directory
+
+_REPORTS_ERRORS = (5, 8)
+# linux/magic.h and the file systems' own headers: ext2 to ext4, XFS, btrfs, F2FS, tmpfs
+_WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
+_STATFS_LONGS = 64  # more than any struct statfs; its first field, a long, is the type
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+def sync_below(root: int) -> None:
+    """Make every file and name below a directory durable.
+
+    Args:
+        root: Its descriptor, opened before the first of the writes: `syncfs` reports what went wrong since.
+
+    Raises:
+        OSError: Something could not be written.
+    """
+    synced: set[int] = set()
+    if _sync_file_system(root):
+        synced.add(os.fstat(root).st_dev)
+    for _, _, names, directory in os.fwalk(".", onerror=_raise_unless_gone, dir_fd=root):
+        device = os.fstat(directory).st_dev
+        if device in synced:
+            continue
+        if _sync_file_system(directory):  # of something that is mounted below the root
+            synced.add(device)
+            continue
+        _sync_files(directory, names)
+        sync_directory(directory)
+
+
+def _sync_files(directory: int, names: Sequence[str]) -> None:
+    for name in names:
+        try:
+            if not statmod.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+                continue
+            descriptor = os.open(name, _READ, dir_fd=directory)
+        except FileNotFoundError:
+            continue  # somebody removed it meanwhile
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync_file_system(descriptor: int) -> bool:
+    """Write back a whole file system.
+
+    Returns:
+        Whether it was done; False where `syncfs` would promise less than `fsync` of each file.
+
+    Raises:
+        OSError: Something of it could not be written.
+    """
+    library = _c_library()
+    if library is None:
+        return False
+    answer = (ctypes.c_long * _STATFS_LONGS)()
+    if library.fstatfs(descriptor, answer) != 0 or answer[0] not in _WHOLE:
+        return False
+    if library.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return True
+
+
+@cache
+def _c_library() -> Any:
+    """The C library, where it has a `syncfs` that reports errors; None elsewhere."""
+    system = os.uname()
+    release = re.match(r"(\d+)\.(\d+)", system.release)
+    if system.sysname != "Linux" or release is None:
+        return None
+    if (int(release[1]), int(release[2])) < _REPORTS_ERRORS:
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+    return library if hasattr(library, "syncfs") and hasattr(library, "fstatfs") else None
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if error.errno not in NOT_THERE:
+        raise error
