@@ -5,7 +5,7 @@ A task and its outcome are plain data, so the same plan can run in threads here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -117,6 +117,17 @@ def moved(task: CopyTask, how: str) -> ConflictError:
     )
 
 
+def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
+    """Each file as it is now; None where it is gone."""
+    if not store.features.holds:
+        # One listing instead of a request for each file.
+        folders = {task.path.partition("/")[0] for task in tasks}
+        now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
+        now |= {name: store.stat(name) for name in folders if store.exists(name)}
+        return [now.get(task.path) for task in tasks]
+    return [_stat(store, task.path) for task in tasks]
+
+
 def _exactly(task: CopyTask, reader: Any) -> Iterator[bytes]:
     """The bytes of a file, which must be as many as planned."""
     left = task.size_bytes
@@ -125,3 +136,10 @@ def _exactly(task: CopyTask, reader: Any) -> Iterator[bytes]:
         yield chunk
     if left:
         raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")
+
+
+def _stat(store: Store, key: str) -> FileInfo | None:
+    try:
+        return store.stat(key)
+    except NotFoundError:
+        return None

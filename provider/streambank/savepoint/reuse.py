@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streambank.errors import IntegrityError
@@ -72,19 +72,31 @@ def check_objects(repository: Repository, manifest: Manifest) -> None:
     Raises:
         IntegrityError: `repository-damaged`: one of them is not what it was.
     """
-    objects = manifest.objects()
-    try:
-        small = [digest for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES]
-        for _, data in repository.read_objects(small):
-            if isinstance(data, IntegrityError):
-                raise data
-        for digest, size_bytes in objects.items():
-            if size_bytes > SMALL_BYTES:
-                for _ in repository.object_chunks(digest):
-                    pass  # the last step compares the digest
-    except IntegrityError as error:
+    for _, error in damaged_objects(repository, manifest.objects()):
         raise IntegrityError(
             f"No savepoint of {manifest.job}: it would share a damaged object. {error.message}",
             code="repository-damaged",
             hint="Take into another repository; `streambank verify --all` shows what is damaged in this one.",
         ) from error
+
+
+def damaged_objects(
+    repository: Repository, objects: Mapping[str, int]
+) -> Iterator[tuple[str, IntegrityError]]:
+    """Objects that are not what was stored, found by reading all of them.
+
+    Args:
+        repository: Where they are.
+        objects: Digest and size of each.
+    """
+    small = [digest for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES]
+    for digest, data in repository.read_objects(small):
+        if isinstance(data, IntegrityError):
+            yield digest, data
+    for digest, size_bytes in objects.items():
+        if size_bytes > SMALL_BYTES:
+            try:
+                for _ in repository.object_chunks(digest):
+                    pass  # the last step compares the digest
+            except IntegrityError as error:
+                yield digest, error

@@ -21,16 +21,16 @@ from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import ConflictError, InputError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, moved, run_task
+from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved, run_task
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.healing import heal, lacking_objects
 from streambank.savepoint.holding import held, slices
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.reuse import check_objects, from_newest
-from streambank.savepoint.wholeness import whole_objects
-from streambank.storage.base import FileInfo, Store
+from streambank.storage.base import Store
 from streambank.storage.names import split_job
 
 ClosureKind = Literal["safe", "minimal"]
@@ -130,7 +130,8 @@ def take(
         FormatError: The checkpoint uses something that is not understood.
         ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
             the query deletes its files faster than they can be held.
-        IntegrityError: `savepoint-damaged`: the savepoint of this batch is there, and is not whole.
+        IntegrityError: `savepoint-damaged`: the savepoint of this batch is there and not whole, and
+            could not be healed from the checkpoint and the sinks.
         StorageError: The environment failed.
     """
     split_job(job)
@@ -225,7 +226,7 @@ class _Take:
         closure = plan_closure(listing, self.checkpoint.read, batch=batch, kind=closure_kind)
         self._check_query(closure.query_id, new_query)
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
-        if (there := self._already_there(savepoint, replans)) is not None:
+        if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
         captured = [sink.capture(closure.batch) for sink in self.sinks]
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
@@ -242,7 +243,7 @@ class _Take:
         if self.arrived.distrust:
             check_objects(self.repository, manifest)
         if not self.repository.commit(manifest):
-            there = self._already_there(savepoint, replans)
+            there = self._already_there(savepoint, writer, replans)
             if there is None:
                 raise ConflictError(
                     f"Savepoint {savepoint} of job {self.job} was there, and is gone.",
@@ -273,20 +274,25 @@ class _Take:
             ) from error
         return savepoint_id(self.job, query_id, batch, offsets, commits)
 
-    def _already_there(self, savepoint: str, replans: int) -> TakeResult | None:
-        """The result for a savepoint that is listed already; None where there is none."""
+    def _already_there(self, savepoint: str, writer: ObjectWriter, replans: int) -> TakeResult | None:
+        """The result for a savepoint that is listed already, healed if need be; None where there is none."""
         try:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
-        lacking = set(manifest.objects()) - whole_objects(self.repository, manifest)
+        distrust = self.arrived.distrust
+        lacking = lacking_objects(self.repository, manifest, distrust=distrust)
+        if lacking:
+            heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
+            lacking = lacking_objects(self.repository, manifest, distrust=distrust)
         if lacking:
             raise IntegrityError(
-                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} objects are not whole.",
+                f"Savepoint {savepoint} of {self.job} is listed, but {len(lacking)} objects are not whole, "
+                "and could not be stored again from the checkpoint.",
                 code="savepoint-damaged",
                 hint="Look at it with `streambank verify`; take the next batch meanwhile.",
             )
-        return self._result(manifest, replans, already_there=True, new_bytes=0)
+        return self._result(manifest, replans, already_there=True, new_bytes=writer.new_bytes)
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
@@ -314,7 +320,7 @@ class _Take:
         """Compare the whole closure with its plan once more; files that went away meanwhile are no matter."""
         for origin, store in plan.stores.items():
             tasks = [task for task in plan.tasks if task.origin == origin]
-            for task, info in zip(tasks, _look(store, tasks), strict=True):
+            for task, info in zip(tasks, look(store, tasks), strict=True):
                 if info is not None and info.identity != task.identity:
                     raise moved(task, "was written again")
 
@@ -373,24 +379,6 @@ class _Take:
 
 def _entry(entry: FileEntry, task: CopyTask) -> FileEntry:
     return entry if entry.role == task.role else replace(entry, role=task.role)
-
-
-def _look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
-    """Each file as it is now; None where it is gone."""
-    if not store.features.holds:
-        # One listing instead of a request for each file.
-        folders = {task.path.partition("/")[0] for task in tasks}
-        now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
-        now |= {name: store.stat(name) for name in folders if store.exists(name)}
-        return [now.get(task.path) for task in tasks]
-    return [_stat(store, task.path) for task in tasks]
-
-
-def _stat(store: Store, key: str) -> FileInfo | None:
-    try:
-        return store.stat(key)
-    except NotFoundError:
-        return None
 
 
 def _user() -> str:

@@ -37,6 +37,7 @@ class ObjectWriter:
         new_objects: How many objects were stored.
         new_bytes: How many bytes they have.
         known_objects: How many were there already.
+        damaged: Large objects that are stored again though a file of their size is there.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ObjectWriter:
         self.new_objects = 0
         self.new_bytes = 0
         self.known_objects = 0
+        self.damaged: set[str] = set()
         self._store = store
         self._digest_name = digest_name
         self._has = has
@@ -157,7 +159,7 @@ class ObjectWriter:
             nonlocal digest, stored
             _check_size(read_bytes, size_bytes)
             digest = f"{self._digest_name}:{hasher.hexdigest()}"
-            stored = not self._has(digest, size_bytes)
+            stored = digest in self.damaged or not self._has(digest, size_bytes)
             return object_key(digest) if stored else None
 
         self._store.write_named(passing(), name)

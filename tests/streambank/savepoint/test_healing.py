@@ -1,0 +1,137 @@
+"""A take of a batch whose savepoint has lost bytes puts them back, where the checkpoint still has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import IntegrityError
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.savepoint.verify import verify
+from tests.support.workshop import JOB, Workshop
+
+
+@pytest.fixture(params=["local", "memory"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Workshop:
+    """A workshop whose state files are objects of their own."""
+    return Workshop(tmp_path, state_bytes=SMALL_BYTES + 100)
+
+
+def keys(shop: Workshop, folder: str) -> list[str]:
+    return sorted(info.path for info in shop.repository_store.list(folder))
+
+
+def flip(shop: Workshop, key: str, where: int = 100) -> None:
+    data = bytearray(shop.repository_store.read(key))
+    data[where] ^= 4
+    shop.repository_store.write(key, bytes(data))
+
+
+def anew(shop: Workshop) -> None:
+    """Another process, which remembers nothing."""
+    shop.repository = Repository.open(shop.repository_store)
+
+
+def is_whole(shop: Workshop, savepoint: str) -> bool:
+    return verify(Repository.open(shop.repository_store), JOB, savepoint, "full", record=False).ok
+
+
+def heals(shop: Workshop, savepoint: str) -> int:
+    """Take the same batch again; how many bytes came back."""
+    assert not is_whole(shop, savepoint)
+    anew(shop)
+    again = shop.take()
+    assert (again.savepoint, again.already_there) == (savepoint, True)
+    assert is_whole(shop, savepoint)
+    return again.new_bytes
+
+
+def test_a_deleted_pack(shop: Workshop) -> None:
+    first = shop.run(4).take()
+    for key in keys(shop, "packs"):
+        shop.repository_store.delete(key)
+    assert heals(shop, first.savepoint) == first.new_bytes
+    shop.restore(first.savepoint)
+
+
+def test_a_pack_that_is_cut_off(shop: Workshop) -> None:
+    first = shop.run(4).take()
+    (key,) = keys(shop, "packs")
+    shop.repository_store.write(key, shop.repository_store.read(key)[:-1])
+    assert heals(shop, first.savepoint) == first.new_bytes
+
+
+def test_one_deleted_pack_of_two(shop: Workshop) -> None:
+    shop.run(3).take()
+    (old,) = keys(shop, "packs")
+    second = shop.run(1).take()
+    shop.repository_store.delete(old)
+    assert 0 < heals(shop, second.savepoint) < second.bytes
+
+
+def test_a_deleted_object(large: Workshop) -> None:
+    first = large.run(1).take()
+    large.repository_store.delete(keys(large, "objects")[0])
+    assert heals(large, first.savepoint) > SMALL_BYTES
+
+
+@pytest.mark.parametrize("folder", ["objects", "packs"])
+def test_flipped_bytes_that_a_verification_found(large: Workshop, folder: str) -> None:
+    first = large.run(1).take()
+    for key in keys(large, folder):
+        flip(large, key)
+    assert not verify(large.repository, JOB, first.savepoint, "full").ok
+    assert heals(large, first.savepoint) >= 0
+
+
+def test_a_damaged_table_is_refused(shop: Workshop) -> None:
+    shop.run(4).take()
+    (key,) = keys(shop, "packs")
+    flip(shop, key, -3)
+    before = {key: shop.repository_store.read(key) for key in keys(shop, "packs")}
+    anew(shop)
+    with pytest.raises(IntegrityError) as refused:
+        shop.take()
+    assert refused.value.code == "savepoint-damaged"
+    assert {key: shop.repository_store.read(key) for key in keys(shop, "packs")} == before
+
+
+@pytest.mark.parametrize("change", ["gone", "other bytes", "other size"])
+def test_a_file_that_is_not_the_saved_one_any_more(shop: Workshop, change: str) -> None:
+    """Of a savepoint with more files than the second take asks for, one of those is not there any more."""
+    first = shop.run(12).take(closure="safe")
+    only_safe = {entry.path for entry in shop.repository.load(JOB, first.savepoint).files} - set(
+        CheckpointReader(shop.checkpoint).closure(first.batch, "minimal").paths
+    )
+    path = max(path for path in only_safe if path.startswith("state/"))
+    data = shop.checkpoint.read(path)
+    for key in keys(shop, "packs"):
+        shop.repository_store.delete(key)
+    if change == "gone":
+        shop.checkpoint.delete(path)
+    else:
+        shop.checkpoint.write(path, bytes(reversed(data)) if change == "other bytes" else data + b"x")
+    anew(shop)
+    with pytest.raises(IntegrityError) as refused:
+        shop.take(closure="minimal")
+    assert refused.value.code == "savepoint-damaged"
+    assert keys(shop, "packs") == []
+
+
+def test_a_take_that_knows_nothing_of_the_sink(shop: Workshop) -> None:
+    shop.run(4).take()
+    for key in keys(shop, "packs"):
+        shop.repository_store.delete(key)
+    anew(shop)
+    with pytest.raises(IntegrityError) as refused:
+        take(shop.checkpoint, shop.repository, JOB)
+    assert refused.value.code == "savepoint-damaged"
