@@ -28,7 +28,7 @@ Kind = Literal[
     "crash-before",  # the process ends before the call has any effect
     "crash-after",  # it ends after the call has had its whole effect
     "crash-during",  # it ends while the data of a write is passing
-    "power-cut",  # a crash before the call that takes what was written in bulk and not settled along
+    "power-cut",  # a crash after it, which also takes what was written in bulk and is not settled
     "error",  # the call fails and has no effect
     "lost-reply",  # the call has its effect, and fails all the same
     "full",  # the disk is full after half of the data of a write
@@ -177,18 +177,26 @@ class FaultyStore:
     def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
         fault = self._before("write", key)
         spoilt = self._spoil(fault, "write", key, data)
-        info = self._after(fault, "write", key, lambda: self.inner.write(key, spoilt, exclusive=exclusive))
-        self._note_written(key)
-        return info
+
+        def act() -> FileInfo:
+            info = self.inner.write(key, spoilt, exclusive=exclusive)
+            self._note_written(key)
+            return info
+
+        return self._after(fault, "write", key, act)
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
         fault = self._before("write_named", "")
         spoilt = self._spoil(fault, "write_named", "", data)
         chunks = (spoilt,) if isinstance(spoilt, bytes) else spoilt
-        info = self._after(fault, "write_named", "", lambda: self.inner.write_named(chunks, name))
-        if info is not None:
-            self._note_written(info.path)
-        return info
+
+        def act() -> FileInfo | None:
+            info = self.inner.write_named(chunks, name)
+            if info is not None:
+                self._note_written(info.path)
+            return info
+
+        return self._after(fault, "write_named", "", act)
 
     @contextmanager
     def bulk(self) -> Iterator[FaultyStore]:
@@ -199,24 +207,35 @@ class FaultyStore:
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         inner = source.inner if isinstance(source, FaultyStore) else source
-        done = self._do("copy_from", key, lambda: self.inner.copy_from(inner, source_key, key))
-        if done:
-            self._note_written(key)
-        return done
+
+        def act() -> bool:
+            done = self.inner.copy_from(inner, source_key, key)
+            if done:
+                self._note_written(key)
+            return done
+
+        return self._do("copy_from", key, act)
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         inner = source.inner if isinstance(source, FaultyStore) else source
-        done = self._do("link_from", key, lambda: self.inner.link_from(inner, source_key, key))
-        if done:
-            self._note_written(key)
-        return done
+
+        def act() -> bool:
+            done = self.inner.link_from(inner, source_key, key)
+            if done:
+                self._note_written(key)
+            return done
+
+        return self._do("link_from", key, act)
 
     def delete(self, key: str) -> None:
         self._do("delete", key, lambda: self.inner.delete(key))
 
     def rename(self, key: str, new_key: str) -> None:
-        self._do("rename", key, lambda: self.inner.rename(key, new_key))
-        self._note_written(new_key)
+        def act() -> None:
+            self.inner.rename(key, new_key)
+            self._note_written(new_key)
+
+        self._do("rename", key, act)
 
     def prune(self, prefix: str = "") -> None:
         self._do("prune", prefix, lambda: self.inner.prune(prefix))
@@ -258,10 +277,6 @@ class FaultyStore:
             return None
         if fault.kind == "crash-before" or (fault.kind == "crash-during" and operation not in PASSING):
             raise self._plan.crash(operation, key)
-        if fault.kind == "power-cut":
-            crash = self._plan.crash(operation, key)
-            self._plan.lose_unsettled()
-            raise crash
         if fault.kind == "error":
             raise StorageError(f"{operation} of {key!r} failed on order.", code="io-error")
         if fault.kind == "denied":
@@ -272,7 +287,9 @@ class FaultyStore:
         try:
             result = act()
         finally:
-            if fault is not None and fault.kind == "crash-after":
+            if fault is not None and fault.kind == "power-cut":
+                self._plan.lose_unsettled()
+            if fault is not None and fault.kind in ("crash-after", "power-cut"):
                 raise self._plan.crash(operation, key)
         if fault is not None and fault.kind == "lost-reply":
             raise StorageError(f"The reply to {operation} of {key!r} was lost on order.", code="io-error")
