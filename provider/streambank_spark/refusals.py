@@ -40,7 +40,8 @@ def check_environment(environment: Mapping[str, str]) -> None:
     """Refuse a driver that is not one of classic PySpark under spark-submit.
 
     Raises:
-        RefusedError: Spark Connect (code `connect-not-supported`), or no spark-submit (`not-spark-submit`).
+        RefusedError: Spark Connect (code `connect-not-supported`), no spark-submit (`not-spark-submit`), or
+            Python threads without a JVM thread of their own (`threads-not-pinned`).
     """
     remote = environment.get("SPARK_REMOTE") or environment.get("SPARK_CONNECT_MODE_ENABLED")
     if remote or environment.get("SPARK_API_MODE", "").lower() == "connect":
@@ -50,6 +51,14 @@ def check_environment(environment: Mapping[str, str]) -> None:
             "The runner was not started by spark-submit, so the JVM that it has to watch is not there.",
             code="not-spark-submit",
             hint="spark-submit run_query.py --job NAME -- app.py ARGS, or streambank job start NAME.",
+        )
+    # PySpark's own test in java_gateway.py. The lock that a stop takes in the JVM belongs to a JVM thread.
+    if environment.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        raise RefusedError(
+            "PYSPARK_PIN_THREAD is off, so the runner cannot stop a query at a batch boundary: each of its "
+            "calls might come in another thread of the JVM.",
+            code="threads-not-pinned",
+            hint="Take PYSPARK_PIN_THREAD out of the driver's environment, or set it to true.",
         )
 
 

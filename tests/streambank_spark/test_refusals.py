@@ -52,6 +52,8 @@ def test_a_missing_application(tmp_path: Path) -> None:
         ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_REMOTE": "sc://host"}, "connect-not-supported"),
         ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_CONNECT_MODE_ENABLED": "1"}, "connect-not-supported"),
         ({"PYSPARK_GATEWAY_PORT": "1", "SPARK_API_MODE": "connect"}, "connect-not-supported"),
+        ({"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_PIN_THREAD": "false"}, "threads-not-pinned"),
+        ({"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_PIN_THREAD": "0"}, "threads-not-pinned"),
     ],
 )
 def test_environments(environment: dict[str, str], code: str) -> None:
@@ -62,6 +64,7 @@ def test_environments(environment: dict[str, str], code: str) -> None:
 
 def test_classic_pyspark_under_spark_submit_is_fine() -> None:
     refusals.check_environment({"PYSPARK_GATEWAY_PORT": "1", "SPARK_API_MODE": "classic"})
+    refusals.check_environment({"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_PIN_THREAD": "True"})
 
 
 @pytest.mark.parametrize("version", ["4.2.1", "4.4.0", "5.0.0", "4.30.1"])
