@@ -1,10 +1,14 @@
-"""Times as every record spells them: ISO-8601 in UTC with `Z`."""
+"""Times as every record spells them, ISO-8601 in UTC with `Z`, and durations as the declaration does."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from streambank.errors import InputError
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def utc_now() -> datetime:
@@ -33,3 +37,20 @@ def from_json_time(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(UTC)
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds of a duration such as `90s`, `5m`, `1h30m`, `250ms` or `7d`.
+
+    Raises:
+        InputError: It is not spelled like that (code `bad-duration`). A bare number is refused: it has no
+            unit.
+    """
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise InputError(
+            f"{text!r} is no duration.",
+            code="bad-duration",
+            hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
+        )
+    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.checkpoint.finding import Finding
 from streambank.doctor import installation
 from streambank.doctor.checkpoint import check_checkpoint
+from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
 from streambank.times import utc_now

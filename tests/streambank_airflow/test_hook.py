@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import InputError, NotFoundError
-from streambank.job.times import utc_now
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
+from streambank.times import utc_now
 from streambank_airflow.hooks.streambank import StreambankHook
 from tests.support.managed import Managed
 

@@ -19,7 +19,7 @@ from streambank.job.control import JobControl
 from streambank.job.generations import MAIN
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id, write_launch
 from streambank.job.progress import ProgressRecord, ProgressScan
-from streambank.job.times import to_json_time, utc_now
+from streambank.times import to_json_time, utc_now
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATIONS = ROOT / "tests/data/applications"

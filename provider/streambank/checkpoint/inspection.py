@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from streambank.checkpoint.closure import ClosurePlanner
-from streambank.checkpoint.finding import Finding, Severity
 from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.rocksdb import ReadRange
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.sources import SourceState
 from streambank.errors import ConflictError, StreambankError
+from streambank.finding import Finding, Severity
 from streambank.storage import FileInfo
 from streambank.times import to_json_time
 

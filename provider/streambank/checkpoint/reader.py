@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from streambank.checkpoint.closure import ClosurePlanner, plan_closure
 from streambank.checkpoint.compactible import parse_log_name
-from streambank.checkpoint.finding import Finding
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
 from streambank.checkpoint.listing import LISTING_ORDER, list_checkpoint
 from streambank.checkpoint.logs import parse_metadata
 from streambank.checkpoint.shape import Closure, ClosureKind
 from streambank.errors import ConflictError, NotFoundError, StreambankError
+from streambank.finding import Finding
 from streambank.storage import FileInfo, Store
 
 __all__ = ["LISTING_ORDER", "CheckpointReader"]

@@ -51,7 +51,7 @@ def start(
 ) -> None:
     """Make sure that a driver of the job runs. A second start finds the first one's driver."""
     from streambank.job.start import start_job
-    from streambank.job.times import parse_duration_s
+    from streambank.times import parse_duration_s
 
     timeout_s = parse_duration_s(timeout) if timeout is not None else None
     result = start_job(_job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s)
@@ -103,7 +103,7 @@ def stop(
 ) -> None:
     """Stop a job at a batch boundary, and keep it stopped."""
     from streambank.job.stop import stop_job
-    from streambank.job.times import parse_duration_s
+    from streambank.times import parse_duration_s
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
     with console.progress() as progress:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streambank.checkpoint.finding import Finding
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import StreambankError
+from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
 from streambank.sinks.file_log import list_log
 from streambank.storage.base import FileInfo, Store

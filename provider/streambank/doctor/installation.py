@@ -18,7 +18,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from streambank import __version__
-from streambank.checkpoint.finding import Finding
+from streambank.finding import Finding
 
 MIN_PYTHON = (3, 11)
 MIN_JAVA = 17

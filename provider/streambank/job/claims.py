@@ -28,8 +28,8 @@ from typing import Any, Literal
 from streambank.errors import ConflictError, FormatError, NotFoundError
 from streambank.job.processes import HostId, ProcessId, this_host
 from streambank.job.records import JsonDict, RecordStream, decode_json, encode_json
-from streambank.job.times import from_json_time, to_json_time, utc_now
 from streambank.storage.base import Store
+from streambank.times import from_json_time, to_json_time, utc_now
 
 DEFAULT_BEAT_S = 1.0
 DEFAULT_TTL_S = 30.0

@@ -30,10 +30,10 @@ from streambank.job.operation import Operation, OperationLock
 from streambank.job.processes import HostId, this_host
 from streambank.job.records import JsonDict, Record, RecordStream
 from streambank.job.requests import Requests
-from streambank.job.times import from_json_time, to_json_time, utc_now
 from streambank.storage import open_store
 from streambank.storage.base import Store
 from streambank.storage.names import check_job_name
+from streambank.times import from_json_time, to_json_time, utc_now
 
 DesiredState = Literal["running", "stopped"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streambank.errors import InputError
-from streambank.job.times import parse_duration_s
 from streambank.job.toml_lines import TomlLines
 from streambank.storage import normalize_location, scheme_of
+from streambank.times import parse_duration_s
 
 T = TypeVar("T")
 

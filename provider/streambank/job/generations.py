@@ -14,8 +14,8 @@ from typing import Any
 from streambank.errors import ConflictError, FormatError, RefusedError
 from streambank.job.operation import Operation
 from streambank.job.records import JsonDict, RecordStream
-from streambank.job.times import from_json_time, to_json_time, utc_now
 from streambank.storage.base import Store
+from streambank.times import from_json_time, to_json_time, utc_now
 
 MAIN = "main"
 """How the records call the query of a job that has only one."""

@@ -9,8 +9,8 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
-from streambank.job.times import to_json_time, utc_now
 from streambank.storage import normalize_location, open_store
+from streambank.times import to_json_time, utc_now
 
 
 def prepare_launch(

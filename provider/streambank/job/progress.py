@@ -16,8 +16,8 @@ from streambank.errors import FormatError, NotFoundError
 from streambank.job.generations import MAIN
 from streambank.job.launch import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.job.segments import SegmentWriter, segment_key, segment_numbers
-from streambank.job.times import from_json_time, to_json_time, utc_now
 from streambank.storage.base import Store
+from streambank.times import from_json_time, to_json_time, utc_now
 
 _TAIL_BYTES = 1 << 16
 

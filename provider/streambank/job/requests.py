@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.job.records import JsonDict, RecordStream, decode_json
-from streambank.job.times import to_json_time, utc_now
 from streambank.storage.base import Store
+from streambank.times import to_json_time, utc_now
 
 STOP = "stop"
 """The kind of request that ends a driver: `{"drain": bool, "force_after_s": x, "drain_timeout_s": y}`."""

@@ -14,7 +14,7 @@ from streambank.job.generations import MAIN
 from streambank.job.launch import launch_key, read_launch
 from streambank.job.launcher import Launcher, LocalLauncher
 from streambank.job.progress import last_progress
-from streambank.job.times import to_json_time, utc_now
+from streambank.times import to_json_time, utc_now
 
 JobState = Literal["never-started", "starting", "running", "stopping", "stopped", "failed", "unknown"]
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from streambank.errors import FormatError, InputError, IntegrityError
+from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
@@ -27,35 +28,9 @@ from streambank.savepoint.wholeness import flaws
 from streambank.times import to_json_time
 
 Level = Literal["quick", "full"]
-Severity = Literal["error", "warning"]
 
 _NO_RESTORE = "The savepoint cannot be restored."
 _USE_ANOTHER = "Restore another savepoint (`latest-good` finds one); this one may be whole in a replica."
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One problem.
-
-    Attributes:
-        code: Stable name of the problem.
-        severity: `error` where the savepoint cannot be restored, `warning` where it still can.
-        file: What it is about: a file of the savepoint, or of the repository.
-        cause: What was seen.
-        effect: What that means.
-        hint: What can be done.
-    """
-
-    code: str
-    severity: Severity
-    file: str
-    cause: str
-    effect: str
-    hint: str
-
-    def to_dict(self) -> dict[str, str]:
-        """The finding as JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from streambank.errors import (
     StorageError,
 )
 from streambank.job.generations import MAIN
-from streambank.job.times import from_json_time, to_json_time, utc_now
+from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.links import DriverLogLink, persist_driver_log_link

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from streambank.job.times import from_json_time, utc_now
+from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a checkpoint: data for `inspect` and `doctor`, never an exception."""
+"""One thing that is wrong: data for `inspect`, `doctor` and `verify`, never an exception."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Finding:
 
     Attributes:
         code: Stable name of the problem.
-        severity: `error` where no savepoint of the batch can be taken, `warning` where something is lost or
-            odd, `info` for what is only worth knowing.
-        file: What it is about, relative to the checkpoint; empty where it is about all of it.
+        severity: `error` where no savepoint of the batch can be taken, or this one not be restored; `warning`
+            where something is lost or odd, `info` for what is only worth knowing.
+        file: What it is about: a file of the checkpoint, savepoint or repository; empty for all of it.
         cause: What was seen.
         effect: What that means.
         hint: What can be done.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.errors import InputError
-from streambank.job.times import parse_duration_s
+from streambank.times import parse_duration_s
 
 
 @pytest.mark.parametrize(
