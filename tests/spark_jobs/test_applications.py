@@ -49,5 +49,5 @@ def test_hourly_delays(tmp_path: Path, flights: list[dict[str, object]]) -> None
 
 
 def test_aircraft_sessions(tmp_path: Path, flights: list[dict[str, object]]) -> None:
-    replay.replay(flights[:40], tmp_path / "in", rows_per_file=20, gap_ms=0)
+    replay.replay(flights[:20], tmp_path / "in", rows_per_file=10, gap_ms=0)
     drained(tmp_path, "aircraft_sessions", "--trigger", "200 milliseconds")

@@ -32,7 +32,7 @@ def prepared(spark: SparkSession) -> None:
     prepare(spark)
 
 
-@pytest.mark.parametrize("layout", ["hdfs", "rocksdb-changelog"])
+@pytest.mark.parametrize("layout", ["hdfs", pytest.param("rocksdb-changelog", marks=pytest.mark.storm)])
 def test_a_rollback_in_place_is_caught_and_a_savepoint_of_the_same_batch_is_exact(
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:

@@ -14,6 +14,9 @@ from tests.support.driver import Driver, Job, printed, wait_for
 
 pytestmark = pytest.mark.spark
 
+LONG = "1000 days"
+"""Triggers begin at whole multiples of their interval since 1970: the next one of a minute may be near."""
+
 
 def to_python(driver: Driver) -> None:
     os.kill(driver.python, signal.SIGTERM)
@@ -28,7 +31,14 @@ def to_group(driver: Driver) -> None:
 
 
 # TERM to the JVM alone is in test_two_queries_by_name too, so every run has each target once.
-@pytest.mark.parametrize("term", [to_python, to_group, pytest.param(to_jvm, marks=pytest.mark.storm)])
+@pytest.mark.parametrize(
+    "term",
+    [
+        pytest.param(to_python, marks=pytest.mark.storm),
+        to_group,
+        pytest.param(to_jvm, marks=pytest.mark.storm),
+    ],
+)
 def test_term_in_the_middle_of_a_batch_lets_it_commit(tmp_path: Path, term: Callable[[Driver], None]) -> None:
     with Job(tmp_path).driver("steady.py", str(tmp_path), "--batch-s", "3") as driver:
         driver.wait_committed(0)
@@ -46,7 +56,7 @@ def test_term_in_the_middle_of_a_batch_lets_it_commit(tmp_path: Path, term: Call
 
 
 def test_idle_stop_on_request_is_quick_and_everything_is_left_behind(tmp_path: Path) -> None:
-    with Job(tmp_path).driver("steady.py", str(tmp_path), "--trigger", "60 seconds") as driver:
+    with Job(tmp_path).driver("steady.py", str(tmp_path), "--trigger", LONG) as driver:
         driver.wait_committed(0)
         driver.event("first-trigger")
         wait_for("progress of batch 0", lambda: driver.progress())
@@ -81,7 +91,7 @@ def test_idle_stop_on_request_is_quick_and_everything_is_left_behind(tmp_path: P
     seen = printed(driver)
     assert seen["main"] == "__main__"
     assert seen["helper"] == "found beside the application"
-    assert seen["argv"] == [driver.spec.application, str(tmp_path), "--trigger", "60 seconds"]
+    assert seen["argv"] == [driver.spec.application, str(tmp_path), "--trigger", LONG]
     assert seen["path"] == str(Path(driver.spec.application).parent)
     # The sink was learnt from Spark; its path was relative.
     facts = control.query_facts()
