@@ -74,7 +74,7 @@ test: setup  ## The whole suite but the storms (CI=true: a skip is a failure); A
 
 .PHONY: test-storm
 test-storm: setup  ## The long tests: hundreds of savepoints taken and restored under load
-	@$(PYTEST) -m storm $(ARGS)
+	@$(PYTEST) --dist worksteal -m storm $(ARGS)
 
 .PHONY: demo
 demo: setup  ## The story, told as it happens: run, savepoints, disaster, restore, proof (under 10 minutes)

@@ -1,4 +1,4 @@
-"""Every kind of state in every layout: savepoints without a pause, a dozen of each restored and continued."""
+"""Every kind of state in every layout: savepoints without a pause, several of each restored and continued."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-BATCHES = 40
-RESTORED = 12
-"""Of each of 28 cells: 336 savepoints in all."""
+BATCHES = 24
+RESTORED = 8
+"""Of each of 39 cells: 312 savepoints in all."""
 
 CELLS = [(query.name, layout) for query in QUERIES.values() for layout in query.layouts]
 

@@ -31,6 +31,7 @@ CELLS = [
     ("aggregation", "hdfs"),
     ("aggregation", "rocksdb-changelog"),
     ("session-window", "rocksdb"),
+    ("session-window", "format-v2-snapshots"),
     ("drop-duplicates", "format-v2"),
     ("drop-duplicates-within-watermark", "hdfs"),
     ("join", "rocksdb-changelog"),

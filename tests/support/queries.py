@@ -59,6 +59,7 @@ LAYOUTS = {
         _rocksdb("rocksdb", changelog=False, version=1),
         _rocksdb("rocksdb-changelog", changelog=True, version=1),
         _rocksdb("format-v2", changelog=True, version=2),
+        _rocksdb("format-v2-snapshots", changelog=False, version=2),
     )
 }
 
