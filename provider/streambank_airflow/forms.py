@@ -91,11 +91,17 @@ def stop_form(force_after_s: float) -> dict[str, Param]:
     }
 
 
-def savepoint_form(level: str) -> dict[str, Param]:
+def batch_field(query: str | None) -> str:
+    """The field of `<job>.savepoint` for the batch of a query; None for the only one."""
+    return f"batch_{query}" if query else "batch"
+
+
+def savepoint_form(level: str, queries: Sequence[str] = ()) -> dict[str, Param]:
     """The form of `<job>.savepoint`.
 
     Args:
         level: How the scheduled runs verify.
+        queries: The job's queries where it has several by name; each counts batches of its own.
     """
     return {
         "note": _note(),
@@ -106,14 +112,17 @@ def savepoint_form(level: str) -> dict[str, Param]:
             description="Keep this savepoint until somebody unpins it.",
         ),
         "verify": _choice(level, LEVEL_CHOICES, title="Verify"),
-        "batch": Param(
-            None,
-            type=["null", "integer"],
-            minimum=0,
-            title="Batch",
-            description="An older batch that Spark still retains; empty: the last committed one.",
-            section="More",
-        ),
+        **{
+            batch_field(query): Param(
+                None,
+                type=["null", "integer"],
+                minimum=0,
+                title=f"Batch of {query}" if query else "Batch",
+                description="An older batch that Spark still retains; empty: the last committed one.",
+                section="More",
+            )
+            for query in (*queries,) or (None,)
+        },
     }
 
 

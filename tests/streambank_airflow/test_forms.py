@@ -9,6 +9,7 @@ FORMS = {
     "run": forms.run_form(),
     "stop": forms.stop_form(60.0),
     "savepoint": forms.savepoint_form("full"),
+    "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
     "restore": forms.restore_form((), "refuse"),
     "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
 }

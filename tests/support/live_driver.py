@@ -1,4 +1,4 @@
-"""A driver without Spark that keeps committing batches into a checkpoint of which savepoints can be taken.
+"""A driver without Spark that keeps committing batches into checkpoints of which savepoints can be taken.
 
 Started like the real one; what it does stands in the application arguments of the launch spec. `dies` is a
 file: where it exists, its number of batches is committed and the process ends at once, as by kill -9.
@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from streambank.job.generations import MAIN
 from streambank.job.keeper import Keeper
 from streambank.job.launch import decode_launch
 from streambank.job.processes import this_process
@@ -35,28 +36,25 @@ def main() -> int:
         ttl_s=spec.ttl_s,
         details={"launch_id": spec.launch_id, "by": dict(spec.by)},
     )
-    ((name, query),) = spec.queries.items()
-    store = open_store(query.checkpoint)
-    checkpoint = LiveCheckpoint(store, retain=20)
-    if store.exists("metadata"):
-        checkpoint.query_id = json.loads(store.read("metadata"))["id"]
-        checkpoint.next_batch = max((int(each) for each in store.names("commits")), default=-1) + 1
-    status = {"state": "running", "queries": {name: {"batch": -1, "triggered": False}}}
+    checkpoints = {name: go_on(query.checkpoint) for name, query in spec.queries.items()}
+    seen = {name: {"batch": -1, "triggered": False} for name in checkpoints}
+    status = {"state": "running", "queries": seen}
     keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=lambda: status).start()
     control.record_event("driver-started", launch_id=spec.launch_id, epoch=claim.epoch)
     asked = None
-    first = checkpoint.next_batch
-    while asked is None and checkpoint.next_batch - first < options.batches:
-        done = checkpoint.next_batch - first
+    done = 0
+    while asked is None and done < options.batches:
         if options.dies is not None and options.dies.exists() and done >= int(options.dies.read_text()):
             print("it does not feel well", flush=True)
             os._exit(9)
-        checkpoint.run(1)
-        if checkpoint.last == first:
-            control.record_query(
-                None, {"epoch": claim.epoch, "generation": query.generation, "query_id": checkpoint.query_id}
-            )
-        status["queries"] = {name: {"batch": checkpoint.last, "triggered": True}}
+        for name, checkpoint in checkpoints.items():
+            checkpoint.run(1)
+            if done == 0:
+                generation = spec.queries[name].generation
+                facts = {"epoch": claim.epoch, "generation": generation, "query_id": checkpoint.query_id}
+                control.record_query(None if name == MAIN else name, facts)
+            seen[name] = {"batch": checkpoint.last, "triggered": True}
+        done += 1
         time.sleep(options.period_s)
         asked = next(iter(control.requests.open(claim.epoch)), None)
     if asked is not None:
@@ -65,6 +63,16 @@ def main() -> int:
     keeper.stop()
     claim.release("released", exit_code=0)
     return 0
+
+
+def go_on(location: str) -> LiveCheckpoint:
+    """The checkpoint at a location, at its last committed batch."""
+    store = open_store(location)
+    checkpoint = LiveCheckpoint(store, retain=20)
+    if store.exists("metadata"):
+        checkpoint.query_id = json.loads(store.read("metadata"))["id"]
+        checkpoint.next_batch = max((int(each) for each in store.names("commits")), default=-1) + 1
+    return checkpoint
 
 
 if __name__ == "__main__":

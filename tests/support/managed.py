@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
+from streambank.job.generations import MAIN
 from streambank.job.installed import Installation
 from streambank.job.processes import who
 from streambank.job.start import StartResult, start_job
@@ -51,8 +52,12 @@ class Managed:
     @property
     def checkpoint(self) -> Path:
         """The current generation's directory."""
-        generation = self.control.generation()
-        path = local_path(generation.location if generation else self.job.checkpoint)
+        return self.checkpoint_of(None)
+
+    def checkpoint_of(self, query: str | None) -> Path:
+        """The directory of the current generation of a query; None for the only one."""
+        generation = self.control.generation(query)
+        path = local_path(generation.location if generation else self.job.queries[query or MAIN])
         assert path is not None
         return path
 
@@ -70,12 +75,12 @@ class Managed:
         """End the driver as kill -9 does."""
         end_drivers(self.control)
 
-    def last_batch(self) -> int:
-        folder = self.checkpoint / "commits"
+    def last_batch(self, query: str | None = None) -> int:
+        folder = self.checkpoint_of(query) / "commits"
         return max((int(one.name) for one in folder.glob("[0-9]*")), default=-1) if folder.is_dir() else -1
 
-    def wait_for_batch(self, batch: int) -> None:
-        poll(lambda: self.last_batch() >= batch, timeout_s=60)
+    def wait_for_batch(self, batch: int, query: str | None = None) -> None:
+        poll(lambda: self.last_batch(query) >= batch, timeout_s=60)
 
     def driver_lives(self) -> bool:
         view = self.control.lease.view()
@@ -83,8 +88,8 @@ class Managed:
 
 
 @contextmanager
-def managed_job(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Managed]:
-    """Declare the job; whatever it left running is ended afterwards."""
+def managed_job(folder: Path, patch: pytest.MonkeyPatch, queries: Sequence[str] = ()) -> Iterator[Managed]:
+    """Declare the job, with these queries where it has several; what it left running is ended afterwards."""
     jobs_file = folder / "streaming_jobs.toml"
     (folder / "app.py").write_text("", encoding="utf-8")
     jobs_file.write_text(
@@ -96,6 +101,7 @@ description = "Departures."
 application = "app.py"
 args = ["--dies", "{folder / "dies"}"]
 checkpoint = "checkpoints/flights"
+{f"queries = {list(queries)}" if queries else ""}
 
 [jobs.flights.savepoint]
 schedule = "@hourly"

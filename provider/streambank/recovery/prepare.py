@@ -167,5 +167,11 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
 def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
     if not chosen.manifest.sinks:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
+    job, query = split_job(chosen.manifest.job)
+    if query is not None and request.generation is not None:
+        yield (
+            f"Only query {query} of job {job} goes back to this savepoint: the job's other queries go on "
+            "from where they are. Savepoints of several queries are not mutually consistent."
+        )
     if request.into is not None and request.mode != "fork":
         yield "The restored query keeps its id: never run it beside the one it was taken from."

@@ -15,13 +15,19 @@ from streambank_airflow.operators.job import StartStreamingJobOperator, StopStre
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
 from streambank_airflow.sensors.job import BatchCommittedSensor
 
+SEVERAL = (
+    " Restores one query: the others go on from where they are. Where more than one is lost, restore one "
+    "after the other, and let only the last of these runs start the job."
+)
+
 
 def restore_dag(job: Job, jobs_file: str) -> DAG:
     """Build `<job>.restore`.
 
     `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
     so that `<job>.run` does not start it again in the middle. The last task hands the job back to
-    `<job>.run`.
+    `<job>.run`. Of several queries one is restored; where more are lost, all but the last are restored
+    without a start.
     """
     queries = [query for query in job.query_names if query is not None]
     dag = job_dag(
@@ -29,7 +35,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         "restore",
         summary=(
             "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
-            "waits for a person's approval; without an answer nothing happens."
+            "waits for a person's approval; without an answer nothing happens." + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink),
     )

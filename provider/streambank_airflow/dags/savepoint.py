@@ -9,14 +9,21 @@ from streambank_airflow import forms
 from streambank_airflow.dags.common import job_dag, task_args
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 
+ONE = "Takes a savepoint of the running job, without stopping it, and verifies it."
+SEVERAL = (
+    "Takes a savepoint of each query of the running job ({}), without stopping it, and verifies it. Each is "
+    "whole by itself, but they are not mutually consistent: no two are of the same moment."
+)
+
 
 def savepoint_dag(job: Job, jobs_file: str) -> DAG:
     """Build `<job>.savepoint`: one pair of tasks for each query of the job."""
+    queries = [query for query in job.query_names if query is not None]
     dag = job_dag(
         job,
         "savepoint",
-        summary="Takes a savepoint of the running job, without stopping it, and verifies it.",
-        params=forms.savepoint_form(job.savepoint.verify),
+        summary=SEVERAL.format(", ".join(queries)) if queries else ONE,
+        params=forms.savepoint_form(job.savepoint.verify, queries),
         schedule=job.savepoint.schedule,
     )
     with dag:
@@ -30,7 +37,7 @@ def _take_and_verify(job: Job, query: str | None, jobs_file: str) -> None:
     args = {**task_args(job, jobs_file), "job": job.savepoint_name(query)}
     take = CreateSavepointOperator(
         task_id=f"take{suffix}",
-        batch="{{ params.batch }}",
+        batch=f"{{{{ params['{forms.batch_field(query)}'] }}}}",
         closure=job.savepoint.closure,
         pin="{{ params.pin }}",
         skip_if_never_started=True,

@@ -124,6 +124,8 @@ class StreambankHook(DeclarationHook):
     ) -> dict[str, Any]:
         """Take a savepoint of one query.
 
+        Of a job that has several, the result says that their savepoints are not mutually consistent.
+
         Args:
             ref: `job` or `job/query`.
             checkpoint: The directory of a query that is not declared; None for a declared one.
@@ -170,7 +172,7 @@ class StreambankHook(DeclarationHook):
             new_query=new_query,
         )
         (result,) = taken.savepoints.values()
-        return result.to_dict()
+        return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
 
     def verify(
         self, ref: str, savepoint: str, *, level: str, by: Mapping[str, str]

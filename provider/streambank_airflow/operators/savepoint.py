@@ -40,7 +40,8 @@ class CreateSavepointOperator(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`.
+        `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`; of
+            a job with several queries also `mutually_consistent`, which is false.
     """
 
     template_fields: Sequence[str] = (
