@@ -22,9 +22,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-BATCHES = 24
-RESTORED = 8
-"""Of each of 39 cells: 312 savepoints in all."""
+BATCHES = 16
+RESTORED = 6
+"""Of each of 39 cells: 234 savepoints in all."""
 
 CELLS = [(query.name, layout) for query in QUERIES.values() for layout in query.layouts]
 
