@@ -52,12 +52,14 @@ class Features:
         links: `link_from` can share bytes between two local stores on one file system.
         hidden_checksums: Hadoop's `.name.crc` files may lie beside each file; they are never carried along.
         fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
+        identity_of_bytes: An identity stands for the bytes alone: writing equal ones again may keep it.
     """
 
     holds: bool = False
     links: bool = False
     hidden_checksums: bool = False
     fsync: bool = False
+    identity_of_bytes: bool = False
 
 
 class Held(Protocol):

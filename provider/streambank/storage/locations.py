@@ -1,8 +1,8 @@
 """From a location as people write it to a store: `open_store`, and the canonical spelling of a location.
 
 A location is a path (`/data/ck`, `ck`, `~/ck`) or a URI (`file:///data/ck`, Spark's `file:/data/ck`,
-`memory://name`). As in Hadoop, nothing in a location is percent-encoded: `file:///a%20b` is a directory whose
-name holds a percent sign.
+`memory://name`, `s3://bucket/prefix`). As in Hadoop, nothing in a location is percent-encoded:
+`file:///a%20b` is a directory whose name holds a percent sign.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from streambank.storage.base import Opener, Store
 OPENERS: dict[str, str] = {
     "file": "streambank.storage.local:open_location",
     "memory": "streambank.storage.memory:open_location",
+    "s3": "streambank.storage.s3:open_location",
+    "s3a": "streambank.storage.s3:open_location",
 }
 """Scheme -> dotted path of its `Opener`, imported when a location asks for it."""
 

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from streambank.storage import open_store
 from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore
+from tests.support.s3_servers import S3Server, moto_server, seaweedfs
+
+__all__ = ["moto_server", "seaweedfs"]  # fixtures
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
@@ -20,8 +24,18 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
     "local-child": lambda folder: LocalStore(folder / "root").child("deep/below"),
     "faulty": lambda folder: FaultyStore(LocalStore(folder / "root")),
 }
+S3 = {
+    "s3": ("seaweedfs", "s3"),
+    "s3a": ("seaweedfs", "s3a"),
+    "s3-of-moto": ("moto_server", "s3"),
+}
+"""Fixture of a server, and how locations on it are spelled."""
 
 
-@pytest.fixture(params=MAKERS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MAKERS[request.param](tmp_path)
+@pytest.fixture(params=[*MAKERS, *S3])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param in MAKERS:
+        return MAKERS[request.param](tmp_path)
+    fixture, scheme = S3[request.param]
+    server: S3Server = request.getfixturevalue(fixture)
+    return open_store(server.use(monkeypatch).location(scheme))

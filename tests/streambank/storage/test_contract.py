@@ -73,7 +73,8 @@ def test_a_write_replaces_the_whole_file_and_its_identity(store: Store) -> None:
 
 
 def test_an_equal_rewrite_has_another_identity(store: Store) -> None:
-    assert store.write("f", b"same").identity != store.write("f", b"same").identity
+    before, after = (store.write("f", b"same").identity for _ in range(2))
+    assert before != after or store.features.identity_of_bytes
 
 
 @pytest.mark.parametrize("call", ["stat", "read", "open", "hold"])

@@ -1,0 +1,167 @@
+"""How this process reaches S3: one boto3 client for each set of settings, and every call translated.
+
+Endpoint, region, profile, role and credentials are boto3's own business: its environment variables
+(`AWS_ENDPOINT_URL`, `AWS_PROFILE`, `AWS_REGION`, ...), its files, and the role of the machine. Only
+encryption, for which boto3 has no variable, is asked for by two of ours: `STREAMBANK_S3_SSE` (`AES256` or
+`aws:kms`) and `STREAMBANK_S3_KMS_KEY_ID`. Nothing here keeps or prints a credential.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from streambank.errors import InputError, StorageError
+from streambank.storage.s3_errors import translate
+
+SSE_VARIABLE = "STREAMBANK_S3_SSE"
+KMS_KEY_VARIABLE = "STREAMBANK_S3_KMS_KEY_ID"
+ATTEMPTS = 5
+"""How often boto3 sends one request, the first time included."""
+CONNECT_TIMEOUT_S = 10
+READ_TIMEOUT_S = 60
+CONNECTIONS = 32
+
+_SETTINGS = ("AWS_", "BOTO_", "STREAMBANK_S3_", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_Key = tuple[int, frozenset[tuple[str, str]]]
+_services: dict[_Key, Service] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Service:
+    """One S3 service, as the settings of this process say.
+
+    Attributes:
+        client: boto3's client; safe to use from several threads.
+        endpoint: Its address, to see whether two stores are on the same service; never printed.
+        encryption: What every request that makes an object says about encryption.
+    """
+
+    client: Any
+    endpoint: str
+    encryption: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One object, there or not."""
+
+    service: Service
+    bucket: str
+    key: str
+    uri: str
+
+    def call(self, operation: str, *, expect: Collection[int] = (), **parameters: Any) -> dict[str, Any]:
+        """One request about the object.
+
+        Args:
+            operation: A method of boto3's client.
+            expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
+            parameters: Those of the method, without `Bucket` and `Key`.
+
+        Raises:
+            StreambankError: Whatever went wrong, in our words.
+        """
+        return call(
+            self.service, self.uri, operation, expect=expect, Bucket=self.bucket, Key=self.key, **parameters
+        )
+
+
+def call(
+    service: Service, uri: str, operation: str, *, expect: Collection[int] = (), **parameters: Any
+) -> dict[str, Any]:
+    """One request; see `Place.call`. The `uri` is what messages name."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return cast("dict[str, Any]", getattr(service.client, operation)(**parameters))
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in expect:
+            return cast("dict[str, Any]", error.response)
+        raise translate(error, uri) from error
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+
+
+def status_of(response: Mapping[str, Any]) -> int:
+    """The HTTP status of an answer."""
+    return int(response["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def service(uri: str) -> Service:
+    """The service that this process's settings lead to; one and the same for the same settings.
+
+    Args:
+        uri: What messages name.
+
+    Raises:
+        StorageError: boto3 is not installed, or finds no profile (codes `missing-package`, `no-credentials`).
+        InputError: A setting cannot be (code `bad-setting`).
+    """
+    settings = {name: value for name, value in os.environ.items() if name.upper().startswith(_SETTINGS)}
+    key = (os.getpid(), frozenset(settings.items()))
+    with _lock:
+        found = _services.get(key)
+        if found is None:
+            found = _services[key] = _connect(uri)
+        return found
+
+
+def forget_clients() -> None:
+    """Close all connections; stores that are used again make new ones."""
+    with _lock:
+        for (pid, _), each in _services.items():
+            if pid == os.getpid():
+                each.client.close()
+        _services.clear()
+
+
+def _connect(uri: str) -> Service:
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise StorageError(
+            f"{uri} cannot be opened: boto3 is not installed.",
+            code="missing-package",
+            hint="pip install boto3",
+        ) from error
+    encryption = _encryption()
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=CONNECTIONS,
+        # Checksums are asked for by name, and compared where the bytes arrive.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        user_agent_extra="streambank",
+    )
+    try:
+        client = boto3.session.Session().client("s3", config=config)
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+    except ValueError as error:
+        raise InputError(
+            f"{uri} cannot be opened: boto3's settings hold an address or region that is none.",
+            code="bad-setting",
+            hint="Look at AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION and ~/.aws/config.",
+        ) from error
+    return Service(client, client.meta.endpoint_url, encryption)
+
+
+def _encryption() -> Mapping[str, Any]:
+    kind, key = os.environ.get(SSE_VARIABLE, ""), os.environ.get(KMS_KEY_VARIABLE, "")
+    if kind not in ("", "AES256", "aws:kms", "aws:kms:dsse") or (key and not kind.startswith("aws:kms")):
+        raise InputError(
+            f"{SSE_VARIABLE} and {KMS_KEY_VARIABLE} ask for an encryption that there is not.",
+            code="bad-setting",
+            hint=f"Set {SSE_VARIABLE} to AES256 or aws:kms; a key goes with aws:kms only.",
+        )
+    found = {"ServerSideEncryption": kind} if kind else {}
+    return found | ({"SSEKMSKeyId": key} if key else {})

@@ -1,0 +1,73 @@
+"""Copying inside one S3 service, without the bytes passing through this process."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from streambank.errors import ConflictError
+from streambank.storage.s3_client import Place, status_of
+from streambank.storage.s3_errors import corrupt_error
+from streambank.storage.s3_read import etag_of
+from streambank.storage.s3_write import TOKEN, abort, finish
+
+LIMIT_BYTES = 1 << 30
+"""What one request copies; services take up to 5 GiB, and answer when it is done."""
+PART_BYTES = 512 << 20
+_ANOTHER_VERSION = 412
+
+
+def copy(source: Place, target: Place) -> None:
+    """Copy an object, of one version throughout.
+
+    Raises:
+        NotFoundError: There is no such source.
+        ConflictError: It was written again meanwhile (code `size-changed`).
+        StorageError: Something else is wrong.
+    """
+    found = source.call("head_object")
+    size, etag = int(found["ContentLength"]), etag_of(found)
+    asked = {
+        "CopySource": {"Bucket": source.bucket, "Key": source.key},
+        "CopySourceIfMatch": f'"{etag}"',
+    }
+    if size <= LIMIT_BYTES:
+        _unchanged(
+            source,
+            target.call("copy_object", expect=(_ANOTHER_VERSION,), **asked, **target.service.encryption),
+        )
+    else:
+        _copy_parts(source, target, size, asked)
+    if int(target.call("head_object")["ContentLength"]) != size:
+        raise corrupt_error(target.uri, f"was not copied whole from {source.uri}")
+
+
+def _copy_parts(source: Place, target: Place, size: int, asked: dict[str, Any]) -> None:
+    token = uuid.uuid4().hex
+    upload = target.call("create_multipart_upload", Metadata={TOKEN: token}, **target.service.encryption)[
+        "UploadId"
+    ]
+    parts = []
+    try:
+        for number, start in enumerate(range(0, size, PART_BYTES), 1):
+            response = target.call(
+                "upload_part_copy",
+                expect=(_ANOTHER_VERSION,),
+                UploadId=upload,
+                PartNumber=number,
+                CopySourceRange=f"bytes={start}-{min(start + PART_BYTES, size) - 1}",
+                **asked,
+            )
+            _unchanged(source, response)
+            parts.append({"PartNumber": number, "ETag": response["CopyPartResult"]["ETag"]})
+        finish(target, upload, parts, token)
+    except BaseException as error:
+        abort(target, upload, error)
+        raise
+
+
+def _unchanged(source: Place, response: dict[str, Any]) -> None:
+    if status_of(response) == _ANOTHER_VERSION:
+        raise ConflictError(
+            f"{source.uri} was written again while it was copied.", code="size-changed", hint="Try again."
+        )

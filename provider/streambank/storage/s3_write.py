@@ -1,0 +1,251 @@
+"""Writing objects: whole or not at all, checked by the service against a checksum that was computed here.
+
+An exclusive create is one PUT with `If-None-Match: *`, the only conditional write that all services agree on.
+Where its answer is lost and boto3 sends it again, the second one is refused because of the first; so each
+create carries a token in the object's metadata, by which it knows its own.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+from streambank.errors import ConflictError, NotFoundError, StorageError
+from streambank.storage.base import CHUNK_BYTES
+from streambank.storage.local_errors import translate as translate_local
+from streambank.storage.s3_client import Place, status_of
+from streambank.storage.s3_errors import corrupt_error, exists_error
+from streambank.storage.s3_read import Crc32, etag_of, spelled
+
+PART_BYTES = 16 << 20
+"""Size of the first parts of an upload; a smaller object is one PUT."""
+PARTS_OF_ONE_SIZE = 500
+"""After so many parts they grow by `PART_BYTES`: 10,000, which is the limit, reach 1.6 TB."""
+SPOOL_BYTES = 32 << 20
+"""Up to here bytes whose name or size is not known yet wait in memory, then in a temporary file."""
+CREATE_ATTEMPTS = 6
+TOKEN = "streambank-write"
+"""Name of the token in an object's metadata."""
+
+_RACED = 409
+_REFUSED = 412
+_LIMIT_BYTES = 5 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written."""
+
+    etag: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """Bytes that wait for being sent, and may be sent again."""
+
+    file: IO[bytes]
+    size_bytes: int
+    checksum: str
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes."""
+        self.file.seek(0)
+        while chunk := self.file.read(CHUNK_BYTES):
+            yield chunk
+
+
+@contextmanager
+def spooled(data: Iterable[bytes]) -> Iterator[Spool]:
+    """Let an iterable pass into memory, or a temporary file where it is large."""
+    checksum, size = Crc32(), 0
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES, prefix="streambank-") as file:
+        for chunk in data:  # an error of the iterable itself passes untouched
+            checksum.update(chunk)
+            size += len(chunk)
+            try:
+                file.write(chunk)
+            except OSError as error:
+                raise translate_local(error, tempfile.gettempdir()) from error
+        yield Spool(file, size, spelled(checksum.digest()))
+
+
+def put(place: Place, data: bytes) -> Written:
+    """Create or replace an object by one request."""
+    checksum = Crc32()
+    checksum.update(data)
+    return _put(place, data, len(data), spelled(checksum.digest()))
+
+
+def put_stream(place: Place, data: Iterable[bytes]) -> Written:
+    """Create or replace an object; in parts where it is large, and nothing of them is left on failure."""
+    parts = _parts(data)
+    first = next(parts, b"")
+    second = next(parts, None)
+    return put(place, first) if second is None else _put_parts(place, _chained(first, second, parts))
+
+
+def put_spool(place: Place, spool: Spool) -> Written:
+    """Create or replace an object of known size."""
+    if spool.size_bytes > PART_BYTES:
+        return put_stream(place, spool.blocks())
+    return _put(place, spool.file, spool.size_bytes, spool.checksum)
+
+
+def create(place: Place, spool: Spool) -> Written:
+    """Create an object, if there is none of that name.
+
+    Raises:
+        ConflictError: There is one (code `exists`).
+        StorageError: It cannot be written, or whether it was cannot be found out.
+    """
+    if spool.size_bytes > _LIMIT_BYTES:
+        raise StorageError(
+            f"{place.uri} would have {spool.size_bytes} bytes, and 5 GiB is what one request can create.",
+            code="too-large",
+        )
+    token = uuid.uuid4().hex
+    for attempt in range(CREATE_ATTEMPTS):
+        if attempt:  # others write the same key at this moment, and the service wants us to ask again
+            time.sleep(random.uniform(0, 0.1 * 2**attempt))
+        try:
+            return _put(
+                place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata={TOKEN: token}
+            )
+        except _RefusedError as refused:
+            if refused.status == _REFUSED:
+                mine = _mine(place, token)
+                if mine is None:
+                    raise exists_error(place.uri) from None
+                return mine
+        except StorageError:
+            mine = _mine(place, token)
+            if mine is None:
+                raise
+            return mine
+    raise ConflictError(
+        f"{place.uri} is written by others at the same time.", code="exists", hint="Try again."
+    )
+
+
+class _RefusedError(Exception):
+    """The service did not create the object."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more: Any) -> Written:
+    if not isinstance(body, bytes):
+        body.seek(0)
+    response = place.call(
+        "put_object",
+        expect=(_RACED, _REFUSED) if "IfNoneMatch" in more else (),
+        Body=body,
+        ContentLength=size,
+        ChecksumCRC32=checksum,
+        **place.service.encryption,
+        **more,
+    )
+    if status_of(response) in (_RACED, _REFUSED):
+        raise _RefusedError(status_of(response))
+    _compare(place, response, checksum)
+    return Written(etag_of(response), size)
+
+
+def _mine(place: Place, token: str) -> Written | None:
+    """The object as it is, if the write with that token made it."""
+    try:
+        response = place.call("head_object")
+    except (NotFoundError, StorageError):
+        return None  # what made us look is the better error
+    if response.get("Metadata", {}).get(TOKEN) != token:
+        return None
+    return Written(etag_of(response), int(response["ContentLength"]))
+
+
+def _put_parts(place: Place, parts: Iterable[bytes]) -> Written:
+    token = uuid.uuid4().hex
+    upload = place.call(
+        "create_multipart_upload",
+        ChecksumAlgorithm="CRC32",
+        ChecksumType="FULL_OBJECT",
+        Metadata={TOKEN: token},
+        **place.service.encryption,
+    )["UploadId"]
+    whole, size, sent = Crc32(), 0, []
+    try:
+        for number, part in enumerate(parts, 1):
+            checksum = Crc32()
+            checksum.update(part)
+            expected = spelled(checksum.digest())
+            response = place.call(
+                "upload_part", UploadId=upload, PartNumber=number, Body=part, ChecksumCRC32=expected
+            )
+            _compare(place, response, expected)
+            sent.append({"PartNumber": number, "ETag": response["ETag"], "ChecksumCRC32": expected})
+            whole.update(part)
+            size += len(part)
+        expected = spelled(whole.digest())
+        etag = finish(place, upload, sent, token, ChecksumCRC32=expected, ChecksumType="FULL_OBJECT")
+    except BaseException as error:
+        abort(place, upload, error)
+        raise
+    return Written(etag, size)
+
+
+def finish(place: Place, upload: str, parts: list[dict[str, Any]], token: str, **checksum: Any) -> str:
+    """Make an object of uploaded parts; its identity."""
+    try:
+        response = place.call(
+            "complete_multipart_upload", UploadId=upload, MultipartUpload={"Parts": parts}, **checksum
+        )
+    except StorageError:  # a lost answer: there is no such upload any more, since it is done
+        mine = _mine(place, token)
+        if mine is None:
+            raise
+        return mine.etag
+    if checksum:
+        _compare(place, response, checksum["ChecksumCRC32"])
+    return etag_of(response)
+
+
+def abort(place: Place, upload: str, error: BaseException) -> None:
+    """Give up an upload, so that its parts cost nobody anything; a failure becomes a note of the error."""
+    try:
+        place.call("abort_multipart_upload", expect=(404,), UploadId=upload)
+    except StorageError as failure:
+        error.add_note(f"Parts of {place.uri} could not be removed: {failure}")
+
+
+def _compare(place: Place, response: dict[str, Any], expected: str) -> None:
+    """Compare what the service computed, where it says so."""
+    found = response.get("ChecksumCRC32")
+    if isinstance(found, str) and "-" not in found and found != expected:
+        raise corrupt_error(place.uri, "did not arrive as it was sent")
+
+
+def _parts(data: Iterable[bytes]) -> Iterator[bytes]:
+    """Chunks joined or cut to the size of parts."""
+    number, waiting = 0, bytearray()
+    for chunk in data:
+        waiting += chunk
+        while len(waiting) >= (size := PART_BYTES * (1 + number // PARTS_OF_ONE_SIZE)):
+            yield bytes(waiting[:size])
+            del waiting[:size]
+            number += 1
+    if waiting:
+        yield bytes(waiting)
+
+
+def _chained(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield second
+    yield from rest

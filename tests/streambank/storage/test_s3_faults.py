@@ -1,0 +1,166 @@
+"""S3 over a bad network: each fault has happened, and the outcome is right or one clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streambank.errors import ConflictError, StorageError
+from streambank.storage import open_store, s3_read, s3_write
+from streambank.storage.base import Store
+from streambank.storage.chunks import chunks
+from tests.support.s3_proxy import Fault, Proxy, proxy
+from tests.support.s3_servers import S3Server
+
+PART = 5 << 20
+DATA = bytes(range(256)) * 4096
+
+
+@pytest.fixture
+def network(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    seaweedfs.use(monkeypatch)
+    with proxy(seaweedfs.endpoint) as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
+        yield running
+
+
+@pytest.fixture
+def store(network: Proxy, seaweedfs: S3Server) -> Store:
+    return open_store(seaweedfs.location())
+
+
+def break_it(network: Proxy, *faults: Fault) -> None:
+    network.faults.extend(faults)
+
+
+@pytest.mark.parametrize("kind", ["lose", "reset", "busy"])
+def test_an_exclusive_create_whose_answer_is_lost_is_ours(store: Store, network: Proxy, kind: str) -> None:
+    fault = Fault(kind, "PUT", "/f")  # type: ignore[arg-type]  # one of the kinds
+    break_it(network, fault)
+
+    assert store.write("f", b"mine", exclusive=True) == store.stat("f")
+
+    assert fault.fired == 1
+    with pytest.raises(ConflictError):
+        store.write("f", b"mine", exclusive=True)
+
+
+def test_a_lost_refusal_is_still_a_refusal(store: Store, network: Proxy) -> None:
+    store.write("f", b"same")
+    fault = Fault("lose", "PUT", "/f", times=2)
+    break_it(network, fault)
+
+    with pytest.raises(ConflictError) as raised:
+        store.write("f", b"same", exclusive=True)
+
+    assert (raised.value.code, fault.fired) == ("exists", 2)
+
+
+def test_where_every_answer_is_lost_the_object_tells_who_made_it(store: Store, network: Proxy) -> None:
+    fault = Fault("lose", "PUT", "/f", times=100)
+    break_it(network, fault)
+
+    store.write("f", b"mine", exclusive=True)
+
+    assert 1 < fault.fired < 10
+
+
+@pytest.mark.parametrize("kind", ["truncate", "corrupt"])
+def test_a_bad_body_is_fetched_again(store: Store, network: Proxy, kind: str) -> None:
+    store.write("f", DATA)
+    fault = Fault(kind, "GET", "/f", times=2)  # type: ignore[arg-type]  # one of the kinds
+    break_it(network, fault)
+
+    assert store.read("f") == DATA
+
+    assert fault.fired == 2
+    fault.times = 4
+    with store.open("f") as reader:
+        assert b"".join(chunks(reader)) == DATA
+    assert fault.fired == 4
+
+
+@pytest.mark.parametrize("kind", ["truncate", "corrupt"])
+def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Proxy, kind: str) -> None:
+    store.write("f", DATA)
+    fault = Fault(kind, "GET", "/f", times=100)  # type: ignore[arg-type]  # one of the kinds
+    break_it(network, fault)
+
+    with pytest.raises(StorageError) as raised:
+        store.read("f")
+
+    assert raised.value.code == "corrupt-transfer"
+    assert fault.fired == s3_read.ATTEMPTS
+
+
+def test_a_truncated_range_is_fetched_again(store: Store, network: Proxy) -> None:
+    store.write("f", DATA)
+    fault = Fault("truncate", "GET", "/f", times=2)
+    break_it(network, fault)
+
+    assert store.read("f", 1000, 50_000) == DATA[1000:51_000]
+    assert fault.fired == 2
+
+
+def test_a_large_body_goes_on_where_it_broke_off(
+    store: Store, network: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_read, "WHOLE_BYTES", 1000)
+    store.write("f", DATA)
+    fault = Fault("truncate", "GET", "/f", times=6)
+    break_it(network, fault)
+
+    with store.open("f") as reader:
+        assert b"".join(chunks(reader)) == DATA
+    assert fault.fired == 6
+
+    damage = Fault("corrupt", "GET", "/f")
+    break_it(network, damage)
+    with store.open("f") as reader, pytest.raises(StorageError) as raised:
+        b"".join(chunks(reader))
+    assert (raised.value.code, damage.fired) == ("corrupt-transfer", 1)
+
+
+def test_an_upload_in_parts_survives_lost_answers(
+    store: Store, network: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_write, "PART_BYTES", PART)
+    part, end = Fault("lose", "PUT", "partNumber=2"), Fault("lose", "POST", "uploadId")
+    break_it(network, part, end)
+    data = DATA * 6
+
+    info = store.write("f", [data])
+
+    assert (part.fired, end.fired) == (1, 1)
+    assert info.size_bytes == len(data)
+    assert store.read("f") == data
+
+
+def test_listings_and_deletes_are_asked_for_again(store: Store, network: Proxy) -> None:
+    store.write("a/f", b"x")
+    faults = [
+        Fault("truncate", "GET", "list-type"),
+        Fault("busy", "GET", "list-type"),
+        Fault("lose", "DELETE", "/a/f"),
+        Fault("reset", "HEAD", "/a/f"),
+    ]
+    break_it(network, *faults)
+
+    assert [info.path for info in store.list()] == ["a/f"]
+    assert store.exists("a/f")
+    store.delete("a/f")
+
+    assert [fault.fired for fault in faults] == [1, 1, 1, 1]
+    assert not store.exists("a/f")
+
+
+def test_a_service_that_stays_busy_is_one_clear_error(store: Store, network: Proxy) -> None:
+    fault = Fault("busy", "PUT", "/f", times=100)
+    break_it(network, fault)
+
+    with pytest.raises(StorageError) as raised:
+        store.write("f", b"x")
+
+    assert raised.value.code == "service-busy"
+    assert 1 < fault.fired < 10
