@@ -21,6 +21,9 @@ STATES: tuple[str, ...] = get_args(JobState)
 DOWN = frozenset({"never-started", "stopped", "failed"})
 """States in which there is no driver."""
 
+DRIVEN = frozenset({"running", "stopping", "unknown"})
+"""States in which a driver has the lease, or may have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:

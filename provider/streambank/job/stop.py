@@ -4,6 +4,9 @@ The job is meant to be stopped from the first moment on, so nobody who keeps job
 Then, under the operation lock: a driver that holds the lease is asked to stop, and waited for; one that does
 not react although it lives on this host is killed after twice the time it was given; one that is still coming
 up is ended at once.
+
+Who has somewhere better to wait asks first (`ask_to_stop`), which holds nothing, and calls `stop_job` with
+what that returned when the driver is gone or took too long. A start in between has the last word.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from streambank.errors import ConflictError, NotFoundError, StorageError
+from streambank.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from streambank.job.batches import Batches, batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
@@ -25,6 +28,7 @@ from streambank.job.processes import send_signal
 from streambank.job.requests import STOP
 from streambank.job.savepoint import savepoint_job
 from streambank.savepoint.progress import Progress
+from streambank.times import from_json_time, to_json_time, utc_now
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
@@ -65,6 +69,58 @@ class StopResult:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A stop that was asked for and is still to be finished, by any process; JSON by `asdict`.
+
+    Attributes:
+        at: When it was asked for, ISO-8601.
+        patience_s: How long the driver may take from then on, in seconds.
+        epoch: The epoch of the driver that was asked; None where there is no driver to wait for.
+        request: The number of the request to it.
+    """
+
+    at: str
+    patience_s: float
+    epoch: int | None = None
+    request: int | None = None
+
+
+def ask_to_stop(
+    job: Job,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    drain: bool = False,
+    force_after_s: float | None = None,
+    drain_timeout_s: float | None = None,
+    control: JobControl | None = None,
+) -> StopAsked:
+    """Say that a job is to be stopped, ask its driver, and return at once; `stop_job` finishes it.
+
+    Needs no operation lock: it changes nothing but what is meant to be, and a driver that stops because of it
+    does what it was meant to do. Nobody who keeps jobs running brings it back, and where nobody ever finishes
+    the stop, the driver ends all the same.
+
+    Args:
+        job: The declared job.
+        by: As for `stop_job`; so are the others.
+        why: See there.
+        drain: See there.
+        force_after_s: See there.
+        drain_timeout_s: See there.
+        control: See there.
+    """
+    records = control or job.records()
+    at = to_json_time(utc_now())
+    records.set_desired("stopped", by=by, why=why)
+    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s)
+    view = records.lease.view()
+    if view is None or view.free or not _is_driver(view):
+        return StopAsked(at, stop.patience_s())
+    return StopAsked(at, stop.patience_s(), view.epoch, stop.ask(view.epoch))
+
+
 def stop_job(
     job: Job,
     *,
@@ -80,6 +136,7 @@ def stop_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     progress: Progress | None = None,
+    asked: StopAsked | None = None,
 ) -> StopResult:
     """Stop a job, and keep it stopped.
 
@@ -99,25 +156,20 @@ def stop_job(
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         progress: Told about files and bytes of the savepoint.
+        asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
-        RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`).
+        RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`); or somebody has
+            started the job since it was `asked` to stop (`started-since`).
         StorageError: The driver lives on another host and did not stop in time (`stop-timeout`).
         StreambankError: Whatever a savepoint raises; the job is stopped then.
     """
     records = control or job.records()
-    records.set_desired("stopped", by=by, why=why)
-    stop = _Stop(
-        job,
-        records,
-        launcher or LocalLauncher(),
-        by,
-        why,
-        drain,
-        force_after_s or job.stop.force_after_s,
-        drain_timeout_s or job.stop.drain_timeout_s,
-    )
+    if asked is None:
+        records.set_desired("stopped", by=by, why=why)
+    place = launcher or LocalLauncher()
+    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress)
     with records.operation("stop", by=by, wait_s=stop.patience_s()):
@@ -133,8 +185,9 @@ class _Stop:
         by: Mapping[str, str],
         why: str,
         drain: bool,
-        force_after_s: float,
-        drain_timeout_s: float,
+        force_after_s: float | None,
+        drain_timeout_s: float | None,
+        asked: StopAsked | None = None,
     ) -> None:
         self.job = job
         self.control = control
@@ -142,28 +195,53 @@ class _Stop:
         self.by = by
         self.why = why
         self.drain = drain
-        self.force_after_s = force_after_s
-        self.drain_timeout_s = drain_timeout_s
+        self.force_after_s = force_after_s or job.stop.force_after_s
+        self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
+        self.asked = asked
         self.clock = control.clock
         self.began = self.clock.monotonic()
+        if asked is not None:
+            # Begun by another process, perhaps on another machine: its clock tells how long ago.
+            self.began -= max(0.0, (utc_now() - from_json_time(asked.at)).total_seconds())
 
     def patience_s(self) -> float:
         """How long the driver itself may take: the drain, then `force_after_s` for each of its two steps."""
         return (self.drain_timeout_s if self.drain else 0.0) + 2 * self.force_after_s + _MARGIN_S
 
+    def ask(self, epoch: int) -> int:
+        """Ask the driver of an epoch, unless it is being asked just that; the number of the request."""
+        options = {
+            "drain": self.drain,
+            "force_after_s": self.force_after_s,
+            "drain_timeout_s": self.drain_timeout_s,
+        }
+        for request in self.control.requests.open(epoch):
+            if request.kind == STOP and request.options == options:
+                return request.number
+        return self.control.requests.post(STOP, epoch=epoch, by=self.by, why=self.why, **options).number
+
     def run(self, savepoint: bool, note: str, pin: bool, progress: Progress | None) -> StopResult:
+        self._check_wanted()
         view = self.control.lease.settle()
+        asked = self.asked.epoch if self.asked is not None else None
+        epoch = view.epoch if view is not None else None
+        how: How
         drained: bool | None = None
-        if view is None or view.free:
-            how: How = "dead" if view is not None and view.state == "dead" else "none"
-            state: Literal["stopped", "already-stopped"] = "already-stopped"
+        state: Literal["stopped", "already-stopped"] = "stopped"
+        if view is not None and (not view.free or view.epoch == asked):
+            how, drained = self._stop_driver(view)
+        elif asked is not None:
+            # The driver that was asked is gone, and somebody else has had the lease since.
+            epoch = asked
+            how, drained = self._how_it_answered()
+        else:
+            how = "dead" if view is not None and view.state == "dead" else "none"
+            state = "already-stopped"
             if self._end_upcoming():
                 how, state = "killed", "stopped"
                 view = self.control.lease.view()  # it may have got the lease before it was ended
-        else:
-            state = "stopped"
-            how, drained = self._stop_driver(view)
-        if how in ("dead", "killed") and view is not None:
+                epoch = view.epoch if view is not None else None
+        if how in ("dead", "killed") and view is not None and view.epoch == epoch:
             # Its record would show a death for ever; the job is stopped now, and that is known.
             self.control.lease.claims.end(view.epoch, "died", by=dict(self.by), why=view.why)
         batches = self._batches()
@@ -185,7 +263,7 @@ class _Stop:
             state=state,
             how=how,
             drained=drained if self.drain else None,
-            epoch=view.epoch if view is not None and state == "stopped" else None,
+            epoch=epoch if state == "stopped" else None,
             batch=min(known) if known and len(known) == len(batches) else None,
             batches={name: one.committed for name, one in batches.items()},
             savepoints=savepoints,
@@ -194,20 +272,27 @@ class _Stop:
         self.control.record_event("stopped", by=dict(self.by), why=self.why, **result.to_dict())
         return result
 
+    def _check_wanted(self) -> None:
+        """Make sure, under the lock, that nobody has started the job since it was asked to stop."""
+        desired = self.control.desired()
+        if self.asked is not None and desired is not None and desired.state != "stopped":
+            who = desired.by.get("triggered_by") or desired.by.get("user") or "somebody"
+            raise RefusedError(
+                f"Job {self.job.name} was started again, by {who}, after this stop had been asked for.",
+                code="started-since",
+                hint="Stop it again if that is still wanted.",
+            )
+
     def _stop_driver(self, view: ClaimView) -> tuple[How, bool | None]:
         holder = view.holder
-        if holder is None or holder.details.get("purpose") != "run":
+        if holder is None or not _is_driver(view):
             raise self.control.lease.refusal(view)
-        request = self.control.requests.post(
-            STOP,
-            epoch=view.epoch,
-            by=self.by,
-            why=self.why,
-            drain=self.drain,
-            force_after_s=self.force_after_s,
-            drain_timeout_s=self.drain_timeout_s,
-        )
         deadline = self.clock.monotonic() + self.patience_s()
+        if self.asked is not None and self.asked.request is not None and self.asked.epoch == view.epoch:
+            request = self.asked.request
+            deadline = max(self.began + self.patience_s(), self.clock.monotonic() + _MARGIN_S)
+        else:
+            request = self.ask(view.epoch)
         killed = False
         while True:
             now = self.control.lease.view()
@@ -218,7 +303,7 @@ class _Stop:
                     hint="Stop it again.",
                 )
             if now.free and not self._is_still_there(now):
-                return self._how(request.number, now, killed)
+                return self._how(request, now, killed)
             if self.clock.monotonic() >= deadline:
                 if killed or not self.control.here.sees(holder.host):
                     raise StorageError(
@@ -250,6 +335,14 @@ class _Stop:
             return "forced", drained
         return "boundary", drained
 
+    def _how_it_answered(self) -> tuple[How, bool | None]:
+        """How a driver ended whose lease somebody else has had since: only its answer tells."""
+        assert self.asked is not None and self.asked.request is not None, "a driver was asked"
+        answer = self.control.requests.answer_to(self.asked.request)
+        if answer is None:
+            return "dead", None
+        return ("forced" if answer.get("state") == "forced" else "boundary"), answer.get("drained")
+
     def _was_killed_by_its_runner(self, view: ClaimView) -> bool:
         last = self.control.last_event("killed", "driver-started")
         return last is not None and last.get("kind") == "killed" and last.get("epoch") == view.epoch
@@ -280,3 +373,8 @@ class _Stop:
             except NotFoundError:
                 found[name] = Batches(None, None)
         return found
+
+
+def _is_driver(view: ClaimView) -> bool:
+    """Whether the lease is, or was, a driver's, and not that of an operation such as a restore."""
+    return view.holder is not None and view.holder.details.get("purpose") == "run"

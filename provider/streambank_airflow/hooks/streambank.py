@@ -12,7 +12,7 @@ from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
-from streambank.job.stop import StopResult, stop_job
+from streambank.job.stop import StopAsked, StopResult, ask_to_stop, stop_job
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import take
@@ -61,6 +61,13 @@ class StreambankHook(DeclarationHook):
         own = run_id is not None and desired.by.get("run_id") == run_id
         return desired.at >= asked_at and not own
 
+    def ask_to_stop(
+        self, ref: str, *, drain: bool, force_after_s: float | None, note: str, by: Mapping[str, str]
+    ) -> StopAsked:
+        """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
+        job, _ = self.declared(ref)
+        return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s)
+
     def stop(
         self,
         ref: str,
@@ -70,6 +77,7 @@ class StreambankHook(DeclarationHook):
         force_after_s: float | None,
         note: str,
         by: Mapping[str, str],
+        asked: StopAsked | None = None,
     ) -> StopResult:
         """Stop a job, and keep it stopped: `streambank.job.stop.stop_job`."""
         job, _ = self.declared(ref)
@@ -81,6 +89,7 @@ class StreambankHook(DeclarationHook):
             savepoint=savepoint,
             drain=drain,
             force_after_s=force_after_s,
+            asked=asked,
         )
 
     def require_stopped(self, ref: str) -> None:

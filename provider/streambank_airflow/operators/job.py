@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.errors import (
-    FormatError,
-    InputError,
-    IntegrityError,
-    NotFoundError,
-    RefusedError,
-    StorageError,
-)
+from streambank.errors import StorageError
 from streambank.job.generations import MAIN
+from streambank.job.stop import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
+from streambank_airflow.driver import HOPELESS, DriverOperator
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.links import DriverLogLink, persist_driver_log_link
+from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
@@ -37,50 +33,7 @@ if TYPE_CHECKING:
 
     from streambank.job.start import StartResult
 
-DRIVER_LINES = 40
-"""How many of a driver's last lines go into the task's log."""
-
-HOPELESS = frozenset(
-    kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
-)
-"""Exit codes of a driver that another start would end with as well."""
-
 STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
-
-
-class DriverOperator(StreambankOperator):
-    """What the operators on a driver share."""
-
-    operator_extra_links = (DriverLogLink(),)
-
-    def show_driver_log(self) -> None:
-        """Copy the driver's last lines into this task's log."""
-        path, lines = self.hook.driver_log(self.job, DRIVER_LINES)
-        if path is not None:
-            self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
-        for line in lines:
-            self.log.info("driver | %s", line)
-
-    def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
-        """End the task because the driver is gone.
-
-        Raises:
-            AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
-            AirflowException: It died.
-        """
-        kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
-        raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
-
-    def raise_for_error(self, event: dict[str, Any]) -> None:
-        """End the task where the wait itself failed.
-
-        Raises:
-            AirflowException: The storage failed again and again.
-            AirflowFailException: Something that somebody has to decide or repair.
-        """
-        if event["status"] == "error":
-            kind = AirflowException if event["retryable"] else AirflowFailException
-            raise kind(event["message"])
 
 
 class StartStreamingJobOperator(DriverOperator):
@@ -311,8 +264,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 class StopStreamingJobOperator(DriverOperator):
     """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
 
-    Holds a worker slot until the batch is done, since it holds the job's operation lock, which only a living
-    process can.
+    Where it defers, it asks the driver to stop and waits for its end in the triggerer, with no lock held; the
+    rest is done under the job's operation lock when it goes on. Who starts the job in between has the last
+    word: the task fails then. A task that is ended while it waits has asked already, so the job stops.
 
     Args:
         savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its
@@ -321,6 +275,8 @@ class StopStreamingJobOperator(DriverOperator):
         force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
         if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being
             started).
+        deferrable: Wait for the driver's end in the triggerer.
+        poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
@@ -343,6 +299,8 @@ class StopStreamingJobOperator(DriverOperator):
         drain: bool | str = False,
         force_after_s: float | str | None = None,
         if_running: str = "stop",
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval_s: float = 2.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -350,6 +308,8 @@ class StopStreamingJobOperator(DriverOperator):
         self.drain = drain
         self.force_after_s = force_after_s
         self.if_running = if_running
+        self.deferrable = deferrable
+        self.poll_interval_s = poll_interval_s
         if not is_template(self.job):
             self.outlets = [*self.outlets, savepoint_alias(self.job)]
 
@@ -359,18 +319,50 @@ class StopStreamingJobOperator(DriverOperator):
             if self.if_running == "refuse":
                 self.hook.require_stopped(self.job)
             persist_driver_log_link(context)
-            result = self.hook.stop(
-                self.job,
-                savepoint=as_bool(self.savepoint, "savepoint"),
-                drain=as_bool(self.drain, "drain"),
-                force_after_s=as_number(self.force_after_s, "force_after_s"),
-                note=self.why,
-                by=asked_by(context),
-            )
-            for query, savepoint in result.savepoints.items():
+            savepoint = as_bool(self.savepoint, "savepoint")
+            asked = self.hook.ask_to_stop(self.job, **self._how(context)) if self.deferrable else None
+        if asked is not None and asked.epoch is not None:
+            self._defer(asked, asked.epoch)
+        return self._finish(context, savepoint, asked)
+
+    def _how(self, context: Context) -> dict[str, Any]:
+        return {
+            "drain": as_bool(self.drain, "drain"),
+            "force_after_s": as_number(self.force_after_s, "force_after_s"),
+            "note": self.why,
+            "by": asked_by(context),
+        }
+
+    def _defer(self, asked: StopAsked, epoch: int) -> NoReturn:
+        from streambank_airflow.triggers.job import DriverGoneTrigger
+
+        self.defer(
+            trigger=DriverGoneTrigger(
+                job=self.job,
+                jobs_file=self.jobs_file,
+                streambank_conn_id=self.streambank_conn_id,
+                poll_interval_s=self.poll_interval_s,
+                epoch=epoch,
+                give_up_at=to_json_time(from_json_time(asked.at) + timedelta(seconds=asked.patience_s)),
+                remember=asdict(asked),
+            ),
+            method_name="execute_complete",
+        )
+        raise AssertionError("a task that defers does not return")
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the driver is gone, or took too long; see the class."""
+        self.raise_for_error(event)
+        return self._finish(context, as_bool(self.savepoint, "savepoint"), StopAsked(**event["remember"]))
+
+    def _finish(self, context: Context, savepoint: bool, asked: StopAsked | None) -> dict[str, Any]:
+        """Stop it, or see that it has stopped; and tell of the savepoints."""
+        with airflow_failures():
+            result = self.hook.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
+            for query, taken in result.savepoints.items():
                 name = self.job if query == MAIN else f"{self.job}/{query}"
                 event: dict[str, JsonValue] = {
-                    "savepoint": savepoint,
+                    "savepoint": taken,
                     "job": name,
                     "batch": result.batches[query],
                 }

@@ -1,4 +1,4 @@
-"""The waits on a job: until it works, has ended, is in some state, or has committed a batch."""
+"""The waits on a job: until it works, has ended or stopped, is in some state, or has committed a batch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
+from streambank_airflow.watching import DRIVEN
 
 if TYPE_CHECKING:
     from streambank_airflow.watching import JobView
@@ -55,6 +56,33 @@ class JobEndTrigger(JobTrigger):
             return None
         status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
         return {"status": status, **view.to_dict()}
+
+
+class DriverGoneTrigger(JobTrigger):
+    """Waits until the driver of an epoch, which was asked to stop, is gone.
+
+    Ends with `gone`, also where another epoch has begun; `late` where it took too long.
+
+    Args:
+        epoch: The driver's epoch of the lease.
+        give_up_at: ISO-8601 time at which it is too late.
+        kwargs: As for every `JobTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("epoch", "give_up_at")
+
+    def __init__(self, *, epoch: int, give_up_at: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epoch = epoch
+        self.give_up_at = give_up_at
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        if view.epoch != self.epoch or view.state not in DRIVEN:
+            return {"status": "gone", **view.to_dict()}
+        if utc_now() >= from_json_time(self.give_up_at):
+            return {"status": "late", **view.to_dict()}
+        return None
 
 
 class PauseTrigger(BaseTrigger):

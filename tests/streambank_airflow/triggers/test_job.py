@@ -14,6 +14,7 @@ from streambank.times import to_json_time, utc_now
 from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,
+    DriverGoneTrigger,
     JobEndTrigger,
     JobReadyTrigger,
     JobStatusTrigger,
@@ -33,6 +34,7 @@ EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
     JobEndTrigger(**COMMON),
+    DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
     BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
     PauseTrigger(until=LATER, remember={"failures": 2}),
@@ -96,6 +98,30 @@ def test_an_end_is_judged_by_what_is_meant_to_be_and_never_while_somebody_works_
     seen: JobView, status: str | None
 ) -> None:
     assert judged(JobEndTrigger(job="flights"), seen) == status
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(epoch=3), None),
+        (view("stopping", epoch=3), None),
+        (view("unknown", epoch=3), None),
+        (view("stopped", epoch=3), "gone"),
+        (view("failed", epoch=3), "gone"),
+        (view("starting", epoch=3), "gone"),
+        (view("running", epoch=4), "gone"),
+        (view("stopped", epoch=3, operation="stop"), "gone"),
+    ],
+)
+def test_a_driver_is_gone_when_its_epoch_is_over(seen: JobView, status: str | None) -> None:
+    assert judged(DriverGoneTrigger(job="flights", epoch=3, give_up_at=LATER), seen) == status
+
+
+def test_the_wait_for_a_driver_gives_up() -> None:
+    late = DriverGoneTrigger(job="flights", epoch=3, give_up_at=EARLIER)
+
+    assert judged(late, view(epoch=3)) == "late"
+    assert judged(late, view("stopped", epoch=3)) == "gone"
 
 
 @pytest.mark.parametrize(

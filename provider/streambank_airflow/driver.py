@@ -1,0 +1,60 @@
+"""What the operators on a driver share: its log, and what its end means to a task."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streambank.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+)
+from streambank_airflow.links import DriverLogLink
+from streambank_airflow.operators.base import StreambankOperator
+
+DRIVER_LINES = 40
+"""How many of a driver's last lines go into the task's log."""
+
+HOPELESS = frozenset(
+    kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
+)
+"""Exit codes of a driver that another start would end with as well."""
+
+
+class DriverOperator(StreambankOperator):
+    """What the operators on a driver share."""
+
+    operator_extra_links = (DriverLogLink(),)
+
+    def show_driver_log(self) -> None:
+        """Copy the driver's last lines into this task's log."""
+        path, lines = self.hook.driver_log(self.job, DRIVER_LINES)
+        if path is not None:
+            self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
+        for line in lines:
+            self.log.info("driver | %s", line)
+
+    def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
+        """End the task because the driver is gone.
+
+        Raises:
+            AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
+            AirflowException: It died.
+        """
+        kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
+        raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
+
+    def raise_for_error(self, event: dict[str, Any]) -> None:
+        """End the task where the wait itself failed.
+
+        Raises:
+            AirflowException: The storage failed again and again.
+            AirflowFailException: Something that somebody has to decide or repair.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(event["message"])

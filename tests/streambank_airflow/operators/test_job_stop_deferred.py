@@ -1,0 +1,177 @@
+"""A stop that waits in the triggerer, run with Airflow's own database and a driver without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk._shared.module_loading import import_string
+from airflow.serialization.serialized_objects import BaseSerialization
+from airflow.triggers.base import TriggerEvent
+
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.triggers.base import Event
+from streambank_airflow.triggers.job import DriverGoneTrigger
+from streambank_airflow.watching import JobView
+from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
+from tests.support.managed import Managed
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+WAIT = DriverGoneTrigger.run
+JUDGE = DriverGoneTrigger.judge
+
+
+def stop_dag(managed: Managed, **arguments: Any) -> DAG:
+    with DAG("one_stop", schedule=None) as dag:
+        StopStreamingJobOperator(
+            task_id="task",
+            job="flights",
+            jobs_file=str(managed.jobs_file),
+            deferrable=True,
+            poll_interval_s=0.05,
+            **arguments,
+        )
+    return dag
+
+
+def in_the_triggerer(
+    patch: pytest.MonkeyPatch, wait: Callable[[DriverGoneTrigger], AsyncIterator[TriggerEvent]]
+) -> None:
+    """Let `wait` run instead of the trigger's own wait."""
+    patch.setattr(DriverGoneTrigger, "run", wait)
+
+
+def requests(managed: Managed) -> int:
+    return len(list(managed.control.requests.records.all()))
+
+
+def test_it_defers_with_no_lock_held_and_tells_the_same_as_one_that_does_not(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    async def wait(self: DriverGoneTrigger) -> AsyncIterator[TriggerEvent]:
+        desired, lock = managed.control.desired(), managed.control.operation_lock.view()
+        seen.append((desired and desired.state, lock is None or lock.free, requests(managed)))
+        async for event in WAIT(self):
+            yield event
+
+    in_the_triggerer(monkeypatch, wait)
+    managed.start()
+    before = len(asset_events())
+
+    run = run_dag(stop_dag(managed, savepoint=True, note="the end"))
+
+    assert seen == [("stopped", True, 1)]
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
+    assert result["batch"] == managed.last_batch()
+    (summary,) = managed.repository.manifests("flights")
+    assert (summary.savepoint, summary.batch, summary.note) == (
+        result["savepoint"],
+        result["batch"],
+        "the end",
+    )
+    assert [event["savepoint"] for event in asset_events()[before:]] == [result["savepoint"]]
+    assert requests(managed) == 1
+    assert not managed.driver_lives()
+
+
+def test_a_triggerer_that_is_restarted_goes_on_from_what_airflow_stores(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = managed.start().pid
+    assert pid is not None
+    looks: list[Event | None] = []
+
+    def judge(self: DriverGoneTrigger, view: JobView) -> Event | None:
+        looks.append(JUDGE(self, view))
+        return looks[-1]
+
+    async def first_event(trigger: DriverGoneTrigger) -> TriggerEvent:
+        async for event in WAIT(trigger):
+            return event
+        raise AssertionError("it ended without an event")
+
+    async def wait(self: DriverGoneTrigger) -> AsyncIterator[TriggerEvent]:
+        path, arguments = self.serialize()
+        stored = BaseSerialization.serialize(arguments)
+        waiting = asyncio.ensure_future(first_event(self))
+        while len(looks) < 2:
+            await asyncio.wait([waiting], timeout=0.01)
+            assert not waiting.done(), "the driver cannot have gone: it is stopped"
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        os.kill(pid, signal.SIGCONT)
+        yield await first_event(import_string(path)(**BaseSerialization.deserialize(stored)))
+
+    monkeypatch.setattr(DriverGoneTrigger, "judge", judge)
+    in_the_triggerer(monkeypatch, wait)
+    os.kill(pid, signal.SIGSTOP)
+
+    run = run_dag(stop_dag(managed))
+
+    assert looks[:2] == [None, None]
+    last = looks[-1]
+    assert last is not None
+    assert last["status"] == "gone"
+    assert (xcom(run, "task")["state"], xcom(run, "task")["how"]) == ("stopped", "boundary")
+    assert requests(managed) == 1
+
+
+def test_a_driver_that_does_not_react_is_killed_when_the_task_goes_on(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 0.5)
+    pid = managed.start().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+
+    run = run_dag(stop_dag(managed, force_after_s=0.2))
+
+    assert (xcom(run, "task")["state"], xcom(run, "task")["how"]) == ("stopped", "killed")
+    assert requests(managed) == 1
+    assert not managed.driver_lives()
+
+
+def test_a_start_while_it_waits_has_the_last_word_and_is_not_retried_away(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def wait(self: DriverGoneTrigger) -> AsyncIterator[TriggerEvent]:
+        async for event in WAIT(self):
+            await asyncio.to_thread(managed.start)
+            yield event
+
+    in_the_triggerer(monkeypatch, wait)
+    managed.start()
+
+    run = run_dag(stop_dag(managed, retries=3))
+
+    assert task_states(run) == {"task": "failed"}
+    assert "started-since" in capfd.readouterr().out
+    assert managed.driver_lives()
+
+
+def test_nothing_is_waited_for_where_no_driver_lives(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(self: DriverGoneTrigger) -> AsyncIterator[TriggerEvent]:
+        raise AssertionError("there is nothing to wait for")
+
+    in_the_triggerer(monkeypatch, wait)
+
+    run = run_dag(stop_dag(managed))
+
+    assert xcom(run, "task")["state"] == "already-stopped"
+    desired = managed.control.desired()
+    assert desired is not None
+    assert desired.state == "stopped"
