@@ -10,6 +10,7 @@ import pytest
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
 from tests.support.live_checkpoint import LiveCheckpoint, add_debris
+from tests.support.workshop import Workshop
 
 QUERY_ID = "5d1e7a40-5c6e-4a7f-9f0e-3c6bb1c9f2aa"
 
@@ -140,3 +141,29 @@ def test_a_query_that_is_not_the_jobs_is_a_conflict_unless_it_is_meant(
     answer = streambank("take", other, "--job", "orders")
     assert answer.code == 6 and "--new-query" in answer.err
     succeed("take", other, "--job", "orders", "--new-query")
+
+
+def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.run(3)
+    taken = shop.take()
+    fork: list[str | Path] = [
+        "restore",
+        taken.savepoint,
+        "-r",
+        tmp_path / "repository",
+        "--mode",
+        "fork",
+        "--into",
+    ]
+    refused = streambank(*fork, tmp_path / "refused", "--json")
+    assert refused.code == 8 and f"--new-sink {shop.sink_store.uri}=DIR" in refused.document["hint"]
+    new = f"{tmp_path}/day=1/out"
+    said = succeed(*fork, tmp_path / "fork", "--new-sink", f"{tmp_path}/out={new}")
+    assert (
+        f"began file://{new} instead of {shop.sink_store.uri}: its log says nothing up to batch 2" in said.out
+    )
+    assert sorted(path.name for path in Path(new).rglob("*") if path.is_file()) == ["0", "1", "2"]
+    for wrong in ("out", "=x", f"{tmp_path}/out="):
+        answer = streambank(*fork, tmp_path / "wrong", "--new-sink", wrong, "--json")
+        assert (answer.code, answer.document["error"]) == (2, "usage")

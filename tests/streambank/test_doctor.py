@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streambank.doctor import installation
-from streambank.doctor.checkpoint import check_checkpoint
+from streambank.doctor.checkpoint import check_checkpoint, check_sink
 from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
@@ -162,6 +162,25 @@ def test_a_sink_that_is_ahead_of_its_checkpoint_is_an_error(tmp_path: Path) -> N
     assert found["sink-ahead"].severity == "error" and "batch 3" in found["sink-ahead"].cause
     nothing = check_checkpoint(live.store, {"else": open_store(tmp_path / "else")})
     assert "no-sink-log" in codes(nothing)
+
+
+@pytest.mark.parametrize(
+    ("names", "gap"),
+    [
+        (("2", "3"), "_spark_metadata/1 is missing"),
+        (("9.compact", "10", "12"), "_spark_metadata/11 is missing"),
+        (("0", "1", "2"), None),
+        (("8", "9.compact", "10"), None),
+    ],
+)
+def test_a_sink_whose_log_has_a_gap_is_an_error(tmp_path: Path, names: tuple[str, ...], gap: str) -> None:
+    log = tmp_path / "out/_spark_metadata"
+    log.mkdir(parents=True)
+    for name in names:
+        (log / name).write_text("v1")
+    found = list(check_sink("out", open_store(tmp_path / "out"), 12))
+    assert codes(found) == ([] if gap is None else ["sink-log-gap"])
+    assert all(gap in finding.cause and "--new-sink" in finding.hint for finding in found)
 
 
 def test_a_damaged_checkpoint_is_findings_and_not_a_crash(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,8 @@ EXAMPLES = """Examples:
 
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
 
-  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork --sink accept
+  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork \\
+    --new-sink /data/out=/data/trial-out
 """
 
 
@@ -79,6 +81,14 @@ def restore(
             help="Where output is newer than the savepoint: refuse; rollback sets it aside; accept goes on."
         ),
     ] = Sink.refuse,
+    new_sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OLD=NEW",
+            help="The restored query writes to the new directory NEW instead of the file sink OLD; "
+            "may be repeated.",
+        ),
+    ] = None,
     link: Annotated[
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
     ] = False,
@@ -120,6 +130,7 @@ def restore(
         "checkpoint": owner.checkpoint if generation else None,
         "mode": mode.value,
         "sink": sink.value,
+        "new_sinks": _new_sinks(new_sink or []),
     }
     with console.progress() as progress:
         if dry_run:
@@ -132,6 +143,24 @@ def restore(
         console.answer(plan, lambda: _show_plan(plan))
     else:
         console.answer(done, lambda: _show_done(done))
+
+
+def _new_sinks(given: list[str]) -> dict[str, str]:
+    """Split each OLD=NEW; either may have an equals sign of its own where NEW is absolute."""
+    found: dict[str, str] = {}
+    for each in given:
+        parts = _OLD_NEW.match(each)
+        if parts is None or parts["old"] in found:
+            raise InputError(
+                f"--new-sink {each} does not say which new directory one file sink gets.",
+                code="usage",
+                hint="Give --new-sink OLD=NEW once for each sink, with absolute paths or URIs.",
+            )
+        found[parts["old"]] = parts["new"]
+    return found
+
+
+_OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|[^=]+)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +214,11 @@ def _show_done(done: dict[str, Any]) -> None:
     for rolled_back in done["rolled_back"]:
         aside = console.count(rolled_back["files_aside"], "file")
         console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
+    for begun in done["new_outputs"]:
+        console.line(
+            f"began {begun['path']} instead of {begun['instead_of']}: its log says nothing up to batch "
+            f"{begun['batch']}"
+        )
     console.line(f"took {done['seconds']:.1f} s")
 
 

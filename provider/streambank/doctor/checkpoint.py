@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
+from streambank.checkpoint.compactible import entries_up_to
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import StreambankError
+from streambank.errors import NotFoundError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
-from streambank.sinks.file_log import list_log
+from streambank.sinks.file_log import LOG_DIRECTORY, list_log
 from streambank.storage.base import FileInfo, Store
 from streambank.times import utc_now
 
@@ -97,7 +98,9 @@ def check_sink(name: str, sink: Store, last_planned: int | None) -> Iterator[Fin
             "A savepoint with this sink cannot be taken.",
             "Name the directory that the query writes to.",
         )
-    elif last_planned is None or max(batches) > last_planned:
+        return
+    yield from _check_gap(name, sink)
+    if last_planned is None or max(batches) > last_planned:
         yield Finding(
             "sink-ahead",
             "error",
@@ -107,3 +110,29 @@ def check_sink(name: str, sink: Store, last_planned: int | None) -> Iterator[Fin
             "Spark skips the batches that the sink has, and loses their new rows in silence.",
             "Restore a savepoint with --sink rollback, or give the query another output directory.",
         )
+
+
+def _check_gap(name: str, sink: Store) -> Iterator[Finding]:
+    """A log that lacks an entry which Spark looks for: from the newest back to a compacted one, or to 0."""
+    missing = _missing_entry(sink)
+    if missing is None or _missing_entry(sink) is None:  # it was compacted while it was listed
+        return
+    yield Finding(
+        "sink-log-gap",
+        "error",
+        f"{name}/{LOG_DIRECTORY}",
+        missing,
+        "Readers of the output fail, and the query stops with BATCH_METADATA_NOT_FOUND at its next start, or "
+        "when Spark next compacts the log.",
+        "Restore the savepoint that the query began from once more, with --new-sink and an empty directory; "
+        "or restore one with --sink rollback.",
+    )
+
+
+def _missing_entry(sink: Store) -> str | None:
+    names = list_log(sink)
+    try:
+        entries_up_to(names, max(name.batch for name in names), LOG_DIRECTORY)
+    except NotFoundError as error:
+        return error.message
+    return None

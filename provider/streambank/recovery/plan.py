@@ -80,6 +80,8 @@ class RestorePlan:
         says = [str(sink["says"]) for sink in self.sinks if sink["says"]]
         if not says:
             return "Nothing was written after the savepoint."
+        if all(sink.get("new_path") for sink in self.sinks if sink["says"]):
+            return " ".join(says)
         tail = {
             "refuse": "",
             "rollback": " Later output will be set aside.",

@@ -11,7 +11,7 @@ from streambank.job.control import JobControl
 from streambank.job.generations import Generation
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, state_rows
-from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals
+from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -33,6 +33,7 @@ class Request:
     mode: Mode
     sink: SinkChoice
     moved_sinks: Mapping[str, str]
+    new_sinks: Mapping[str, str]
     by: Mapping[str, str]
     opener: Opener
     progress: Progress | None
@@ -77,7 +78,7 @@ def check_request(request: Request) -> None:
         raise InputError(
             "A fork must not roll back the sinks of the query that it is forked from.",
             code="fork-cannot-roll-back",
-            hint="Let the fork write elsewhere, and say so with --sink accept.",
+            hint="Let the fork write elsewhere, and say where with --new-sink OLD=NEW.",
         )
 
 
@@ -120,7 +121,13 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         if isinstance(error, StorageError):
             raise
         against.append(error)
-    sinks = look_at_sinks(request.repository, manifest, request.moved_sinks)
+    sinks = look_at_sinks(
+        request.repository,
+        manifest,
+        request.moved_sinks,
+        request.new_sinks,
+        begin_emptied=request.sink == "accept" and request.mode != "fork",
+    )
     against += refusals(sinks, request.sink, request.mode)
     plan = RestorePlan(
         savepoint=manifest.savepoint,
@@ -140,7 +147,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         sinks=tuple(sinks.to_dicts()),
         skipped=chosen.skipped,
         refusals=tuple(against),
-        warnings=tuple(_warnings(request, chosen)),
+        warnings=(*_warnings(request, chosen), *warnings(sinks, request.sink, request.mode)),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 

@@ -31,6 +31,7 @@ class RestoreReport:
         sink: What was chosen for the sinks.
         sinks: Where each sink stood before.
         rolled_back: What was done to each sink that was taken back.
+        new_outputs: Output directories that were begun for the restored query.
         layout: What was laid out.
         generation: The job's generation; None for a directory.
         taken_at: When the savepoint was taken.
@@ -51,6 +52,7 @@ class RestoreReport:
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
     rolled_back: tuple[Mapping[str, Any], ...]
+    new_outputs: tuple[Mapping[str, Any], ...]
     layout: LayoutReport
     generation: int | None
     taken_at: datetime
@@ -75,6 +77,7 @@ class RestoreReport:
             "sink": self.sink,
             "sinks": [dict(sink) for sink in self.sinks],
             "rolled_back": [dict(one) for one in self.rolled_back],
+            "new_outputs": [dict(one) for one in self.new_outputs],
             "files": self.layout.files,
             "bytes": self.layout.bytes,
             "linked_files": self.layout.linked_files,

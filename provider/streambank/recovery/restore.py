@@ -6,7 +6,7 @@ The order of steps, on which everything rests:
 2. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
-5. The locks are checked once more, and the sinks are taken back where that was chosen.
+5. The locks are checked once more, the sinks are taken back where that was chosen, and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
 8. The report is left behind.
@@ -34,11 +34,12 @@ from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.prepare import Prepared, Request, check_request, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
-from streambank.recovery.sinks import Mode, SinkChoice, roll_back_sinks
+from streambank.recovery.sinks import Mode, SinkChoice, begin_outputs, roll_back_sinks
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
+from streambank.sinks.file_begin import NewOutput
 from streambank.sinks.file_rollback import RollbackReport
 from streambank.storage import open_store
 from streambank.storage.base import Opener, Store
@@ -72,6 +73,7 @@ def plan_restore(
     mode: Mode = "no-claim",
     sink: SinkChoice = "refuse",
     moved_sinks: Mapping[str, str] | None = None,
+    new_sinks: Mapping[str, str] | None = None,
     opener: Opener = open_store,
     progress: Progress | None = None,
 ) -> RestorePlan:
@@ -94,6 +96,7 @@ def plan_restore(
         mode=mode,
         sink=sink,
         moved_sinks=moved_sinks or {},
+        new_sinks=new_sinks or {},
         by={},
         opener=opener,
         progress=progress,
@@ -121,6 +124,7 @@ def restore(
     mode: Mode = "no-claim",
     sink: SinkChoice = "refuse",
     moved_sinks: Mapping[str, str] | None = None,
+    new_sinks: Mapping[str, str] | None = None,
     link: bool = False,
     by: Mapping[str, str] | None = None,
     opener: Opener = open_store,
@@ -144,6 +148,8 @@ def restore(
             aside;
             `accept`: leave it as it is.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
+            log that Spark goes on from: the location in the savepoint to the new one.
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
         opener: Opens locations; tests bring their own.
@@ -170,6 +176,7 @@ def restore(
         mode=mode,
         sink=sink,
         moved_sinks=moved_sinks or {},
+        new_sinks=new_sinks or {},
         by={"user": _user(), "host": socket.gethostname(), **(by or {})},
         opener=opener,
         progress=progress,
@@ -185,7 +192,7 @@ def restore(
             _ensure_first(request, chosen)
         prepared = prepare(request, chosen, owner, [])
         prepared.plan.check()
-        layout, rolled_back = _write(request, prepared, owner, held, link, parallel)
+        layout, rolled_back, begun = _write(request, prepared, owner, held, link, parallel)
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
@@ -201,6 +208,7 @@ def restore(
             sink=sink,
             sinks=plan.sinks,
             rolled_back=tuple(one.to_dict() for one in rolled_back),
+            new_outputs=tuple(one.to_dict() for one in begun),
             layout=layout,
             generation=plan.generation,
             taken_at=plan.taken_at,
@@ -265,18 +273,20 @@ def _write(
     held: _Held | None,
     link: bool,
     parallel: int,
-) -> tuple[LayoutReport, list[RollbackReport]]:
-    """Lay out, take the sinks back, and make the target a checkpoint."""
+) -> tuple[LayoutReport, list[RollbackReport], list[NewOutput]]:
+    """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
     rolled_back: list[RollbackReport] = []
+    begun: list[NewOutput] = []
 
     def before_commit() -> None:
         if held is not None:
             held.check()
         if request.sink == "rollback":
             rolled_back.extend(roll_back_sinks(prepared.sinks, manifest.savepoint))
-            if held is not None:
-                held.check()
+        begun.extend(begin_outputs(prepared.sinks))
+        if held is not None and (rolled_back or begun):
+            held.check()
 
     try:
         layout = lay_out(
@@ -293,7 +303,7 @@ def _write(
     except IntegrityError as error:
         _remember_damage(request, chosen=prepared.chosen, error=error)
         raise
-    return layout, rolled_back
+    return layout, rolled_back, begun
 
 
 def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) -> None:

@@ -1,15 +1,16 @@
-"""Where the sinks of a savepoint stand, what a choice makes of that, and taking them back."""
+"""Where the sinks of a savepoint stand, what a choice makes of that, taking them back or beginning anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streambank.errors import IntegrityError, RefusedError
+from streambank.errors import InputError, IntegrityError, RefusedError
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
+from streambank.sinks.file_begin import NewOutput, begin_output, in_the_way
 from streambank.sinks.file_rollback import RollbackReport, roll_back, stand
 from streambank.sinks.file_sink import KIND
 from streambank.sinks.file_standing import FileSinkStanding, SavedLog, read_saved_log
@@ -29,12 +30,28 @@ class GuardedSink:
         store: Where it is now.
         saved: The log that the savepoint keeps.
         standing: How it compares.
+        new: The new output directory where the query goes on, or an emptied old one; None where it goes on
+            in the output that it has.
+        in_the_way: Files for which `new` is no new output.
     """
 
     was: str
     store: Store
     saved: SavedLog
     standing: FileSinkStanding
+    new: Store | None = None
+    in_the_way: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sink as JSON, for plans and reports."""
+        fields = {**self.standing.to_dict(), "new_path": None if self.new is None else self.new.uri}
+        if self.new is not None:
+            fields["says"] = (
+                f"The query goes on in {self.new.uri}, whose log will begin after batch {self.saved.batch}: "
+                f"rows of batches up to {self.saved.batch} are not in it"
+                + ("." if self.new.uri == self.store.uri else f", what {self.store.uri} has stays there.")
+            )
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +78,35 @@ class Sinks:
             }
             for kind, path in self.unguarded
         ]
-        return [*(sink.standing.to_dict() for sink in self.guarded), *named]
+        return [*(sink.to_dict() for sink in self.guarded), *named]
 
 
-def look_at_sinks(repository: Repository, manifest: Manifest, moved: Mapping[str, str]) -> Sinks:
+def look_at_sinks(
+    repository: Repository,
+    manifest: Manifest,
+    moved: Mapping[str, str],
+    new: Mapping[str, str],
+    *,
+    begin_emptied: bool,
+) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
     Args:
         repository: Where the savepoint is.
         manifest: The savepoint.
         moved: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new: Sinks instead of which the query goes on in a new output directory: the location in the
+            savepoint to the new one.
+        begin_emptied: Take an output directory in which nothing is left for a new one.
 
     Raises:
+        InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
         IntegrityError: What the savepoint keeps of a sink is damaged.
         FormatError: It cannot be understood.
     """
     places = {normalize_location(old): normalize_location(new) for old, new in moved.items()}
+    outputs = {normalize_location(old): normalize_location(now) for old, now in new.items()}
+    _check_new(manifest, outputs)
     guarded: list[GuardedSink] = []
     unguarded: list[tuple[str, str]] = []
     for record in manifest.sinks:
@@ -95,23 +125,51 @@ def look_at_sinks(repository: Repository, manifest: Manifest, moved: Mapping[str
                 hint="Use another savepoint.",
             )
         saved = read_saved_log(record, content, store.uri)
-        guarded.append(GuardedSink(path, store, saved, stand(saved, store, path)))
+        standing = stand(saved, store, path)
+        output = open_store(outputs[path]) if path in outputs else None
+        if output is None and begin_emptied and standing.sink_batch is None and not any(store.list()):
+            output = store
+        others = () if output is None else in_the_way(saved, output)
+        guarded.append(GuardedSink(path, store, saved, standing, output, others))
     return Sinks(tuple(guarded), tuple(unguarded))
+
+
+def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
+    known = {
+        str(record.get("path"))
+        for record in manifest.sinks
+        if record.get("kind") == KIND and record.get("guarded") is True
+    }
+    for old in outputs:
+        if old not in known:
+            raise InputError(
+                f"Savepoint {manifest.savepoint} keeps the log of no file sink {old}.",
+                code="unknown-sink",
+                hint=f"It keeps those of: {', '.join(sorted(known)) or 'none'}.",
+            )
+    if len(set(outputs.values())) < len(outputs):
+        raise InputError(
+            "Two sinks cannot go on in one output directory.",
+            code="two-sinks-one-directory",
+            hint="Name a new directory for each.",
+        )
 
 
 def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[RefusedError]:
     """Why a restore must not go on with this choice; empty where it may."""
-    found = []
+    found: list[RefusedError] = []
     for sink in sinks.guarded:
         standing = sink.standing
-        if mode == "fork":
+        if sink.new is not None:
+            found += _against_new(sink, sink.new, mode)
+        elif mode == "fork":
             if choice != "accept":
                 found.append(
                     RefusedError(
                         f"The file sink {standing.path} belongs to the query that is forked, and two queries "
                         "in one output directory lose each other's rows.",
                         code="fork-shares-sink",
-                        hint="Let the fork write elsewhere, and say so with --sink accept.",
+                        hint=f"Let the fork write elsewhere, and say where: --new-sink {sink.was}=DIR.",
                     )
                 )
         elif standing.safe:
@@ -143,6 +201,46 @@ def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[RefusedError]
     return found
 
 
+def _against_new(sink: GuardedSink, new: Store, mode: Mode) -> Iterator[RefusedError]:
+    if mode == "fork" and new.uri in (sink.was, sink.store.uri):
+        yield RefusedError(
+            f"The new output directory {new.uri} is that of the query that is forked.",
+            code="fork-shares-sink",
+            hint="Name another one: two queries in one output directory lose each other's rows.",
+        )
+    elif sink.in_the_way:
+        yield RefusedError(
+            f"The new output directory {new.uri} is not empty: it holds {_some(sink.in_the_way)}.",
+            code="new-sink-not-empty",
+            hint="Name a new or empty directory.",
+        )
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
+    """What Spark would not go on with, where the choice lets it through."""
+    if choice != "accept":
+        return
+    for sink in sinks.guarded:
+        if sink.new is not None:
+            continue
+        batch, way = sink.saved.batch, f"--new-sink {sink.was}=DIR gives a new directory such a log."
+        if mode == "fork":
+            yield (
+                f"Spark does not go on with batch {batch + 1} in a new output directory whose log does not "
+                f"reach batch {batch}: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND. {way}"
+            )
+        elif sink.standing.standing == "behind":
+            yield (
+                f"The log of the file sink {sink.store.uri} does not reach batch {batch}, and Spark does not "
+                "go on over the gap: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND. "
+                f"{way}"
+            )
+
+
 def _ways_out(standing: FileSinkStanding) -> str:
     rollback = "--sink rollback takes the sink back to the savepoint and sets later files aside; "
     accept = "--sink accept restores all the same and leaves the sink as it is."
@@ -150,10 +248,21 @@ def _ways_out(standing: FileSinkStanding) -> str:
 
 
 def roll_back_sinks(sinks: Sinks, savepoint: str) -> list[RollbackReport]:
-    """Take every guarded sink back.
+    """Take every guarded sink back in which the query goes on.
 
     Raises:
         RefusedError, ConflictError, StorageError: See `file_rollback.roll_back`; a second try goes on from
         there.
     """
-    return [roll_back(sink.saved, sink.store, sink.was, savepoint) for sink in sinks.guarded]
+    return [
+        roll_back(sink.saved, sink.store, sink.was, savepoint) for sink in sinks.guarded if sink.new is None
+    ]
+
+
+def begin_outputs(sinks: Sinks) -> list[NewOutput]:
+    """Give every new output directory the log that Spark goes on from.
+
+    Raises:
+        ConflictError, StorageError: See `file_begin.begin_output`; a second try goes on from there.
+    """
+    return [begin_output(sink.saved, sink.new, sink.was) for sink in sinks.guarded if sink.new is not None]

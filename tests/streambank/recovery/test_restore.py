@@ -17,9 +17,11 @@ from streambank.job.control import JobControl
 from streambank.job.processes import this_process
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import take
+from streambank.sinks.file_sink import FileSinkCapture
 from streambank.sinks.file_standing import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage.base import Store
+from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
 
@@ -245,6 +247,110 @@ class TestSinks:
         report = shop.restore(taken.savepoint)
         assert report.sinks[0]["guarded"] is False
         assert "not guarded" in str(report.sinks[0]["says"])
+
+
+class TestNewOutput:
+    def test_a_fork_gets_a_new_output_with_a_log_that_goes_on(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        new = shop.open("fork-out")
+        plan = plan_restore(
+            shop.repository,
+            taken.savepoint,
+            into=shop.open("restored"),
+            mode="fork",
+            new_sinks={shop.sink_store.uri: new.uri},
+        )
+        assert plan.possible
+        assert plan.warnings == ()
+        assert plan.sinks[0]["new_path"] == new.uri
+        assert f"goes on in {new.uri}" in plan.sink_effect()
+        assert closure_of(new) == {}
+        before = closure_of(shop.sink_store)
+        report = shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: new.uri})
+        assert closure_of(shop.sink_store) == before
+        assert closure_of(new) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
+        assert report.to_dict()["new_outputs"] == [
+            {
+                "path": new.uri,
+                "instead_of": shop.sink_store.uri,
+                "batch": 4,
+                "log_written": ["0", "1", "2", "3", "4"],
+            }
+        ]
+
+    @pytest.mark.parametrize("choice", ["refuse", "rollback", "accept"])
+    def test_the_old_output_stays_as_it_is_whatever_the_choice(self, shop: Workshop, choice: str) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(3)
+        before = closure_of(shop.sink_store)
+        report = shop.restore(
+            taken.savepoint, sink=choice, new_sinks={shop.sink_store.uri: shop.open("new").uri}
+        )
+        assert closure_of(shop.sink_store) == before
+        assert report.rolled_back == ()
+        assert len(report.new_outputs) == 1
+
+    def test_a_directory_that_is_not_empty_is_refused_and_untouched(self, shop: Workshop) -> None:
+        shop.run(3)
+        taken = shop.take()
+        new = shop.open("new")
+        new.write("part-0.json", b"{}")
+        with pytest.raises(RefusedError, match=r"part-0\.json") as caught:
+            shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: new.uri})
+        assert caught.value.code == "new-sink-not-empty"
+        assert closure_of(new) == {"part-0.json": b"{}"}
+        assert closure_of(shop.open("restored")) == {}
+
+    def test_a_fork_does_not_go_on_in_the_output_of_its_origin(self, shop: Workshop) -> None:
+        shop.run(3)
+        taken = shop.take()
+        with pytest.raises(RefusedError) as caught:
+            shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: shop.sink_store.uri})
+        assert caught.value.code == "fork-shares-sink"
+
+    def test_what_makes_no_sense_is_said(self, shop: Workshop) -> None:
+        shop.run(3)
+        taken = shop.take()
+        with pytest.raises(InputError) as caught:
+            shop.restore(taken.savepoint, new_sinks={"/elsewhere": shop.open("new").uri})
+        assert caught.value.code == "unknown-sink"
+        assert shop.sink_store.uri in caught.value.hint
+
+    def test_two_sinks_do_not_go_on_in_one_directory(self, shop: Workshop) -> None:
+        shop.run(3)
+        other = FileSinkWriter(shop.open("out2"))
+        for batch in range(3):
+            other.write(batch, [{"batch": batch}])
+        stores = (shop.sink_store, other.store)
+        sinks = [FileSinkCapture(store.uri, store) for store in stores]
+        taken = take(shop.checkpoint, shop.repository, JOB, sinks=sinks)
+        with pytest.raises(InputError) as caught:
+            shop.restore(taken.savepoint, new_sinks={store.uri: shop.open("new").uri for store in stores})
+        assert caught.value.code == "two-sinks-one-directory"
+        report = shop.restore(taken.savepoint, new_sinks={other.store.uri: shop.open("new").uri})
+        assert [sink["new_path"] for sink in report.sinks] == [None, shop.open("new").uri]
+
+    def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        for path in closure_of(shop.sink_store):
+            shop.sink_store.delete(path)
+        with pytest.raises(RefusedError):
+            shop.restore(taken.savepoint)
+        report = shop.restore(taken.savepoint, sink="accept")
+        assert closure_of(shop.sink_store) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
+        assert report.new_outputs[0]["path"] == shop.sink_store.uri
+
+    def test_a_log_with_a_gap_is_accepted_with_a_warning(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.sink_store.delete("_spark_metadata/4")
+        before = closure_of(shop.sink_store)
+        report = shop.restore(taken.savepoint, sink="accept")
+        assert closure_of(shop.sink_store) == before
+        assert "does not reach batch 4" in report.warnings[-1]
 
 
 class TestModes:

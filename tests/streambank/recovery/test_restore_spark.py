@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from streambank.doctor.checkpoint import check_sink
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
@@ -57,8 +59,8 @@ class FileQuery:
         frame = self.spark.read.schema("file INT, row INT").parquet(str(self.output))
         return sorted((row["file"], row["row"]) for row in frame.collect())
 
-    def all_rows(self) -> list[tuple[int, int]]:
-        return [(file, row) for file in range(self.files) for row in range(10)]
+    def all_rows(self, first_file: int = 0) -> list[tuple[int, int]]:
+        return [(file, row) for file in range(first_file, self.files) for row in range(10)]
 
 
 @pytest.mark.parametrize("choice", ["rollback", "accept"])
@@ -91,6 +93,57 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     query.add(8)
     query.run(tmp_path / "restored")  # over the next compaction
     assert query.rows() == query.all_rows()
+
+
+@pytest.mark.parametrize(("batches", "case"), [(2, "fork"), (7, "fork"), (7, "emptied")])
+def test_a_new_output_is_written_and_read_over_compactions(
+    spark: SparkSession, tmp_path: Path, batches: int, case: str
+) -> None:
+    """Saved before the log was first compacted, and after."""
+    query = FileQuery(spark, tmp_path)
+    query.add(batches)
+    query.run(tmp_path / "ck")
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    sink = FileSinkCapture(str(query.output))
+    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
+    target = open_store(tmp_path / "restored")
+    if case == "fork":
+        new = tmp_path / "fork=1" / "out"
+        restore(
+            repository, taken.savepoint, into=target, mode="fork", new_sinks={str(query.output): str(new)}
+        )
+        query.output = new
+    else:
+        shutil.rmtree(query.output)
+        restore(repository, taken.savepoint, into=target, sink="accept")
+    assert query.rows() == []
+    query.add(1)
+    query.run(tmp_path / "restored")
+    assert query.rows() == query.all_rows(batches)
+    query.add(9)  # over the next compaction and the one after it
+    query.run(tmp_path / "restored")
+    assert query.rows() == query.all_rows(batches)
+
+
+def test_without_such_a_log_a_new_output_ends_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    """What the log of a new output is for, and the warning of a restore that does not write it."""
+    query = FileQuery(spark, tmp_path)
+    query.add(2)
+    query.run(tmp_path / "ck")
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    sink = FileSinkCapture(str(query.output))
+    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
+    report = restore(
+        repository, taken.savepoint, into=open_store(tmp_path / "restored"), mode="fork", sink="accept"
+    )
+    assert "BATCH_METADATA_NOT_FOUND" in report.warnings[-1]
+    assert f"--new-sink file://{query.output}=DIR" in report.warnings[-1]
+    query.output = tmp_path / "fork"
+    query.add(5)
+    with pytest.raises(Exception, match="BATCH_METADATA_NOT_FOUND"):
+        query.run(tmp_path / "restored")
+    (finding,) = check_sink("fork", open_store(query.output), 4)
+    assert finding.code == "sink-log-gap"
 
 
 def test_a_half_done_target_starts_no_query(spark: SparkSession, tmp_path: Path) -> None:
