@@ -8,6 +8,7 @@ An object's identity is its ETag: it says which bytes they are, so writing the s
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from streambank.errors import InputError, NotFoundError
 from streambank.storage import s3_list
 from streambank.storage.base import Features, FileInfo, Store
 from streambank.storage.names import check_key, check_prefix
-from streambank.storage.s3_client import Place, Service, service
+from streambank.storage.s3_client import Place, Service, service, status_of
 from streambank.storage.s3_copy import copy
 from streambank.storage.s3_errors import exists_error
 from streambank.storage.s3_read import S3Held, info_of, open_object, read_range, stat
@@ -26,6 +27,8 @@ from streambank.storage.s3_write import Written, create, put_spool, put_stream, 
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+_RENAMED = "streambank-renamed"
+"""Name of what an object's metadata says about its former name and bytes."""
 _RENAMED_BY_CREATE_BYTES = 8 << 20
 
 
@@ -153,16 +156,22 @@ class S3Store:
         self._place(key).call("delete_object", expect=(404,))
 
     def rename(self, key: str, new_key: str) -> None:
-        """See `Store.rename`: copy and delete. Of small files even racing ones never replace another."""
+        """See `Store.rename`: copy and delete. Of small files even racing ones never replace another.
+
+        A second try after a crash in the middle finishes the first: the copy says what it is a copy of.
+        """
         source, target = self._place(key), self._place(new_key)
         info = self.stat(key)
-        if self.exists(new_key):
-            raise exists_error(target.uri)
-        if info.size_bytes <= _RENAMED_BY_CREATE_BYTES:
+        origin = {_RENAMED: hashlib.sha256(f"{source.key}\n{info.identity}".encode()).hexdigest()}
+        found = target.call("head_object", expect=(404,))
+        if status_of(found) != 404:
+            if key == new_key or found["Metadata"].get(_RENAMED) != origin[_RENAMED]:
+                raise exists_error(target.uri)
+        elif info.size_bytes <= _RENAMED_BY_CREATE_BYTES:
             with spooled([self.read(key)]) as spool:
-                create(target, spool)
+                create(target, spool, origin)
         else:
-            copy(source, target)
+            copy(source, target, origin)
         self.delete(key)
 
     def prune(self, prefix: str = "") -> None:

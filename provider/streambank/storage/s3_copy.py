@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from streambank.errors import ConflictError
@@ -17,8 +18,13 @@ PART_BYTES = 512 << 20
 _ANOTHER_VERSION = 412
 
 
-def copy(source: Place, target: Place) -> None:
+def copy(source: Place, target: Place, metadata: Mapping[str, str] | None = None) -> None:
     """Copy an object, of one version throughout.
+
+    Args:
+        source: Which.
+        target: Where to.
+        metadata: What the copy says about itself, instead of what the source says.
 
     Raises:
         NotFoundError: There is no such source.
@@ -32,21 +38,23 @@ def copy(source: Place, target: Place) -> None:
         "CopySourceIfMatch": f'"{etag}"',
     }
     if size <= LIMIT_BYTES:
-        _unchanged(
-            source,
-            target.call("copy_object", expect=(_ANOTHER_VERSION,), **asked, **target.service.encryption),
+        more = {"MetadataDirective": "REPLACE", "Metadata": metadata} if metadata else {}
+        response = target.call(
+            "copy_object", expect=(_ANOTHER_VERSION,), **asked, **more, **target.service.encryption
         )
+        _unchanged(source, response)
     else:
-        _copy_parts(source, target, size, asked)
+        _copy_parts(source, target, size, asked, metadata or {})
     if int(target.call("head_object")["ContentLength"]) != size:
         raise corrupt_error(target.uri, f"was not copied whole from {source.uri}")
 
 
-def _copy_parts(source: Place, target: Place, size: int, asked: dict[str, Any]) -> None:
+def _copy_parts(
+    source: Place, target: Place, size: int, asked: dict[str, Any], metadata: Mapping[str, str]
+) -> None:
     token = uuid.uuid4().hex
-    upload = target.call("create_multipart_upload", Metadata={TOKEN: token}, **target.service.encryption)[
-        "UploadId"
-    ]
+    said = {**metadata, TOKEN: token}
+    upload = target.call("create_multipart_upload", Metadata=said, **target.service.encryption)["UploadId"]
     parts = []
     try:
         for number, start in enumerate(range(0, size, PART_BYTES), 1):

@@ -11,7 +11,7 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -98,8 +98,13 @@ def put_spool(place: Place, spool: Spool) -> Written:
     return _put(place, spool.file, spool.size_bytes, spool.checksum)
 
 
-def create(place: Place, spool: Spool) -> Written:
+def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None) -> Written:
     """Create an object, if there is none of that name.
+
+    Args:
+        place: Where.
+        spool: Its bytes.
+        metadata: What else the object says about itself.
 
     Raises:
         ConflictError: There is one (code `exists`).
@@ -111,13 +116,12 @@ def create(place: Place, spool: Spool) -> Written:
             code="too-large",
         )
     token = uuid.uuid4().hex
+    said = {**(metadata or {}), TOKEN: token}
     for attempt in range(CREATE_ATTEMPTS):
         if attempt:  # others write the same key at this moment, and the service wants us to ask again
             time.sleep(random.uniform(0, 0.1 * 2**attempt))
         try:
-            return _put(
-                place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata={TOKEN: token}
-            )
+            return _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
         except _RefusedError as refused:
             if refused.status == _REFUSED:
                 mine = _mine(place, token)

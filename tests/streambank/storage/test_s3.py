@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError, NotFoundError, StorageError, StreambankError
-from streambank.storage import open_store, s3_copy, s3_write
+from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.storage import open_store, s3, s3_copy, s3_write
 from streambank.storage.s3 import S3Store
 from streambank.storage.s3_errors import translate
 from tests.support.s3_servers import (
@@ -170,6 +170,33 @@ def test_directory_markers_and_our_temporary_files_are_no_files(store: S3Store, 
     store.prune()
     assert [*store.names()] == [".1.x.tmp", "commits"]
     assert store.read("commits/0") == b""
+
+
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_a_rename_that_died_is_finished_by_the_next(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(s3, "_RENAMED_BY_CREATE_BYTES", limit)
+    store.write("a", b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Store, "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            store.rename("a", "b")
+    assert (store.read("a"), store.read("b")) == (b"x", b"x")
+
+    store.rename("a", "b")
+
+    assert [info.path for info in store.list()] == ["b"]
+    store.write("c", b"x")  # the same bytes, but another file
+    with pytest.raises(ConflictError):
+        store.rename("c", "b")
+    store.write("a", b"other")
+    with pytest.raises(ConflictError):
+        store.rename("a", "b")
+    assert (store.read("a"), store.read("b"), store.read("c")) == (b"other", b"x", b"x")
 
 
 def test_a_held_file_is_one_version(store: S3Store) -> None:
