@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streambank.doctor import installation
+from streambank.doctor.beginning import check_beginning
 from streambank.doctor.checkpoint import check_checkpoint, check_sink
 from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
@@ -181,6 +182,47 @@ def test_a_sink_whose_log_has_a_gap_is_an_error(tmp_path: Path, names: tuple[str
     found = list(check_sink("out", open_store(tmp_path / "out"), 12))
     assert codes(found) == ([] if gap is None else ["sink-log-gap"])
     assert all(gap in finding.cause and "--new-sink" in finding.hint for finding in found)
+
+
+LEFT = (
+    "state/0/_metadata/metadata",
+    "state/0/0/1.delta",
+    "state/0/0/.1.delta.crc",
+    "sources/0/0",
+    "metadata",
+)
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (LEFT, ["unplanned-first-batch"]),
+        (("state/0/0/1_aab1c2d3-0000-4000-8000-00000000000a.zip",), ["unplanned-first-batch"]),
+        (("offsets/.0.aab1c2d3-0000-4000-8000-00000000000a.tmp",), ["unplanned-first-batch"]),
+        ((*LEFT, "offsets/0"), []),
+        (("metadata", "sources/0/0"), []),
+        ((*LEFT, "commits/0"), ["offsets-lost"]),
+        ((*LEFT, "state/0/1/2.delta"), ["offsets-lost"]),
+        ((*LEFT, "sources/0/1"), ["offsets-lost"]),
+        ((*LEFT, "sources/0/9.compact"), ["offsets-lost"]),
+    ],
+)
+def test_files_of_a_batch_that_no_log_tells_of(paths: tuple[str, ...], expected: list[str]) -> None:
+    found = list(check_beginning(paths))
+    assert codes(found) == expected
+    for finding in found:
+        assert finding.severity == "error"
+        assert ("Restore a savepoint" in finding.hint) == (finding.code == "offsets-lost")
+
+
+def test_an_unplanned_first_batch_is_found_in_a_checkpoint(tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(1)
+    assert "unplanned-first-batch" not in codes(check_checkpoint(live.store))
+    live.store.delete("commits/0")
+    assert "unplanned-first-batch" not in codes(check_checkpoint(live.store))
+    live.store.delete("offsets/0")
+    found = {finding.code: finding for finding in check_checkpoint(live.store)}
+    assert "move state out of the checkpoint" in found["unplanned-first-batch"].hint
 
 
 def test_a_damaged_checkpoint_is_findings_and_not_a_crash(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--boot-s", type=float, default=0.0)
     parser.add_argument("--die-before-lease", type=int)
     parser.add_argument("--die-after-lease", type=int)
+    parser.add_argument("--last-words", default="it does not feel well")
     parser.add_argument("--run-to-end", action="store_true")
     parser.add_argument("--never-trigger", action="store_true")
     parser.add_argument("--deaf", action="store_true")
@@ -32,7 +33,7 @@ def main() -> int:
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
     time.sleep(options.boot_s)
     if options.die_before_lease is not None:
-        print("it does not feel well", flush=True)
+        print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
     control = spec.control_of_job()
     try:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from streambank.checkpoint.compactible import entries_up_to
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.doctor.beginning import check_beginning
 from streambank.errors import NotFoundError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint.plan import Budget
@@ -42,6 +43,8 @@ def check_checkpoint(
     found = [each for each in inspection.findings if each.code != "temporary-files"]
     found += check_garbage(listing.values(), now or utc_now())
     found += check_budget(Budget.of(listing))
+    if reader.last_planned() is None:  # else a first batch has begun since the listing
+        found += check_beginning(listing)
     for name, store in (sinks or {}).items():
         found += check_sink(name, store, inspection.last_planned_batch)
     return found

@@ -25,6 +25,9 @@ from streambank.job.prepare import prepare_launch
 
 _LOOK_S = 0.25
 _LAST_LINES = 30
+_SEARCHED_LINES = 300
+LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
+"""Spark's name for a checkpoint without a planned batch that is not empty."""
 
 StartState = Literal["started", "already-running", "finished", "not-desired"]
 
@@ -311,9 +314,19 @@ class _Start:
         """Where the driver's log is, and how it ends."""
         if self.handle is None or self.handle.log is None:
             return "Look at the driver's own log."
-        lines = self.launcher.log_lines(self.handle, _LAST_LINES)
-        return "\n".join(
-            [f"Its log is {self.handle.log} and ends:" if lines else f"Its log is {self.handle.log}.", *lines]
+        lines = self.launcher.log_lines(self.handle, _SEARCHED_LINES)
+        known = [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
+        where = f"Its log is {self.handle.log} and ends:" if lines else f"Its log is {self.handle.log}."
+        return "\n".join([*known, where, *lines[-_LAST_LINES:]])
+
+    def _leftovers_hint(self) -> str:
+        """What to do where Spark finds files of a first batch that was never planned."""
+        queries = self.launch.queries.values() if self.launch else ()
+        ask = " or ".join(f"`streambank doctor {query.checkpoint}`" for query in queries)
+        return (
+            "A checkpoint has files of a first batch that was never planned: "
+            f"{ask or '`streambank doctor CHECKPOINT`'} says whether its state may be moved "
+            "aside (finding unplanned-first-batch), or a savepoint has to be restored (offsets-lost)."
         )
 
 

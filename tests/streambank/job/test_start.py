@@ -160,6 +160,18 @@ def test_a_driver_that_dies_early_fails_the_start_with_its_last_words(folder: Pa
     assert job_status(job, launcher=fake_launcher(folder)).state == "failed"
 
 
+def test_a_first_batch_that_was_never_planned_is_named_with_the_way_out(folder: Path) -> None:
+    words = "[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint location should be empty on batch 0"
+    job = declare(folder, "--die-before-lease", "1", "--last-words", words + "|  at Spark" * 40)
+    with pytest.raises(StorageError) as caught:
+        start(folder, job)
+    assert (
+        "`streambank doctor " in caught.value.hint and str(folder) in caught.value.hint.partition("` says")[0]
+    )
+    assert "unplanned-first-batch" in caught.value.hint
+    assert caught.value.hint.count("  at Spark") == 30
+
+
 def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path) -> None:
     job = declare(folder, "--die-after-lease", "7")
     with pytest.raises(StorageError, match="exit code 7") as caught:
