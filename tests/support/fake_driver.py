@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ def main() -> int:
     spec = decode_launch(Path(sys.argv[sys.argv.index("--launch") + 1]).read_bytes())
     parser = argparse.ArgumentParser()
     parser.add_argument("--boot-s", type=float, default=0.0)
+    parser.add_argument("--boot-until", type=Path, help="a file somebody will make")
+    parser.add_argument("--stop-after-commit", action="store_true", help="SIGSTOP before the first heartbeat")
     parser.add_argument("--die-before-lease", type=int)
     parser.add_argument("--die-after-lease", type=int)
     parser.add_argument("--last-words", default="it does not feel well")
@@ -32,6 +35,8 @@ def main() -> int:
     options = parser.parse_args(spec.args)
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
     time.sleep(options.boot_s)
+    while options.boot_until is not None and not options.boot_until.exists():
+        time.sleep(0.02)
     if options.die_before_lease is not None:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
@@ -60,6 +65,8 @@ def main() -> int:
             (folder / log).mkdir(parents=True, exist_ok=True)
             number = len(list((folder / log).iterdir()))
             (folder / log / str(number)).write_text("v1\n{}")
+    if options.stop_after_commit:
+        os.kill(os.getpid(), signal.SIGSTOP)
     status["queries"] = {name: {"batch": -1, "triggered": triggered} for name in spec.queries}
     while not options.run_to_end:
         for request in control.requests.open(claim.epoch):

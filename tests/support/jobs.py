@@ -99,18 +99,22 @@ def declare(folder: Path, *args: str, name: str = "flights", more: str = "") -> 
 
 def fake_launcher(folder: Path) -> LocalLauncher:
     """A launcher whose spark-submit runs the fake driver."""
+    return LocalLauncher(fake_installation(folder))
+
+
+def fake_installation(folder: Path) -> Installation:
+    """A Spark whose spark-submit runs the fake driver."""
     submit = folder / "spark" / "bin" / "spark-submit"
     if not submit.exists():
         submit.parent.mkdir(parents=True, exist_ok=True)
         submit.write_text(_SPARK_SUBMIT, encoding="utf-8")
         submit.chmod(0o755)
-    installation = Installation(
+    return Installation(
         sys.executable,
         folder / "spark",
         ROOT / "tests" / "support" / "fake_driver.py",
         (str(ROOT / "provider"),),
     )
-    return LocalLauncher(installation)
 
 
 def end_drivers(control: JobControl) -> None:

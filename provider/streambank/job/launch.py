@@ -34,10 +34,18 @@ class QuerySpec:
     Attributes:
         checkpoint: The URI of its current generation.
         generation: That generation's number.
+        committed: Newest batch that was committed when the spec was written; None before the first.
     """
 
     checkpoint: str
     generation: int
+    committed: int | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
+        """From the file; fields of a later version are ignored."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ class LaunchSpec:
         known = {one.name for one in fields(cls)}
         try:
             values = {name: value for name, value in data.items() if name in known}
-            values["queries"] = {name: QuerySpec(**one) for name, one in data["queries"].items()}
+            values["queries"] = {name: QuerySpec.from_dict(one) for name, one in data["queries"].items()}
             values["args"] = tuple(data["args"])
             return cls(**values)
         except (KeyError, TypeError, AttributeError) as error:

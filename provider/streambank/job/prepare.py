@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streambank.errors import RefusedError
+from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
@@ -42,7 +43,9 @@ def prepare_launch(
     for name, checkpoint in job.queries.items():
         generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
         _refuse_lost(job, control, name, generation)
-        queries[name] = QuerySpec(generation.location, generation.number)
+        queries[name] = QuerySpec(
+            generation.location, generation.number, batches_of(generation.location).committed
+        )
     declared = application is None and args is None
     return LaunchSpec(
         job=job.name,

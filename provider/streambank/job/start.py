@@ -132,7 +132,6 @@ class _Start:
         self.launch: LaunchSpec | None = None
         self.handle: Handle | None = None
         self.view: ClaimView | None = None
-        self.before: dict[str, int | None] = {}
 
     # Under the operation lock.
 
@@ -169,9 +168,6 @@ class _Start:
         launch_id = new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
         self.launch = prepare_launch(self.job, self.control, by=self.by, launch_id=launch_id, log=log)
-        self.before = {
-            name: batches_of(query.checkpoint).committed for name, query in self.launch.queries.items()
-        }
         write_launch(self.control, self.launch)
         operation.check()
         self.handle = self.launcher.submit(self.job, self.control, self.launch)
@@ -239,12 +235,12 @@ class _Start:
         return True
 
     def _has_committed(self, name: str) -> bool:
-        """Whether the query has committed a batch that was not there before this start launched it."""
-        if self.launch is None or name not in self.before:
+        """Whether the query has committed a batch that was not there before its driver was launched."""
+        query = self.launch.queries.get(name) if self.launch else None
+        if query is None:
             return False
-        committed = batches_of(self.launch.queries[name].checkpoint).committed
-        before = self.before[name]
-        return committed is not None and (before is None or committed > before)
+        committed = batches_of(query.checkpoint).committed
+        return committed is not None and (query.committed is None or committed > query.committed)
 
     def _ended(self, view: ClaimView | None, driver: DriverState) -> StartResult:
         """The driver is gone: it was stopped, ran to its end, or died."""

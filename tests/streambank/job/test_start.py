@@ -10,13 +10,27 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import ConflictError, RefusedError, StorageError
+from streambank.job.control import JobControl
 from streambank.job.declaration import Job
+from streambank.job.installed import Installation
+from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.operation import OperationLock
 from streambank.job.processes import ProcessId, this_process
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.jobs import BY, ELSEWHERE, KILLED_STARTER, child, declare, fake_launcher, here, poll, race
+from tests.support.jobs import (
+    BY,
+    ELSEWHERE,
+    KILLED_STARTER,
+    child,
+    declare,
+    fake_installation,
+    fake_launcher,
+    here,
+    poll,
+    race,
+)
 
 RACE = """
 import json, pathlib, sys
@@ -39,6 +53,21 @@ def start(folder: Path, job: Job, **options: object) -> StartResult:
 def _is_at(lock: OperationLock, epoch_and_state: tuple[int, str]) -> bool:
     view = lock.view()
     return view is not None and (view.epoch, view.state) == epoch_and_state
+
+
+class OpensTheGate(LocalLauncher):
+    """Lets a driver that waits for a gate boot on as soon as a start has seen it."""
+
+    def __init__(self, gate: Path, installation: Installation) -> None:
+        super().__init__(installation)
+        self.gate = gate
+        self.found: list[int] = []
+
+    def find(self, control: JobControl) -> list[Handle]:
+        handles = super().find(control)
+        self.found.append(len(handles))
+        self.gate.touch()
+        return handles
 
 
 def launches(job: Job) -> list[str]:
@@ -84,10 +113,11 @@ def test_of_many_starters_one_launches(folder: Path) -> None:
 
 
 def test_a_start_that_was_killed_leaves_a_driver_that_the_next_one_adopts(folder: Path) -> None:
-    job = declare(folder, "--boot-s", "1")
+    job = declare(folder, "--boot-until", str(folder / "gate"))
     with child(KILLED_STARTER, folder) as starter:
         assert starter.wait(timeout=30) == -signal.SIGKILL
     assert job_status(job, launcher=fake_launcher(folder)).state == "starting"
+    (folder / "gate").touch()
     result = start(folder, job)
     assert (result.state, result.epoch) == ("already-running", 1)
     assert len(launches(job)) == 1
@@ -109,6 +139,15 @@ def test_a_driver_that_is_stopped_by_a_signal_is_not_replaced(folder: Path) -> N
     os.kill(first.pid, signal.SIGSTOP)
     second = start(folder, job)
     assert (second.state, second.pid) == ("already-running", first.pid)
+
+
+def test_a_driver_that_froze_after_its_first_commit_is_found_going(folder: Path) -> None:
+    """Its heartbeat never said that it triggered; the commit log does, to whoever asks."""
+    job = declare(folder, "--stop-after-commit")
+    first = start(folder, job, timeout_s=20)
+    second = start(folder, job, timeout_s=20)
+    assert (first.state, first.batch) == ("started", 0)
+    assert (second.state, second.pid, second.batch) == ("already-running", first.pid, 0)
 
 
 def test_a_start_right_after_a_stop_launches_anew(folder: Path) -> None:
@@ -214,15 +253,18 @@ def test_nothing_starts_while_a_restore_works(folder: Path) -> None:
 
 
 def test_a_launch_from_before_a_restore_does_not_run_on_the_old_generation(folder: Path) -> None:
-    job = declare(folder, "--boot-s", "1")
+    gate = folder / "gate"
+    job = declare(folder, "--boot-until", str(gate))
     with child(KILLED_STARTER, folder) as starter:
         starter.wait(timeout=30)
     records = job.records()
     with records.operation("restore", by=BY) as operation:
         generations = records.generations()
         generations.switch(generations.propose(taken=lambda location: False), operation=operation)
+    launcher = OpensTheGate(gate, fake_installation(folder))
     with pytest.raises(StorageError) as caught:
-        start(folder, job)
+        start_job(job, by=BY, launcher=launcher)
+    assert launcher.found[0] == 1
     assert "stale-launch" in caught.value.hint or "moved on to generation 2" in caught.value.hint
 
 
@@ -253,7 +295,7 @@ def test_a_driver_elsewhere_is_waited_for_and_then_replaced(folder: Path) -> Non
 
 
 def test_a_driver_that_lost_the_race_for_the_lease_is_no_failure(folder: Path) -> None:
-    job = declare(folder, "--boot-s", "0.5")
+    job = declare(folder, "--boot-until", str(folder / "gate"))
     records = job.records()
     fake = fake_launcher(folder)
     results: list[StartResult] = []
@@ -262,6 +304,7 @@ def test_a_driver_that_lost_the_race_for_the_lease_is_no_failure(folder: Path) -
     poll(lambda: fake.find(records))
     # Somebody ran spark-submit by hand meanwhile, and was faster.
     claim = records.lease.acquire([this_process("python")], details={"launch_id": None})
+    (folder / "gate").touch()
     waiting.join(30)
     assert [(result.state, result.pid) for result in results] == [("already-running", os.getpid())]
     claim.release()
