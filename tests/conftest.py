@@ -143,18 +143,8 @@ def project_root() -> Path:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of this process that only need one."""
-    from pyspark.sql import SparkSession
+    from tests.support.spark import own_spark
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("streambank-tests")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(HOME / "warehouse"))
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
+    session = own_spark({"spark.sql.warehouse.dir": str(HOME / "warehouse")})
     yield session
     session.stop()

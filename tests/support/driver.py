@@ -20,18 +20,12 @@ from streambank.job.generations import MAIN
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id, write_launch
 from streambank.job.progress import ProgressRecord, ProgressScan
 from streambank.times import to_json_time, utc_now
+from tests.support.spark import BUILD_CONF
 
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATIONS = ROOT / "tests/data/applications"
 DEADLINE_S = 280.0
-CONF = {
-    "spark.ui.enabled": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "700m",
-}
+CONF = {**BUILD_CONF, "spark.driver.memory": "700m"}
 
 
 def wait_for(what: str, look: Callable[[], Any], within_s: float = DEADLINE_S) -> Any:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BUILD_CONF = {
     "spark.master": "local[2]",
+    # Short lives: the optimizing compiler would cost a quarter of a test's time, and never pay.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -43,12 +45,12 @@ END_S = 240
 """How long a run of a few dozen small batches may take before a test gives up on it."""
 
 
-def own_spark() -> SparkSession:
+def own_spark(conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session for a process of its own; tests take the fixture `spark`."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder()
-    for key, value in BUILD_CONF.items():
+    for key, value in {**BUILD_CONF, **(conf or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -38,6 +38,7 @@ master = "local[2]"
 [jobs.lines.spark]
 spark.driver.bindAddress = "127.0.0.1"
 spark.driver.host = "127.0.0.1"
+spark.driver.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 spark.ui.enabled = false
 """
 START = """
