@@ -188,6 +188,32 @@ def last_progress(store: Store, query: str | None = None) -> ProgressRecord | No
     return None
 
 
+def progress_of_batch(
+    store: Store, query: str | None, batch: int, *, since: datetime, until: datetime
+) -> ProgressRecord | None:
+    """The newest record of one run of a batch, looked for from the end; None where it was not kept.
+
+    Args:
+        store: The job's control store.
+        query: The query's name; None for the only one.
+        batch: The batch.
+        since: Leave out what was written down before: a batch of that number from before a restore.
+        until: Leave out what was written down later: after a restore the same number may have run again.
+    """
+    prefix = f"progress/{query or MAIN}"
+    sought = f'"batch":{batch},'.encode()
+    for number in reversed(segment_numbers(store, prefix)):
+        try:
+            lines = store.read(segment_key(prefix, number)).split(b"\n")[:-1]
+        except NotFoundError:  # rolled away while we read
+            continue
+        for line in reversed(lines):
+            record = _record(line) if sought in line else None
+            if record is not None and record.batch == batch and since <= record.at <= until:
+                return record
+    return None
+
+
 def _is_idle(progress: Mapping[str, Any]) -> bool:
     """Whether this is the progress of a trigger that ran no batch (seen with Spark 4.3.0)."""
     durations = progress.get("durationMs")

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.errors import StreambankError
+from streambank.job.progress import progress_of_batch
 from streambank.recovery.choose import Skipped
 from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.savepoint.manifest import Manifest
+from streambank.storage.base import Store
+from streambank.storage.names import split_job
 from streambank.times import to_json_time
+
+_PUBLISHED_WITHIN = timedelta(seconds=5)
+"""The runner writes a batch down a moment after Spark has committed it, and a take may be faster."""
+_CLOCKS_APART = timedelta(seconds=1)
+"""The storage's clock gives the time of the commit, the driver's that of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +138,30 @@ def state_rows(manifest: Manifest) -> int | None:
                 return None
             total += rows
     return total
+
+
+def reported_rows(records: Store, manifest: Manifest) -> int | None:
+    """Rows of state after a savepoint's batch as Spark itself reported them to the runner; None if unknown.
+
+    The sum of `numRowsTotal` over Spark's `stateOperators`: where a changelog lies on top of a snapshot the
+    files do not tell, since a change may add a row, replace one or remove it.
+
+    Args:
+        records: The job's control records.
+        manifest: The savepoint; records from before its batch was committed, or from after it was taken, are
+            of another run of the batch number.
+    """
+    committed = next((one.mtime_ns for one in manifest.files if one.path == f"commits/{manifest.batch}"), 0)
+    if not committed:
+        return None
+    record = progress_of_batch(
+        records,
+        split_job(manifest.job)[1],
+        manifest.batch,
+        since=datetime.fromtimestamp(committed / 1e9, UTC) - _CLOCKS_APART,
+        until=manifest.taken_at + _PUBLISHED_WITHIN,
+    )
+    if record is None:
+        return None
+    rows = [one.get("numRowsTotal") for one in record.progress.get("stateOperators") or ()]
+    return sum(rows) if rows and all(isinstance(each, int) for each in rows) else None

@@ -10,7 +10,7 @@ from streambank.errors import InputError, RefusedError, StorageError, Streambank
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
 from streambank.recovery.choose import Chosen
-from streambank.recovery.plan import RestorePlan, age_s, state_rows
+from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
@@ -138,7 +138,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         age_s=age_s(manifest),
         files=len(manifest.files),
         bytes=sum(entry.size_bytes for entry in manifest.files),
-        rows=state_rows(manifest),
+        rows=_rows(request, chosen),
         note=manifest.note,
         location=target.uri,
         generation=generation.number if generation else None,
@@ -150,6 +150,17 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         warnings=(*_warnings(request, chosen), *warnings(sinks, request.sink, request.mode)),
     )
     return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _rows(request: Request, chosen: Chosen) -> int | None:
+    """Rows of state, by the files; else by what Spark said of the batch, where the job's records have it."""
+    rows = state_rows(chosen.manifest)
+    if rows is not None:
+        return rows
+    name = split_job(chosen.manifest.job)[0]
+    given = request.generation or request.control
+    records = given.store if given is not None else request.repository.store.child(f"jobs/{name}")
+    return reported_rows(records, chosen.manifest)
 
 
 def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:
