@@ -129,6 +129,8 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         begin_emptied=request.sink == "accept" and request.mode != "fork",
     )
     against += refusals(sinks, request.sink, request.mode)
+    if generation is not None:
+        generation = replace(generation, new_sinks=sinks.moved_on())
     plan = RestorePlan(
         savepoint=manifest.savepoint,
         job=manifest.job,
@@ -147,7 +149,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         sinks=tuple(sinks.to_dicts()),
         skipped=chosen.skipped,
         refusals=tuple(against),
-        warnings=(*_warnings(request, chosen), *warnings(sinks, request.sink, request.mode)),
+        warnings=(*_warnings(request, chosen, sinks), *warnings(sinks, request.sink, request.mode)),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 
@@ -171,7 +173,7 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
     return request.opener(filled.location), filled
 
 
-def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
+def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     if not chosen.manifest.sinks:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
     job, query = split_job(chosen.manifest.job)
@@ -180,5 +182,11 @@ def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
             f"Only query {query} of job {job} goes back to this savepoint: the job's other queries go on "
             "from where they are. Savepoints of several queries are not mutually consistent."
         )
+    if request.mode != "fork":
+        for old, new in sinks.moved_on().items():
+            yield (
+                f"The query has to write to {new} from its next start on: change the application or its "
+                f"declared arguments first. If it goes on in {old}, Spark skips the batches that are there."
+            )
     if request.into is not None and request.mode != "fork":
         yield "The restored query keeps its id: never run it beside the one it was taken from."

@@ -6,13 +6,15 @@ import json
 import threading
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
 from streambank.errors import ConflictError, RefusedError
 from streambank.job.declaration import Job
 from streambank.job.start import start_job
-from streambank.job.stop import StopAsked, StopResult, ask_to_stop, stop_job
+from streambank.job.stop import StopResult, ask_to_stop, stop_job
+from streambank.job.stop_asked import StopAsked
 from tests.support.jobs import BY, declare, fake_launcher, poll
 
 
@@ -20,14 +22,22 @@ def start(folder: Path, job: Job) -> None:
     start_job(job, by=BY, launcher=fake_launcher(folder))
 
 
-def ask(job: Job, **options: object) -> StopAsked:
+class Options(TypedDict, total=False):
+    """What asking and finishing take alike."""
+
+    why: str
+    drain: bool
+    force_after_s: float
+
+
+def ask(job: Job, asker: str | None = None, **options: Unpack[Options]) -> StopAsked:
     """Ask, and keep of it what another process would get."""
-    asked = ask_to_stop(job, by=BY, **options)  # type: ignore[arg-type]  # as given
+    asked = ask_to_stop(job, by=BY, asker=asker, **options)
     return StopAsked(**json.loads(json.dumps(asdict(asked))))
 
 
-def finish(folder: Path, job: Job, asked: StopAsked, **options: object) -> StopResult:
-    return stop_job(job, by=BY, launcher=fake_launcher(folder), asked=asked, **options)  # type: ignore[arg-type]  # as given
+def finish(folder: Path, job: Job, asked: StopAsked, **options: Unpack[Options]) -> StopResult:
+    return stop_job(job, by=BY, launcher=fake_launcher(folder), asked=asked, **options)
 
 
 def wait_until_gone(job: Job) -> None:
@@ -199,3 +209,64 @@ def test_many_may_finish_the_same_stop(folder: Path) -> None:
 
     assert [(one.state, one.how, one.epoch) for one in results] == [("stopped", "boundary", 1)] * 2
     assert requests(job) == 1
+
+
+def test_who_asks_again_goes_on_with_what_was_asked(folder: Path) -> None:
+    job = declare(folder, "--deaf")
+    start(folder, job)
+
+    first = ask(job, "a task")
+
+    assert ask(job, "a task") == first
+    assert requests(job) == 1
+    assert job.records().desired_records.numbers() == [1, 2]  # running, stopped
+
+
+def test_who_asks_again_when_the_driver_is_gone_is_told_which_one_it_was(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    first = ask(job, "a task")
+    wait_until_gone(job)
+
+    again = ask(job, "a task")
+
+    assert again == first
+    result = finish(folder, job, again)
+    assert (result.state, result.how, result.epoch, requests(job)) == ("stopped", "boundary", 1, 1)
+
+
+def test_who_asks_again_does_not_ask_a_driver_that_somebody_has_started_since(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    ask(job, "a task")
+    wait_until_gone(job)
+    start_job(job, by={**BY, "user": "ann"}, launcher=fake_launcher(folder))
+
+    with pytest.raises(RefusedError, match="started again, by ann") as caught:
+        ask(job, "a task")
+
+    assert caught.value.code == "started-since"
+    desired = job.records().desired()
+    assert desired is not None and desired.state == "running"
+    assert requests(job) == 1
+    assert ask(job, "another task").epoch == 2  # which is a wish of its own
+
+
+def test_who_asks_again_is_content_with_a_stop_of_somebody_else(folder: Path) -> None:
+    job = declare(folder)
+    start(folder, job)
+    first = ask(job, "a task")
+    stop_job(job, by=BY, launcher=fake_launcher(folder))
+
+    assert ask(job, "a task") == first
+
+
+def test_who_found_no_driver_asks_one_that_was_coming_up_then(folder: Path) -> None:
+    job = declare(folder)
+    first = ask(job, "a task")
+    start(folder, job)
+    job.records().set_desired("stopped", by=BY)
+
+    again = ask(job, "a task")
+
+    assert (first.epoch, again.epoch, again.at) == (None, 1, first.at)

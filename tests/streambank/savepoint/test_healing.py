@@ -15,11 +15,6 @@ from streambank.savepoint.verify import verify
 from tests.support.workshop import JOB, Workshop
 
 
-@pytest.fixture(params=["local", "memory"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
-
-
 @pytest.fixture
 def large(tmp_path: Path) -> Workshop:
     """A workshop whose state files are objects of their own."""
