@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from streambank.errors import RefusedError
@@ -9,6 +11,11 @@ from streambank.recovery.restore import plan_restore
 from tests.support.workshop import Workshop, closure_of
 
 LOG = "_spark_metadata"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(f"memory://{tmp_path.name}")
 
 
 def lose(shop: Workshop, what: str) -> None:
