@@ -49,7 +49,10 @@ def prepare_launch(
         _refuse_lost(job, control, name, generation)
         _refuse_old_sink(job, launched, generation)
         queries[name] = QuerySpec(
-            generation.location, generation.number, batches_of(generation.location).committed
+            generation.location,
+            generation.number,
+            batches_of(generation.location).committed,
+            dict(generation.new_sinks),
         )
     return LaunchSpec(
         job=job.name,

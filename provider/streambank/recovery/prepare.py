@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import get_args
+from dataclasses import dataclass, field, replace
+from typing import TypedDict, get_args
 
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
@@ -15,16 +15,32 @@ from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, re
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
 from streambank.storage.base import Opener, Store
 from streambank.storage.names import split_job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a restore was asked for; see `restore`."""
+class Wanted(TypedDict, total=False):
+    """What a restore, and the plan of one, may be asked for.
 
-    repository: Repository
-    reference: str
+    Attributes:
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        into: An empty directory. Either this or `generation`.
+        generation: The records of the job whose next generation it becomes.
+        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
+            restore is refused while a driver of the job lives.
+        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+        mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
+            `fork` begins a second query with a new id.
+        sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
+            output aside; `accept`: leave it as it is.
+        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
+            log that Spark goes on from: the location in the savepoint to the new one.
+        opener: Opens locations; tests bring their own.
+        progress: Told about files and bytes.
+    """
+
     job: str | None
     into: Store | None
     generation: JobControl | None
@@ -34,9 +50,28 @@ class Request:
     sink: SinkChoice
     moved_sinks: Mapping[str, str]
     new_sinks: Mapping[str, str]
-    by: Mapping[str, str]
     opener: Opener
     progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a restore was asked for; see `Wanted`."""
+
+    repository: Repository
+    reference: str
+    by: Mapping[str, str]
+    job: str | None = None
+    into: Store | None = None
+    generation: JobControl | None = None
+    control: JobControl | None = None
+    checkpoint: str | None = None
+    mode: Mode = "no-claim"
+    sink: SinkChoice = "refuse"
+    moved_sinks: Mapping[str, str] = field(default_factory=dict)
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    opener: Opener = open_store
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ class StreambankHook(DeclarationHook):
             self.repository(ref),
             savepoint,
             job=ref,
-            new_sinks=new_sinks,
+            new_sinks=new_sinks or {},
             **restore_choices(sink, mode),
             **self._target(ref, into),
         )
@@ -283,7 +283,7 @@ class StreambankHook(DeclarationHook):
             job=ref,
             link=link,
             by={**by, "reason": note} if note else by,
-            new_sinks=new_sinks,
+            new_sinks=new_sinks or {},
             **restore_choices(sink, mode),
             **self._target(ref, into),
         )
