@@ -76,9 +76,8 @@ def plan_restore(repository: Repository, reference: str, **wanted: Unpack[Wanted
         view = records.lease.view()
         if view is not None and not view.free:
             against.append(records.lease.refusal(view))
-    return prepare(
-        request, chosen, Owner({}, is_live, exclusive=request.generation is not None), against
-    ).plan
+    owner = Owner({}, is_live, exclusive=request.generation is not None)
+    return prepare(request, chosen, owner, against).plan
 
 
 def restore(

@@ -14,6 +14,7 @@ from streambank.errors import (
 )
 from streambank.job.control import JobControl
 from streambank.job.processes import this_process
+from streambank.recovery.prepare import Wanted
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.workshop import BY, Workshop, closure_of, quick_store
 
@@ -40,12 +41,12 @@ class TestGenerations:
         taken = shop.take()
         control = shop.control()
         lease = control.lease.acquire([this_process("python")])
-        targets: list[dict[str, object]] = [{"generation": control}, {"into": shop.open("restored")}]
+        targets: list[Wanted] = [{"generation": control}, {"into": shop.open("restored")}]
         for target in targets:
             with pytest.raises(RefusedError) as caught:
-                restore(shop.repository, taken.savepoint, opener=quick_store, **target)  # type: ignore[arg-type]  # one of two
+                restore(shop.repository, taken.savepoint, opener=quick_store, **target)
             assert caught.value.code == "lease-held"
-            plan = plan_restore(shop.repository, taken.savepoint, opener=quick_store, **target)  # type: ignore[arg-type]  # one of two
+            plan = plan_restore(shop.repository, taken.savepoint, opener=quick_store, **target)
             assert [error.code for error in plan.refusals] == ["lease-held"]
         assert control.generation() is None
         assert closure_of(shop.open("restored")) == {}
