@@ -41,12 +41,15 @@ class TestGenerations:
         taken = shop.take()
         control = shop.control()
         lease = control.lease.acquire([this_process("python")])
-        targets: list[Wanted] = [{"generation": control}, {"into": shop.open("restored")}]
+        targets: list[Wanted] = [
+            {"generation": control, "opener": quick_store},
+            {"into": shop.open("restored"), "opener": quick_store},
+        ]
         for target in targets:
             with pytest.raises(RefusedError) as caught:
-                restore(shop.repository, taken.savepoint, opener=quick_store, **target)
+                restore(shop.repository, taken.savepoint, **target)
             assert caught.value.code == "lease-held"
-            plan = plan_restore(shop.repository, taken.savepoint, opener=quick_store, **target)
+            plan = plan_restore(shop.repository, taken.savepoint, **target)
             assert [error.code for error in plan.refusals] == ["lease-held"]
         assert control.generation() is None
         assert closure_of(shop.open("restored")) == {}
