@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.job.claims import Clock
 from streambank.job.control import JobControl
 from streambank.times import to_json_time
 from streambank_spark import poll
@@ -21,7 +22,7 @@ def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(
 ) -> None:
     monkeypatch.setattr("streambank.job.pruning.NEWEST", 2)
     job, clock = Job(tmp_path), FakeClock()
-    control = JobControl(job.control.store, job.name, clock=clock)
+    control = JobControl(job.control.store, job.name, clock=Clock(clock.monotonic, clock.sleep))
     spec = job.spec("steady.py")
     driver = Poll(control, spec, 1, Queries(job.name, {}), ControlJournal(control, "l", 1), lambda wish: None)
     for _ in range(6):
