@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from streambank.errors import InputError
+from streambank.recovery.new_sinks import parse_new_sinks
 from streambank.recovery.sinks import Mode, SinkChoice
+from streambank.storage import scheme_of
 
 
 def restore_choices(sink: str, mode: str) -> dict[str, Any]:
@@ -20,3 +24,36 @@ def restore_choices(sink: str, mode: str) -> dict[str, Any]:
                 f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.", code="bad-option"
             )
     return {"sink": sink, "mode": mode}
+
+
+def new_sink_choices(value: Any) -> dict[str, str]:
+    """The new output directories of a restore: a mapping, or `OLD=NEW` in a list or one in each line.
+
+    A task runs in a folder of Airflow's choosing, and plan and restore are two tasks, so a relative path
+    would mean nothing.
+
+    Raises:
+        InputError: It is something else (code `bad-option`), a line does not name one new directory (code
+            `bad-new-sink`), or a directory is neither an absolute path nor a URI (code `bad-option`).
+    """
+    if value is None or value == "" or value == "None":
+        return {}
+    if isinstance(value, Mapping):
+        found = {str(old): str(new) for old, new in value.items()}
+    elif isinstance(value, str):
+        found = parse_new_sinks(line.strip() for line in value.splitlines() if line.strip())
+    elif isinstance(value, Sequence):
+        found = parse_new_sinks(str(line).strip() for line in value if str(line).strip())
+    else:
+        raise InputError(f"new_sinks is to be a list of OLD=NEW, not {value!r}.", code="bad-option")
+    for place in (*found, *found.values()):
+        if (
+            scheme_of(place) == "file"
+            and not place.startswith("file:")
+            and not PurePosixPath(place).is_absolute()
+        ):
+            raise InputError(
+                f"new_sinks is to name directories by absolute paths or URIs, not {place!r}.",
+                code="bad-option",
+            )
+    return found

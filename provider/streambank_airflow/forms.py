@@ -162,4 +162,13 @@ def restore_form(queries: Sequence[str], sink: str) -> dict[str, Param]:
         ),
         "note": _note(),
         "mode": _choice("no-claim", MODE_CHOICES, title="Mode", section="More"),
+        "new_sinks": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": "^\\s*$|=(/|[A-Za-z][A-Za-z0-9+.-]*:/)"},
+            title="New output directories",
+            description="One OLD=NEW a line: the query writes to the new directory NEW instead of the file "
+            "sink OLD. Declare NEW for the job as well, before it starts again.",
+            section="More",
+        ),
     }

@@ -1,4 +1,4 @@
-"""Once a second: write down Spark's progress, look for requests, keep the driver's log within bounds.
+"""Once a second: write down Spark's progress, look for requests, keep log and records within bounds.
 
 Progress is read from the JVM's own array of recent records, only the new ones as JSON: no listener runs
 beside the query, and nothing is missed as long as no more than `spark.sql.streaming.numRecentProgressUpdates`
@@ -18,12 +18,15 @@ from streambank.job.control import JobControl
 from streambank.job.driverlog import DriverLog
 from streambank.job.launch import LaunchSpec
 from streambank.job.progress import ProgressWriter
+from streambank.job.pruning import prune_and_tell
 from streambank.job.requests import STOP, Request
 from streambank_spark import jvm
 from streambank_spark.queries import Managed, Queries
 from streambank_spark.stopping import Journal, Wish, has_triggered
 
 POLL_S = 1.0
+PRUNE_EVERY_S = 600.0
+"""How often the holder of the lease deletes old records; 100 of a stream each time."""
 
 
 class Poll:
@@ -56,6 +59,7 @@ class Poll:
         self._on_stop = on_stop
         self._writers: dict[str, ProgressWriter] = {}
         self._asked_up_to = 0
+        self._prune_at = control.clock.monotonic() + PRUNE_EVERY_S
         self._log = None
         if spec.log is not None:
             from pathlib import Path
@@ -78,7 +82,12 @@ class Poll:
     def once(self) -> None:
         """Look once. A failure is shown in the driver's log and counted, and the next look tries again."""
         with self._once:
-            for look in (self._look_at_requests, self._look_at_queries, self._look_at_log):
+            for look in (
+                self._look_at_requests,
+                self._look_at_queries,
+                self._look_at_log,
+                self._look_at_records,
+            ):
                 try:
                     look()
                 except Exception:
@@ -153,6 +162,13 @@ class Poll:
     def _look_at_log(self) -> None:
         if self._log is not None:
             self._log.rotate_if_needed()
+
+    def _look_at_records(self) -> None:
+        """A driver that runs for a year sees 35,000 savepoints come and go, with an event for each."""
+        now = self._control.clock.monotonic()
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY_S
+            prune_and_tell(self._control)
 
 
 class ControlJournal:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.storage import normalize_location
 
 _CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
 
@@ -136,4 +137,28 @@ def check_option(key: str, value: Any) -> None:
             "Asynchronous progress tracking cannot be run by the runner: its checkpoint is behind its sink.",
             code="async-progress-not-supported",
             hint="Leave out the option asyncProgressTrackingEnabled.",
+        )
+
+
+def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
+    """Refuse the output from which a restore took a query away.
+
+    It may have later batches, and Spark skips in silence what the query writes again under their numbers.
+
+    Args:
+        path: Where the query is to write, in the application's words; None for none.
+        new_sinks: Old output directories of the query, each with the new one.
+
+    Raises:
+        RefusedError: It is an old one (code `old-sink`).
+    """
+    try:
+        place = normalize_location(path) if path else None
+    except InputError:
+        return  # Spark will say what it thinks of it
+    if place is not None and place in new_sinks:
+        raise RefusedError(
+            f"The query is to write to {place}, but was restored to write to {new_sinks[place]}.",
+            code="old-sink",
+            hint="Let the application write there. To go on in the old one, restore without --new-sink.",
         )

@@ -2,7 +2,8 @@
 
 * `DataStreamWriter.start` and `toTable`: the query gets its job's current generation as checkpoint, whatever
   the application says; undeclared queries are refused; after a stop was asked nothing starts any more.
-* `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for.
+* `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for; and so
+  is, at the start, an output from which a restore took the query away.
 * `SparkContext.stop` (also behind `SparkSession.stop`): queries end at a batch boundary first.
 * `StreamingQuery.stop`: held while the runner itself ends the query at a boundary.
 """
@@ -18,6 +19,7 @@ from streambank_spark import jvm, refusals
 from streambank_spark.queries import Managed, Queries
 
 _NAME = "_streambank_query_name"
+_PATH = "_streambank_path"
 
 
 class Host(Protocol):
@@ -72,8 +74,11 @@ def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
         if options:
             call.arguments["options"] = kept
         name = call.arguments.get("queryName") or getattr(self, _NAME, None)
+        path = call.arguments.get("path") or getattr(self, _PATH, None)
+        path = next((value for key, value in options.items() if key.lower() == "path"), path)
         sources = jvm.sources_of(self._df)
         with host.queries.starting(name, sources) as (declared, spec):
+            refusals.check_output(path, spec.new_sinks)
             self.option("checkpointLocation", spec.checkpoint)
             query = original(*call.args, **call.kwargs)
             managed = Managed(declared, spec, query, str(query.id), str(query.runId))
@@ -107,6 +112,8 @@ def _checking_option(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def option(self: Any, key: str, value: Any) -> Any:
         refusals.check_option(key, value)
+        if key.lower() == "path":
+            setattr(self, _PATH, str(value))
         return original(self, key, value)
 
     return option
@@ -117,6 +124,8 @@ def _checking_options(original: Callable[..., Any]) -> Callable[..., Any]:
     def options(self: Any, **values: Any) -> Any:
         for key, value in values.items():
             refusals.check_option(key, value)
+            if key.lower() == "path":
+                setattr(self, _PATH, str(value))
         return original(self, **values)
 
     return options

@@ -11,7 +11,7 @@ from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
 from tests.support.live_checkpoint import LiveCheckpoint
 
-WELL = {"ok": True, "damaged_packs": [], "lost_packs": []}
+WELL = {"ok": True, "repaired_packs": [], "damaged_packs": [], "lost_packs": []}
 
 
 @pytest.fixture
@@ -85,9 +85,23 @@ def test_a_damaged_index(tmp_path: Path, repository: Path) -> None:
     succeed("restore", "b000004", "--into", tmp_path / "back")
 
 
-def test_a_pack_without_its_table_keeps_what_the_index_knows(tmp_path: Path, repository: Path) -> None:
-    for path in files(repository, "packs"):
+def test_a_damaged_table_of_a_pack(repository: Path) -> None:
+    packs = files(repository, "packs")
+    for path in packs:
         flip(path, -1)
+    (finding, *_) = streambank("verify", "b000004", "--json").document["findings"]
+    assert finding["code"] == "pack-damaged" and "streambank reindex" in finding["hint"]
+    found = succeed("reindex", "--json").document
+    assert found["repaired_packs"] == [path.relative_to(repository).as_posix() for path in packs]
+    assert not found["changed"]
+    assert succeed("verify", "--all", "--level", "full", "--json").document["ok"]
+    flip(packs[0], -1)
+    assert "repaired: the table of contents of packs/" in succeed("reindex").out
+
+
+def test_a_pack_that_is_cut_off_keeps_what_the_index_knows(tmp_path: Path, repository: Path) -> None:
+    for path in files(repository, "packs"):
+        path.write_bytes(path.read_bytes()[:-1])
     answer = streambank("reindex", "--json")
     assert answer.code == 1
     assert [each["error"] for each in answer.document["damaged_packs"]] == ["pack-damaged"] * 2

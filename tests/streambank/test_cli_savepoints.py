@@ -166,4 +166,4 @@ def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     assert sorted(path.name for path in Path(new).rglob("*") if path.is_file()) == ["0", "1", "2"]
     for wrong in ("out", "=x", f"{tmp_path}/out="):
         answer = streambank(*fork, tmp_path / "wrong", "--new-sink", wrong, "--json")
-        assert (answer.code, answer.document["error"]) == (2, "usage")
+        assert (answer.code, answer.document["error"]) == (2, "bad-new-sink")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from airflow.sdk import Param
+from airflow.sdk.exceptions import ParamValidationError
 
 from streambank_airflow import forms
 
@@ -56,3 +57,17 @@ def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
 def test_a_query_is_asked_for_only_where_there_are_several() -> None:
     assert "query" not in forms.restore_form((), "refuse")
     assert forms.restore_form(("a", "b"), "refuse")["query"].schema["enum"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("given", [None, [], ["/out=/new", ""], ["s3a://a/x=s3a://b/y", "/day=1=/new"]])
+def test_new_outputs_are_lines_of_text(given: list[str] | None) -> None:
+    param = forms.restore_form((), "refuse")["new_sinks"]
+    # A text of several lines in Airflow's form, an array of them in its API.
+    assert param.schema["items"]["type"] == "string"
+    assert Param(given, **param.schema).resolve() == given
+
+
+@pytest.mark.parametrize("given", [["/out"], ["/out=new"], "/out=/new", [1]])
+def test_what_names_no_new_output_is_said_by_the_form(given: object) -> None:
+    with pytest.raises(ParamValidationError):
+        Param(given, **forms.restore_form((), "refuse")["new_sinks"].schema).resolve()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from streambank.errors import FormatError, InputError, NotFoundError, RefusedError
+from streambank.job.generations import MAIN
 from streambank_spark import boundary, refusals
 from tests.support.driver import Job, printed
 
 
 @pytest.mark.spark
 def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
-    with Job(tmp_path).driver("refused.py") as driver:
+    job = Job(tmp_path)
+    moved = {MAIN: replace(job.spec("refused.py").queries[MAIN], new_sinks={"file:///old": "file:///new"})}
+    with job.driver("refused.py", queries=moved) as driver:
         assert driver.wait() == 7, driver.tail()
         assert printed(driver) == {
             "connect": "connect-not-supported",
@@ -22,6 +26,10 @@ def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
             "real time": "real-time-not-supported",
             "async": "async-progress-not-supported",
             "async in start": "async-progress-not-supported",
+            "old output": "old-sink",
+            "old output by option": "old-sink",
+            "old output by options": "old-sink",
+            "old output in start": "old-sink",
             "second query": "undeclared-query",
             "another name": "undeclared-query",
             "another source": "undeclared-query",
@@ -73,3 +81,16 @@ def test_a_spark_whose_private_parts_are_unknown(version: str) -> None:
         boundary.require_known_spark(version)
     assert refused.value.code == "spark-not-supported"
     boundary.require_known_spark("4.3.0")
+
+
+@pytest.mark.parametrize("path", ["/old", "/old/", "file:/old", "file:///old", "file:///x/../old"])
+def test_an_output_that_a_restore_has_left(path: str) -> None:
+    with pytest.raises(RefusedError, match="restored to write to file:///new") as refused:
+        refusals.check_output(path, {"file:///old": "file:///new"})
+    assert refused.value.code == "old-sink"
+
+
+@pytest.mark.parametrize("path", [None, "", "/new", "/old/below", "s3a://old", "s3a://"])
+def test_any_other_output(path: str | None) -> None:
+    refusals.check_output(path, {"file:///old": "file:///new"})
+    refusals.check_output("/old", {})

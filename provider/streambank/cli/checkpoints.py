@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Checkpoint, Debug, Json, RepositoryOption
+from streambank.cli.options import (
+    Batch,
+    Checkpoint,
+    Debug,
+    Json,
+    NewQuery,
+    Note,
+    Pin,
+    RepositoryOption,
+)
 
 if TYPE_CHECKING:
     from streambank.savepoint.capture import SinkCapture
@@ -102,9 +111,7 @@ def take(
     checkpoint: Checkpoint,
     repository: RepositoryOption,
     job: Annotated[str, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")],
-    batch: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
-    ] = None,
+    batch: Batch = None,
     closure: Annotated[
         Closure, typer.Option(help="safe holds one older snapshot more, so that Spark can repair a bad one.")
     ] = Closure.safe,
@@ -112,11 +119,9 @@ def take(
         list[str] | None,
         typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
     ] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")] = "",
-    pin: Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")] = False,
-    new_query: Annotated[
-        bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
-    ] = False,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files copied at once.")] = 4,
     as_json: Json = False,
     debug: Debug = False,

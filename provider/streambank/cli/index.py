@@ -28,6 +28,7 @@ def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = 
         "packs": report.packs,
         "objects": report.objects,
         "added_packs": report.added,
+        "repaired_packs": list(report.repaired),
         "damaged_index_files": [_to_dict(damage) for damage in report.index_files],
         "damaged_packs": [_to_dict(damage) for damage in report.damaged],
         "lost_packs": list(report.lost),
@@ -50,6 +51,8 @@ def _show(document: dict[str, Any]) -> None:
         )
     else:
         console.line(f"The index needs nothing: {counts}.")
+    for key in document["repaired_packs"]:
+        console.line(f"repaired: the table of contents of {key} is written again.")
     for damage in document["damaged_packs"]:
         console.line(f"damaged: {damage['message']}")
     for key in document["lost_packs"]:

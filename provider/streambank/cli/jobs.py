@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobsFile, Json
+from streambank.cli.options import Batch, Debug, JobsFile, Json, NewQuery, Note, Pin
 
 if TYPE_CHECKING:
     from streambank.job.declaration import Job
@@ -189,14 +189,10 @@ def savepoint(
     name: Name,
     jobs: JobsFile,
     query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
-    ] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")] = "",
-    pin: Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")] = False,
-    new_query: Annotated[
-        bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
-    ] = False,
+    batch: Batch = None,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
     why: Why = "",
     as_json: Json = False,
     debug: Debug = False,

@@ -45,6 +45,14 @@ JobsFile = Annotated[
 Checkpoint = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint directory: a path or a URI.")
 ]
+Batch = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="A committed batch that Spark still retains.")
+]
+Note = Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")]
+Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]
+NewQuery = Annotated[
+    bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
+]
 SavepointName = Annotated[
     str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the unique beginning of one.")
 ]

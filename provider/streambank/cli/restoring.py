@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,6 +109,7 @@ def restore(
 ) -> None:
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
     from streambank.job.processes import who
+    from streambank.recovery.new_sinks import parse_new_sinks
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.storage import open_store
@@ -130,7 +130,7 @@ def restore(
         "checkpoint": owner.checkpoint if generation else None,
         "mode": mode.value,
         "sink": sink.value,
-        "new_sinks": _new_sinks(new_sink or []),
+        "new_sinks": parse_new_sinks(new_sink or []),
     }
     with console.progress() as progress:
         if dry_run:
@@ -143,24 +143,6 @@ def restore(
         console.answer(plan, lambda: _show_plan(plan))
     else:
         console.answer(done, lambda: _show_done(done))
-
-
-def _new_sinks(given: list[str]) -> dict[str, str]:
-    """Split each OLD=NEW; either may have an equals sign of its own where NEW is absolute."""
-    found: dict[str, str] = {}
-    for each in given:
-        parts = _OLD_NEW.match(each)
-        if parts is None or parts["old"] in found:
-            raise InputError(
-                f"--new-sink {each} does not say which new directory one file sink gets.",
-                code="usage",
-                hint="Give --new-sink OLD=NEW once for each sink, with absolute paths or URIs.",
-            )
-        found[parts["old"]] = parts["new"]
-    return found
-
-
-_OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|[^=]+)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@
 <prefix>/0000000007.end.json     how it ended: released by its holder, or broken by somebody
 ```
 
+Old epochs may be pruned (records.py): an epoch whose own record is gone is over.
+
 How a holder is judged:
 
 * It ended: the claim is free.
@@ -275,10 +277,15 @@ class Claim:
         self._confirmed = clock.monotonic()
 
     def held(self) -> bool:
-        """Whether it still is ours: no higher epoch is there, and nobody has ended this one."""
+        """Whether it still is ours: no higher epoch is there, and nobody has ended this one.
+
+        Our own record is looked for last: a higher epoch that is gone was pruned, and ours before it.
+        """
         exists = self.records.store.exists
-        return not exists(self.records.key(self.epoch + 1)) and not exists(
-            self.records.key(self.epoch, ".end")
+        return (
+            not exists(self.records.key(self.epoch + 1))
+            and not exists(self.records.key(self.epoch, ".end"))
+            and exists(self.records.key(self.epoch))
         )
 
     def beat(self, status: Mapping[str, Any] | None = None) -> bool:

@@ -16,7 +16,7 @@ progress/<q>/     Spark's progress, a record a batch           restores/  report
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,8 +75,8 @@ class JobControl:
         self.lease = Lease(store, name, here=self.here, clock=self.clock)
         self.operation_lock = OperationLock(store, name, here=self.here, clock=self.clock)
         self.requests = Requests(store)
-        self._desired = RecordStream(store, "desired")
-        self._events = RecordStream(store, "events")
+        self.desired_records = RecordStream(store, "desired")
+        self.event_records = RecordStream(store, "events")
 
     @classmethod
     def open(
@@ -93,7 +93,7 @@ class JobControl:
         Raises:
             FormatError: The newest record is damaged (code `damaged-record`).
         """
-        record = self._desired.latest()
+        record = self.desired_records.latest()
         if record is None:
             return None
         data = record.data
@@ -102,7 +102,7 @@ class JobControl:
             raise FormatError(
                 f"The desired state of job {self.name} reads {state!r}.",
                 code="damaged-record",
-                hint=f"Look at {self._desired.describe(record.number)}.",
+                hint=f"Look at {self.desired_records.describe(record.number)}.",
             )
         return Desired(state, data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"])))
 
@@ -110,7 +110,15 @@ class JobControl:
         """Say what is meant to be. The last one to say it counts."""
         if state not in ("running", "stopped"):
             raise InputError(f"A job can be meant to be running or stopped, not {state!r}.", code="bad-state")
-        self._desired.append({"state": state, "at": to_json_time(utc_now()), "by": dict(by), "why": why})
+        self.desired_records.append(
+            {"state": state, "at": to_json_time(utc_now()), "by": dict(by), "why": why}
+        )
+
+    def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
+        """The newest record of what is meant to be that some people made; None where they made none."""
+        return next(
+            (one.data for one in self.desired_records.newest_first() if by(one.data.get("by") or {})), None
+        )
 
     # Which directory counts.
 
@@ -138,18 +146,17 @@ class JobControl:
 
     def record_event(self, kind: str, **details: Any) -> int:
         """Leave behind that something happened: `kind` is one of those in docs/formats/job.md."""
-        return self._events.append({"kind": kind, "at": to_json_time(utc_now()), **details})
+        return self.event_records.append({"kind": kind, "at": to_json_time(utc_now()), **details})
 
     def events(self, *, newest: int | None = None) -> Iterator[Record]:
         """What happened (or only the newest), oldest first; a damaged record shows as one with `error`."""
-        return self._events.history(newest=newest)
+        return self.event_records.history(newest=newest)
 
     def last_event(self, *kinds: str, launch_id: str | None = None) -> JsonDict | None:
         """The newest event of one of these kinds (and of this launch)."""
-        for number in reversed(self._events.numbers()):
-            data = self._events.read(number)
-            if data.get("kind") in kinds and launch_id in (None, data.get("launch_id")):
-                return data
+        for record in self.event_records.newest_first():
+            if record.data.get("kind") in kinds and launch_id in (None, record.data.get("launch_id")):
+                return record.data
         return None
 
     # What a driver learnt about its queries.

@@ -7,7 +7,7 @@ stream of create-only records, so a switch is one conditional create: it has hap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,8 @@ class Generation:
         from_savepoint: The savepoint it was restored from; None for the declared one.
         made_at: When it became the one that counts.
         by: Who made it.
+        new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
+            the new one, both as URIs.
     """
 
     number: int
@@ -38,6 +40,7 @@ class Generation:
     from_savepoint: str | None
     made_at: datetime
     by: Mapping[str, str]
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def base(self) -> str:
@@ -52,6 +55,7 @@ class Generation:
             "from_savepoint": self.from_savepoint,
             "made_at": to_json_time(self.made_at),
             "by": dict(self.by),
+            **({"new_sinks": dict(self.new_sinks)} if self.new_sinks else {}),
         }
 
     @classmethod
@@ -68,6 +72,7 @@ class Generation:
                 None if data["from_savepoint"] is None else str(data["from_savepoint"]),
                 from_json_time(str(data["made_at"])),
                 {str(name): str(value) for name, value in data["by"].items()},
+                {str(old): str(new) for old, new in data.get("new_sinks", {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(

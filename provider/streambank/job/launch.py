@@ -35,11 +35,13 @@ class QuerySpec:
         checkpoint: The URI of its current generation.
         generation: That generation's number.
         committed: Newest batch that was committed when the spec was written; None before the first.
+        new_sinks: Output directories in which it must not go on, each with the one that it was restored for.
     """
 
     checkpoint: str
     generation: int
     committed: int | None = None
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:

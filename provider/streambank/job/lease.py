@@ -102,7 +102,11 @@ class Lease:
 
     def recent_launches(self, count: int = 20) -> set[str]:
         """The launches that held the newest epochs: their drivers are not coming up, they have been."""
-        recent = self.claims.records.history(newest=count)
+        return self.launches(newest=count)
+
+    def launches(self, *, newest: int | None = None) -> set[str]:
+        """The launches that held any epoch that is still recorded (or only the newest ones)."""
+        recent = self.claims.records.history(newest=newest)
         return {str(record.data["launch_id"]) for record in recent if "launch_id" in record.data}
 
     def require_free(self) -> None:

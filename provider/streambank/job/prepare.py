@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from streambank.errors import RefusedError
+from streambank.errors import InputError, RefusedError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
-from streambank.storage import normalize_location, open_store
+from streambank.storage import normalize_location, open_store, scheme_of
 from streambank.times import to_json_time, utc_now
 
 
@@ -37,21 +38,27 @@ def prepare_launch(
 
     Raises:
         RefusedError: The declared checkpoint is another one than the job began with (code
-            `checkpoint-changed`), or the checkpoint that the query worked in is gone (`checkpoint-lost`).
+            `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), or its
+            generation writes elsewhere than the arguments say (`old-sink`).
     """
+    declared = application is None and args is None
+    launched = job.args if declared else tuple(args or ())
     queries = {}
     for name, checkpoint in job.queries.items():
         generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
         _refuse_lost(job, control, name, generation)
+        _refuse_old_sink(job, launched, generation)
         queries[name] = QuerySpec(
-            generation.location, generation.number, batches_of(generation.location).committed
+            generation.location,
+            generation.number,
+            batches_of(generation.location).committed,
+            dict(generation.new_sinks),
         )
-    declared = application is None and args is None
     return LaunchSpec(
         job=job.name,
         launch_id=launch_id or new_launch_id(),
         application=application or job.application,
-        args=job.args if declared else tuple(args or ()),
+        args=launched,
         control=normalize_location(job.control),
         queries=queries,
         launched_at=to_json_time(utc_now()),
@@ -83,3 +90,34 @@ def _refuse_lost(job: Job, control: JobControl, name: str, generation: Generatio
             hint=f"Restore a savepoint: `streambank restore latest-good --job {job.name} --generation`. "
             "To begin from nothing, give the job a new name and a new output.",
         )
+
+
+def _refuse_old_sink(job: Job, args: Sequence[str], generation: Generation) -> None:
+    """Start nothing that would go on in the output from which a restore took the query away.
+
+    That output may have later batches, and Spark skips in silence what it writes again under their numbers.
+    """
+    said = {place for arg in args for place in _places(arg, job.working_dir)}
+    for old, new in generation.new_sinks.items():
+        if old in said:
+            raise RefusedError(
+                f"An argument of job {job.name} names the output directory {old}, but its generation "
+                f"{generation.number} was restored to write to {new}.",
+                code="old-sink",
+                hint="Declare the new directory and start again. To go on in the old one, restore again "
+                "without a new sink.",
+            )
+
+
+def _places(arg: str, working_dir: str) -> Iterator[str]:
+    """What an argument may mean as a location: all of it, or what stands behind the first equals sign."""
+    for text in (arg, arg.partition("=")[2]):
+        if text:
+            try:
+                yield normalize_location(text if scheme_of(text) != "file" else _absolute(text, working_dir))
+            except InputError:
+                continue  # it is no location
+
+
+def _absolute(text: str, working_dir: str) -> str:
+    return text if text.startswith("file:") else str(Path(working_dir, text))

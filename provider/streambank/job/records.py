@@ -2,13 +2,18 @@
 
 A conditional create is the one primitive that every storage has, so nothing here is ever updated: a change is
 the next number, and of two writers that want the same number exactly one gets it.
+
+Old records may be deleted, never the newest one, and a number is never used again: before it deletes, `drop`
+leaves a mark `<number>.pruned.json`, up to which numbers are used up, and whoever has created a record looks
+for such a mark afterwards. A writer that chose a number, stood still while others wrote and pruned, and then
+finds that number free, so takes its own record back and chooses again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +23,9 @@ from streambank.storage.base import Store
 JsonDict = dict[str, Any]
 
 _NAME = re.compile(r"(\d{10})\.json")
+_MARK = re.compile(r"(\d{10})\.pruned\.json")
+_PRUNED = ".pruned"
+_ANY = re.compile(r"(\d{10})(?:\.[a-z]+)?\.json")
 _TRIES = 1000
 
 
@@ -79,11 +87,11 @@ class RecordStream:
 
     def numbers(self) -> list[int]:
         """The numbers that are there, ascending."""
-        return sorted(
-            int(match[1])
-            for name in self.store.names(self.prefix)
-            if (match := _NAME.fullmatch(name)) is not None
-        )
+        return sorted(_matching(_NAME, self.store.names(self.prefix)))
+
+    def pruned_up_to(self) -> int:
+        """The highest number that may have been deleted; 0 where none was."""
+        return max(_matching(_MARK, self.store.names(self.prefix)), default=0)
 
     def read(self, number: int) -> JsonDict:
         """One record.
@@ -100,8 +108,7 @@ class RecordStream:
         Raises:
             FormatError: The newest record is damaged: older ones must not silently stand in for it.
         """
-        numbers = self.numbers()
-        return Record(numbers[-1], self.read(numbers[-1])) if numbers else None
+        return next(self.newest_first(), None)
 
     def all(self, *, after: int = 0) -> Iterator[Record]:
         """The records with a number above `after`, ascending.
@@ -109,9 +116,22 @@ class RecordStream:
         Raises:
             FormatError: A record is damaged.
         """
-        for number in self.numbers():
-            if number > after:
+        yield from self._read_those(number for number in self.numbers() if number > after)
+
+    def newest_first(self) -> Iterator[Record]:
+        """The records, descending; each is read when it is asked for.
+
+        Raises:
+            FormatError: A record is damaged.
+        """
+        yield from self._read_those(reversed(self.numbers()))
+
+    def _read_those(self, numbers: Iterable[int]) -> Iterator[Record]:
+        for number in numbers:
+            try:
                 yield Record(number, self.read(number))
+            except NotFoundError:
+                continue  # it was pruned since it was listed
 
     def history(self, *, newest: int | None = None) -> Iterator[Record]:
         """Every record (or only the newest ones), for people to read, oldest first.
@@ -128,12 +148,15 @@ class RecordStream:
                 continue
 
     def create(self, number: int, data: Mapping[str, Any], *, suffix: str = "") -> bool:
-        """Create exactly this number; False where somebody else has it already."""
+        """Create exactly this number; False where somebody has it already, or had it before it was pruned."""
         try:
             self.store.write(self.key(number, suffix), encode_json(data), exclusive=True)
         except ConflictError as error:
             if error.code != "exists":
                 raise
+            return False
+        if not suffix and number <= self.pruned_up_to():
+            self.store.delete(self.key(number))
             return False
         return True
 
@@ -143,14 +166,44 @@ class RecordStream:
         Raises:
             ConflictError: Others were faster a thousand times in a row (code `record-contention`).
         """
-        numbers = self.numbers()
-        number = numbers[-1] + 1 if numbers else 1
+        number = 0
         for _ in range(_TRIES):
+            names = self.store.names(self.prefix)
+            used = max((*_matching(_NAME, names), *_matching(_MARK, names)), default=0)
+            number = max(used, number) + 1
             if self.create(number, data):
                 return number
-            number += 1
         raise ConflictError(
             f"No free number was found for a record under {self.store.uri}/{self.prefix}.",
             code="record-contention",
             hint="Too many writers at once; try again.",
         )
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Delete records, with what accompanies them; their numbers stay used up.
+
+        A crash in the middle leaves some of them, or files that accompanied one: the next call with higher
+        numbers takes those along.
+
+        Args:
+            numbers: Which; the newest record is never one of them.
+        """
+        if not numbers:
+            return
+        mark = max(numbers)
+        if mark > self.pruned_up_to():
+            self.create(mark, {"pruned_up_to": mark}, suffix=_PRUNED)
+        names = self.store.names(self.prefix)
+        there = set(_matching(_NAME, names)) - set(numbers)
+        # Ascending, so that whoever holds a claim finds its own record gone before the next one is.
+        for name in sorted(names):
+            found = _ANY.fullmatch(name)
+            if found is not None and int(found[1]) <= mark and int(found[1]) not in there:
+                key = f"{self.prefix}/{name}"
+                if key != self.key(mark, _PRUNED):
+                    self.store.delete(key)
+
+
+def _matching(pattern: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
+    """The numbers in names that are all of a kind."""
+    return (int(match[1]) for name in names if (match := pattern.fullmatch(name)) is not None)

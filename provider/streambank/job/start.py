@@ -22,6 +22,7 @@ from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_
 from streambank.job.launcher import DriverState, Handle, Launcher, LocalLauncher
 from streambank.job.operation import Operation
 from streambank.job.prepare import prepare_launch
+from streambank.job.pruning import prune_and_tell
 
 _LOOK_S = 0.25
 _LAST_LINES = 30
@@ -179,6 +180,7 @@ class _Start:
             pids=[one.pid for one in self.handle.processes],
             generations={name: query.generation for name, query in self.launch.queries.items()},
         )
+        prune_and_tell(self.control)
 
     def _wait_for_lease(self) -> StartResult | None:
         assert self.handle is not None, "a driver was launched or found"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streambank.errors import ConflictError, NotFoundError, RefusedError, StorageError
@@ -25,8 +25,10 @@ from streambank.job.generations import MAIN
 from streambank.job.launcher import Launcher, LocalLauncher
 from streambank.job.operation import Operation
 from streambank.job.processes import send_signal
+from streambank.job.pruning import prune_and_tell
 from streambank.job.requests import STOP
 from streambank.job.savepoint import savepoint_job
+from streambank.job.stop_asked import ASKER, StopAsked, asked_before
 from streambank.savepoint.progress import Progress
 from streambank.times import from_json_time, to_json_time, utc_now
 
@@ -69,23 +71,6 @@ class StopResult:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
-    """A stop that was asked for and is still to be finished, by any process; JSON by `asdict`.
-
-    Attributes:
-        at: When it was asked for, ISO-8601.
-        patience_s: How long the driver may take from then on, in seconds.
-        epoch: The epoch of the driver that was asked; None where there is no driver to wait for.
-        request: The number of the request to it.
-    """
-
-    at: str
-    patience_s: float
-    epoch: int | None = None
-    request: int | None = None
-
-
 def ask_to_stop(
     job: Job,
     *,
@@ -95,6 +80,7 @@ def ask_to_stop(
     force_after_s: float | None = None,
     drain_timeout_s: float | None = None,
     control: JobControl | None = None,
+    asker: str | None = None,
 ) -> StopAsked:
     """Say that a job is to be stopped, ask its driver, and return at once; `stop_job` finishes it.
 
@@ -110,15 +96,26 @@ def ask_to_stop(
         force_after_s: See there.
         drain_timeout_s: See there.
         control: See there.
+        asker: A name under which whoever asks may ask again, in another process: the first time counts. Who
+            has started the job since has the last word, and such a driver is not asked.
+
+    Raises:
+        RefusedError: Somebody has started the job since this asker asked first (`started-since`).
     """
     records = control or job.records()
-    at = to_json_time(utc_now())
-    records.set_desired("stopped", by=by, why=why)
-    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s)
+    if asker is not None:
+        by = {**by, ASKER: asker}
+    before = asked_before(records, asker) if asker is not None else None
+    at = to_json_time(utc_now()) if before is None else before.at
+    if before is None:
+        records.set_desired("stopped", by=by, why=why)
+    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, before)
+    stop.check_wanted()
     view = records.lease.view()
-    if view is None or view.free or not _is_driver(view):
-        return StopAsked(at, stop.patience_s())
-    return StopAsked(at, stop.patience_s(), view.epoch, stop.ask(view.epoch))
+    living = view is not None and not view.free and _is_driver(view)
+    if view is not None and living and (before is None or before.epoch != view.epoch):
+        return StopAsked(at, stop.patience_s(), view.epoch, stop.ask(view.epoch))
+    return replace(before or StopAsked(at, 0.0), patience_s=stop.patience_s())
 
 
 def stop_job(
@@ -221,7 +218,7 @@ class _Stop:
         return self.control.requests.post(STOP, epoch=epoch, by=self.by, why=self.why, **options).number
 
     def run(self, savepoint: bool, note: str, pin: bool, progress: Progress | None) -> StopResult:
-        self._check_wanted()
+        self.check_wanted()
         view = self.control.lease.settle()
         asked = self.asked.epoch if self.asked is not None else None
         epoch = view.epoch if view is not None else None
@@ -270,10 +267,11 @@ class _Stop:
             seconds=round(self.clock.monotonic() - self.began, 3),
         )
         self.control.record_event("stopped", by=dict(self.by), why=self.why, **result.to_dict())
+        prune_and_tell(self.control)
         return result
 
-    def _check_wanted(self) -> None:
-        """Make sure, under the lock, that nobody has started the job since it was asked to stop."""
+    def check_wanted(self) -> None:
+        """Make sure that nobody has started the job since it was asked to stop."""
         desired = self.control.desired()
         if self.asked is not None and desired is not None and desired.state != "stopped":
             who = desired.by.get("triggered_by") or desired.by.get("user") or "somebody"

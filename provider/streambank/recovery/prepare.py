@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import get_args
+from dataclasses import dataclass, field, replace
+from typing import TypedDict, get_args
 
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
@@ -15,16 +15,32 @@ from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, re
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
 from streambank.storage.base import Opener, Store
 from streambank.storage.names import split_job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a restore was asked for; see `restore`."""
+class Wanted(TypedDict, total=False):
+    """What a restore, and the plan of one, may be asked for.
 
-    repository: Repository
-    reference: str
+    Attributes:
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        into: An empty directory. Either this or `generation`.
+        generation: The records of the job whose next generation it becomes.
+        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
+            restore is refused while a driver of the job lives.
+        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+        mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
+            `fork` begins a second query with a new id.
+        sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
+            output aside; `accept`: leave it as it is.
+        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
+            log that Spark goes on from: the location in the savepoint to the new one.
+        opener: Opens locations; tests bring their own.
+        progress: Told about files and bytes.
+    """
+
     job: str | None
     into: Store | None
     generation: JobControl | None
@@ -34,9 +50,28 @@ class Request:
     sink: SinkChoice
     moved_sinks: Mapping[str, str]
     new_sinks: Mapping[str, str]
-    by: Mapping[str, str]
     opener: Opener
     progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a restore was asked for; see `Wanted`."""
+
+    repository: Repository
+    reference: str
+    by: Mapping[str, str]
+    job: str | None = None
+    into: Store | None = None
+    generation: JobControl | None = None
+    control: JobControl | None = None
+    checkpoint: str | None = None
+    mode: Mode = "no-claim"
+    sink: SinkChoice = "refuse"
+    moved_sinks: Mapping[str, str] = field(default_factory=dict)
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    opener: Opener = open_store
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +164,8 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         begin_emptied=request.sink == "accept" and request.mode != "fork",
     )
     against += refusals(sinks, request.sink, request.mode)
+    if generation is not None:
+        generation = replace(generation, new_sinks=sinks.moved_on())
     plan = RestorePlan(
         savepoint=manifest.savepoint,
         job=manifest.job,
@@ -147,7 +184,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         sinks=tuple(sinks.to_dicts()),
         skipped=chosen.skipped,
         refusals=tuple(against),
-        warnings=(*_warnings(request, chosen), *warnings(sinks, request.sink, request.mode)),
+        warnings=(*_warnings(request, chosen, sinks), *warnings(sinks, request.sink, request.mode)),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 
@@ -182,7 +219,7 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
     return request.opener(filled.location), filled
 
 
-def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
+def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     if not chosen.manifest.sinks:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
     job, query = split_job(chosen.manifest.job)
@@ -191,5 +228,11 @@ def _warnings(request: Request, chosen: Chosen) -> Iterator[str]:
             f"Only query {query} of job {job} goes back to this savepoint: the job's other queries go on "
             "from where they are. Savepoints of several queries are not mutually consistent."
         )
+    if request.mode != "fork":
+        for old, new in sinks.moved_on().items():
+            yield (
+                f"The query has to write to {new} from its next start on: change the application or its "
+                f"declared arguments first. If it goes on in {old}, Spark skips the batches that are there."
+            )
     if request.into is not None and request.mode != "fork":
         yield "The restored query keeps its id: never run it beside the one it was taken from."

@@ -23,26 +23,23 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Unpack
 
 from streambank.errors import IntegrityError, StorageError, StreambankError
 from streambank.job.claims import Claim
-from streambank.job.control import JobControl
 from streambank.job.operation import Operation
 from streambank.job.records import RecordStream
 from streambank.recovery.choose import Chosen, choose
 from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.prepare import Prepared, Request, check_request, prepare, records_of
+from streambank.recovery.prepare import Prepared, Request, Wanted, check_request, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
-from streambank.recovery.sinks import Mode, SinkChoice, begin_outputs, roll_back_sinks
+from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
-from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
 from streambank.sinks.file_begin import NewOutput
 from streambank.sinks.file_rollback import RollbackReport
-from streambank.storage import open_store
-from streambank.storage.base import Opener, Store
 from streambank.storage.names import split_job
 from streambank.times import utc_now
 
@@ -61,22 +58,7 @@ class _Held:
         self.lease.check()
 
 
-def plan_restore(
-    repository: Repository,
-    reference: str,
-    *,
-    job: str | None = None,
-    into: Store | None = None,
-    generation: JobControl | None = None,
-    control: JobControl | None = None,
-    checkpoint: str | None = None,
-    mode: Mode = "no-claim",
-    sink: SinkChoice = "refuse",
-    moved_sinks: Mapping[str, str] | None = None,
-    new_sinks: Mapping[str, str] | None = None,
-    opener: Opener = open_store,
-    progress: Progress | None = None,
-) -> RestorePlan:
+def plan_restore(repository: Repository, reference: str, **wanted: Unpack[Wanted]) -> RestorePlan:
     """What `restore` would do with the same arguments. Writes nothing.
 
     What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
@@ -85,76 +67,37 @@ def plan_restore(
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
     """
-    request = Request(
-        repository=repository,
-        reference=reference,
-        job=job,
-        into=into,
-        generation=generation,
-        control=control,
-        checkpoint=checkpoint,
-        mode=mode,
-        sink=sink,
-        moved_sinks=moved_sinks or {},
-        new_sinks=new_sinks or {},
-        by={},
-        opener=opener,
-        progress=progress,
-    )
+    request = Request(repository=repository, reference=reference, by={}, **wanted)
     check_request(request)
-    chosen = choose(repository, reference, job, record=False, progress=progress)
+    chosen = choose(repository, reference, request.job, record=False, progress=request.progress)
     against: list[StreambankError] = []
     records = records_of(request, chosen)
     if records is not None:
         view = records.lease.view()
         if view is not None and not view.free:
             against.append(records.lease.refusal(view))
-    return prepare(request, chosen, Owner({}, is_live, exclusive=generation is not None), against).plan
+    owner = Owner({}, is_live, exclusive=request.generation is not None)
+    return prepare(request, chosen, owner, against).plan
 
 
 def restore(
     repository: Repository,
     reference: str,
     *,
-    job: str | None = None,
-    into: Store | None = None,
-    generation: JobControl | None = None,
-    control: JobControl | None = None,
-    checkpoint: str | None = None,
-    mode: Mode = "no-claim",
-    sink: SinkChoice = "refuse",
-    moved_sinks: Mapping[str, str] | None = None,
-    new_sinks: Mapping[str, str] | None = None,
     link: bool = False,
     by: Mapping[str, str] | None = None,
-    opener: Opener = open_store,
     parallel: int = 4,
-    progress: Progress | None = None,
+    **wanted: Unpack[Wanted],
 ) -> RestoreReport:
     """Restore a savepoint.
 
     Args:
         repository: Where it is.
         reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
-        job: `job` or `job/query`; may be left out where that leaves no choice.
-        into: An empty directory. Either this or `generation`.
-        generation: The records of the job whose next generation it becomes.
-        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
-            restore is refused while a driver of the job lives.
-        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
-        mode: `no-claim` leaves the savepoint alone; `claim` makes it the job's own, free to expire; `fork`
-            begins a second query with a new id.
-        sink: What to do where going on would lose or repeat rows: `refuse`; `rollback`: set later output
-            aside;
-            `accept`: leave it as it is.
-        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
-        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
-            log that Spark goes on from: the location in the savepoint to the new one.
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
-        opener: Opens locations; tests bring their own.
         parallel: How many files are written at once.
-        progress: Told about files and bytes.
+        wanted: Where to, and how: see `Wanted`.
 
     Raises:
         InputError: The call is wrong in itself.
@@ -165,25 +108,12 @@ def restore(
         ConflictError: Another operation works on the job, or restores into the same directory.
         StorageError: The environment failed; nothing half done is left that a query could start from.
     """
-    request = Request(
-        repository=repository,
-        reference=reference,
-        job=job,
-        into=into,
-        generation=generation,
-        control=control,
-        checkpoint=checkpoint,
-        mode=mode,
-        sink=sink,
-        moved_sinks=moved_sinks or {},
-        new_sinks=new_sinks or {},
-        by={"user": _user(), "host": socket.gethostname(), **(by or {})},
-        opener=opener,
-        progress=progress,
-    )
+    who = {"user": _user(), "host": socket.gethostname(), **(by or {})}
+    request = Request(repository=repository, reference=reference, by=who, **wanted)
+    generation = request.generation
     check_request(request)
     started, began = utc_now(), time.monotonic()
-    chosen = choose(repository, reference, job, record=True, by=request.by, progress=progress)
+    chosen = choose(repository, reference, request.job, record=True, by=request.by, progress=request.progress)
     with (
         _holding(request, chosen) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
@@ -196,7 +126,7 @@ def restore(
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
-        if mode == "claim":
+        if request.mode == "claim":
             _claim(request, chosen, layout.target)
         plan = prepared.plan
         report = RestoreReport(
@@ -204,8 +134,8 @@ def restore(
             job=plan.job,
             batch=plan.batch,
             query_id=layout.query_id,
-            mode=mode,
-            sink=sink,
+            mode=request.mode,
+            sink=request.sink,
             sinks=plan.sinks,
             rolled_back=tuple(one.to_dict() for one in rolled_back),
             new_outputs=tuple(one.to_dict() for one in begun),

@@ -66,6 +66,14 @@ class Sinks:
     guarded: tuple[GuardedSink, ...]
     unguarded: tuple[tuple[str, str], ...]
 
+    def moved_on(self) -> dict[str, str]:
+        """Output directories in which the query no longer writes, each with the one in which it does."""
+        return {
+            sink.was: sink.new.uri
+            for sink in self.guarded
+            if sink.new is not None and sink.new.uri != sink.store.uri
+        }
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each sink as JSON, for plans and reports."""
         named = [
@@ -198,7 +206,21 @@ def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[RefusedError]
                     hint="Finish it: restore with --sink rollback.",
                 )
             )
+        elif choice == "accept" and standing.gap:
+            found.append(_gap(sink))
     return found
+
+
+def _gap(sink: GuardedSink) -> RefusedError:
+    """Accepting output means to live with lost or repeated rows; over this log the query would not live."""
+    rollback = "--sink rollback writes what the savepoint keeps of the log; "
+    return RefusedError(
+        f"The log of the file sink {sink.store.uri} has a gap: {sink.standing.gap} Spark does not go on over "
+        "it: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND.",
+        code="sink-log-gap",
+        hint=(rollback if sink.standing.can_roll_back else "")
+        + f"--new-sink {sink.was}=DIR gives a new directory a log that Spark goes on from.",
+    )
 
 
 def _against_new(sink: GuardedSink, new: Store, mode: Mode) -> Iterator[RefusedError]:
@@ -222,22 +244,15 @@ def _some(names: tuple[str, ...]) -> str:
 
 def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
     """What Spark would not go on with, where the choice lets it through."""
-    if choice != "accept":
+    if choice != "accept" or mode != "fork":
         return
     for sink in sinks.guarded:
-        if sink.new is not None:
-            continue
-        batch, way = sink.saved.batch, f"--new-sink {sink.was}=DIR gives a new directory such a log."
-        if mode == "fork":
+        if sink.new is None:
+            batch = sink.saved.batch
             yield (
                 f"Spark does not go on with batch {batch + 1} in a new output directory whose log does not "
-                f"reach batch {batch}: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND. {way}"
-            )
-        elif sink.standing.standing == "behind":
-            yield (
-                f"The log of the file sink {sink.store.uri} does not reach batch {batch}, and Spark does not "
-                "go on over the gap: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND. "
-                f"{way}"
+                f"reach batch {batch}: readers fail, and the query stops with BATCH_METADATA_NOT_FOUND. "
+                f"--new-sink {sink.was}=DIR gives a new directory such a log."
             )
 
 

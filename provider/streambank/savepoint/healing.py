@@ -13,7 +13,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.reuse import damaged_objects
-from streambank.savepoint.wholeness import whole_objects
+from streambank.savepoint.wholeness import healed_objects
 from streambank.storage.base import FileInfo, Store
 from streambank.storage.chunks import chunks
 
@@ -26,7 +26,7 @@ def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: boo
         manifest: The savepoint.
         distrust: Read every byte, not only names, sizes and tables.
     """
-    whole = whole_objects(repository, manifest)
+    whole = healed_objects(repository, manifest)
     lacking = set(manifest.objects()) - whole
     if distrust:
         sizes = {digest: size for digest, size in manifest.objects().items() if digest in whole}

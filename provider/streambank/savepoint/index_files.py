@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.index import Index, IndexedObject, encode_index, index_ids, index_key, read_index
-from streambank.savepoint.packs import Pack, pack_key, read_pack
+from streambank.savepoint.packs import Pack, pack_key, read_pack, repair_table
 from streambank.storage.base import Store
 
 MERGE_INDEX_FILES = 64
@@ -36,6 +36,7 @@ class RebuildReport:
         objects: How many objects those hold.
         added: How many of those packs no index file named.
         index_files: Index files that were damaged, and are replaced.
+        repaired: Packs whose table of contents was damaged, and is written again from the index.
         damaged: Packs that could not be read and are left alone, with what the index says about them.
         lost: Packs that the index named and that are gone; it names them no more.
     """
@@ -43,6 +44,7 @@ class RebuildReport:
     packs: int
     objects: int
     added: int
+    repaired: tuple[str, ...]
     index_files: tuple[Damage, ...]
     damaged: tuple[Damage, ...]
     lost: tuple[str, ...]
@@ -126,6 +128,7 @@ class IndexFiles:
         known, damaged_files = self._read_all(replaced)
         packs: list[Pack] = []
         kept: list[Pack] = []
+        repaired: list[str] = []
         damages: list[Damage] = []
         for pack_id in sorted(self._pack_ids()):
             try:
@@ -133,6 +136,10 @@ class IndexFiles:
             except NotFoundError:
                 continue  # it was deleted since it was listed
             except (IntegrityError, FormatError) as error:
+                if pack_id in known and self._repair(known[pack_id], error):
+                    packs.append(known[pack_id])
+                    repaired.append(pack_key(pack_id))
+                    continue
                 damages.append(Damage(pack_key(pack_id), error))
                 if pack_id in known:
                     kept.append(known[pack_id])  # most of its objects may be whole
@@ -141,6 +148,7 @@ class IndexFiles:
             packs=len(packs),
             objects=sum(len(pack.entries) for pack in packs),
             added=sum(known.get(pack.id) != pack for pack in packs),
+            repaired=tuple(repaired),
             index_files=tuple(damaged_files),
             damaged=tuple(damages),
             lost=tuple(pack_key(pack_id) for pack_id in sorted(known.keys() - there)),
@@ -153,6 +161,27 @@ class IndexFiles:
             self._damaged.clear()
             self._unindexed = None
         return report
+
+    def repair(self, pack_id: str) -> bool:
+        """Write the table of contents of a pack again where it is damaged and the index proves what it was.
+
+        Returns:
+            Whether the table is right now.
+        """
+        try:
+            read_pack(self._store, pack_id)
+        except (IntegrityError, FormatError) as error:
+            known, _ = self._read_all(index_ids(self._store))
+            return pack_id in known and self._repair(known[pack_id], error)
+        except NotFoundError:
+            return False
+        return True
+
+    def _repair(self, pack: Pack, error: StreambankError) -> bool:
+        try:
+            return isinstance(error, IntegrityError) and repair_table(self._store, pack, self._digest_name)
+        except NotFoundError:
+            return False  # it was deleted meanwhile
 
     def _pack_ids(self) -> set[str]:
         return {info.path.rpartition("/")[2] for info in self._store.list("packs")}

@@ -83,6 +83,10 @@ class Objects:
         except NotFoundError as error:
             raise missing_pack(pack_id) from error
 
+    def repair_pack(self, pack_id: str) -> bool:
+        """See `IndexFiles.repair`."""
+        return self._index.repair(pack_id)
+
     # Reading
 
     def open(self, digest: str) -> AbstractContextManager[BinaryIO]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError
@@ -26,6 +26,10 @@ PACK_BYTES = 32 << 20
 PACK_FORMAT = 1
 ENCODING_NONE = "none"
 TRAILER_BYTES = 108
+TABLE_HINT = (
+    "`streambank reindex` writes its table of contents again, if it is as long as it was and the index knows "
+    "it. Else take the batch again, where its checkpoint is still there, or use another savepoint."
+)
 _TAIL_BYTES = 256 << 10  # read at once; holds trailer and table of most packs
 _TRAILER = re.compile(rb"streambank-pack (\d{2}) (\d{16}) ((?:blake3|sha256):[0-9a-f]{64})\n")
 
@@ -91,9 +95,7 @@ class PackBuilder:
 
     def finish(self) -> tuple[Pack, list[bytes]]:
         """The pack and the chunks of its file."""
-        table = b"".join(_table_lines(self._entries))
-        digest = digest_of(self._digest_name, table)
-        trailer = f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode()
+        table, trailer, digest = _table_and_trailer(self._entries, self._digest_name)
         size_bytes = self.size_bytes + len(table) + TRAILER_BYTES
         pack = Pack(split_digest(digest)[1], size_bytes, tuple(self._entries))
         return pack, [*self._parts, table, trailer]
@@ -137,7 +139,45 @@ def read_pack(store: Store, pack_id: str) -> Pack:
     return Pack(pack_id, size_bytes, entries)
 
 
-def _table_lines(entries: list[PackEntry]) -> Iterator[bytes]:
+def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
+    """Write the table of contents of a pack again, from what the index says about it.
+
+    The pack's id is the digest of its table, so it is proven that the table is the one it was written with.
+    The objects before it are left as they are; each has a digest of its own.
+
+    Args:
+        store: The repository's root.
+        pack: What the index says.
+        digest_name: The repository's digest algorithm.
+
+    Returns:
+        Whether the table is right now; False where the index says something else than the lost table did, or
+        the file is not as long as it was.
+
+    Raises:
+        NotFoundError: The pack is gone.
+    """
+    table, trailer, digest = _table_and_trailer(pack.entries, digest_name)
+    if split_digest(digest)[1] != pack.id:
+        return False
+    key = pack_key(pack.id)
+    data = store.read(key)
+    if len(data) != pack.size_bytes:
+        return False
+    objects = data[: pack.size_bytes - len(table) - TRAILER_BYTES]
+    if data != objects + table + trailer:
+        store.write(key, [objects, table, trailer])
+    return True
+
+
+def _table_and_trailer(entries: Sequence[PackEntry], digest_name: str) -> tuple[bytes, bytes, str]:
+    """The end of a pack's file, and the digest of its table."""
+    table = b"".join(_table_lines(entries))
+    digest = digest_of(digest_name, table)
+    return table, f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode(), digest
+
+
+def _table_lines(entries: Sequence[PackEntry]) -> Iterator[bytes]:
     size_bytes = entries[-1].offset + entries[-1].length if entries else 0
     yield f"{dumps({'pack': PACK_FORMAT, 'objects': len(entries), 'size_bytes': size_bytes})}\n".encode()
     for entry in entries:
@@ -179,5 +219,5 @@ def _damaged(key: str, why: str) -> IntegrityError:
     return IntegrityError(
         f"The pack {key} is damaged: {why}.",
         code="pack-damaged",
-        hint="Savepoints whose files lie in it cannot be restored from here: use another one, or a replica.",
+        hint=TABLE_HINT,
     )

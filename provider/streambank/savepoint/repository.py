@@ -162,10 +162,19 @@ class Repository:
         """
         self.objects.check_pack(pack_id)
 
+    def repair_pack(self, pack_id: str) -> bool:
+        """Write a damaged table of contents of a pack again, where the index proves what it was.
+
+        Returns:
+            Whether the table is right now.
+        """
+        return self.objects.repair_pack(pack_id)
+
     def rebuild_index(self) -> RebuildReport:
         """Make the index again from the packs, and replace all index files there were.
 
-        Writes nothing where the index says just what the packs do. Safe beside readers and writers.
+        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
+        nothing where the index says just what the packs do. Safe beside readers and writers.
 
         Raises:
             FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.

@@ -12,7 +12,7 @@ from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.wholeness import whole_objects
+from streambank.savepoint.wholeness import healed_objects
 
 
 @dataclass(slots=True)
@@ -37,7 +37,8 @@ class Arrived:
 def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequence[SinkCapture]) -> Arrived:
     """The files of the newest savepoint of a job that was taken from the same checkpoint.
 
-    Those whose objects are not whole any more are left out, so that they are read and stored again.
+    Those whose objects are not whole any more are left out, so that they are read and stored again; a damaged
+    table of contents of a pack is written again first.
 
     Args:
         repository: Where the savepoints are.
@@ -54,7 +55,7 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
     if newest is None:
         return arrived
     manifest = repository.load(job, newest.savepoint)
-    whole = whole_objects(repository, manifest)
+    whole = healed_objects(repository, manifest)
     arrived.parent = manifest.savepoint
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):

@@ -30,6 +30,7 @@ from streambank.times import to_json_time
 Level = Literal["quick", "full"]
 
 _NO_RESTORE = "The savepoint cannot be restored."
+_REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = "Restore another savepoint (`latest-good` finds one); this one may be whole in a replica."
 
 
@@ -207,7 +208,7 @@ class _Check:
         """One finding for each file of the savepoint that lies in an object."""
         self.bad.add(digest)
         for entry in self.entries[digest]:
-            hint = error.hint if error.code in ("index-damaged", "index-incomplete") else _USE_ANOTHER
+            hint = error.hint if error.code in _REPAIRABLE else _USE_ANOTHER
             yield Finding(error.code, "error", entry.path, error.message, _NO_RESTORE, hint)
 
 

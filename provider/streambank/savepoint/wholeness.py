@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streambank.errors import FormatError, IntegrityError
 from streambank.savepoint.manifest import Manifest
@@ -55,3 +55,24 @@ def whole_objects(repository: Repository, manifest: Manifest) -> set[str]:
     """The digests of a savepoint's objects that are there with the right size."""
     objects = manifest.objects()
     return set(objects) - {digest for digest, _ in flaws(repository, objects)}
+
+
+def healed_objects(repository: Repository, manifest: Manifest) -> set[str]:
+    """`whole_objects`, once damaged tables of contents are written again that the index knows."""
+    whole = whole_objects(repository, manifest)
+    if _repair_tables(repository, manifest.objects().keys() - whole):
+        whole = whole_objects(repository, manifest)
+    return whole
+
+
+def _repair_tables(repository: Repository, digests: Iterable[str]) -> bool:
+    """Whether any table of contents was repaired, of the packs with objects that are not whole."""
+    packs = set()
+    for digest in digests:
+        try:
+            place = repository.object_location(digest)
+        except (IntegrityError, FormatError):
+            continue  # it is nowhere, and no table would help
+        if place.kind == "pack" and place.key not in packs and _pack_error(repository, place.key) is not None:
+            packs.add(place.key)
+    return any([repository.repair_pack(key.rpartition("/")[2]) for key in sorted(packs)])

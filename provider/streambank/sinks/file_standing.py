@@ -6,11 +6,11 @@ loses, in silence, whatever its new batches N+1, N+2, ... carry and the old ones
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streambank.checkpoint.compactible import LogName, parse_log_name
+from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_name
 from streambank.errors import FormatError, IntegrityError, NotFoundError
 from streambank.sinks.file_log import (
     LOG_DIRECTORY,
@@ -72,6 +72,8 @@ class FileSinkStanding:
             lies.
         unfinished: A rollback was begun here and not finished.
         problem: What is wrong with the log, for `damaged`.
+        gap: Which entry the log lacks that Spark looks for when it goes on after the savepoint's batch, as a
+            sentence; empty where it lacks none.
     """
 
     path: str
@@ -85,6 +87,7 @@ class FileSinkStanding:
     aside: Mapping[str, str] = field(default_factory=dict)
     unfinished: bool = False
     problem: str = ""
+    gap: str = ""
 
     @property
     def safe(self) -> bool:
@@ -140,6 +143,7 @@ class FileSinkStanding:
             "missing_files": len(self.missing),
             "aside_files": len(self.aside),
             "unfinished_rollback": self.unfinished,
+            "log_gap": self.gap or None,
             "says": self.sentence(),
         }
 
@@ -232,7 +236,17 @@ def assess(
         aside=back,
         unfinished=unfinished_later is not None,
         problem=problem,
+        gap=_gap(there, saved.batch if sink_batch is None else max(saved.batch, sink_batch)),
     )
+
+
+def _gap(there: Iterable[LogName], batch: int) -> str:
+    """Spark reads the log from its newest compacted entry on, or from entry 0; never from where it begins."""
+    try:
+        entries_up_to(there, batch, LOG_DIRECTORY)
+    except NotFoundError as error:
+        return error.message
+    return ""
 
 
 def _absent(saved: SavedLog, on_disk: Mapping[str, int]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -46,6 +46,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         "job": f"{job.name}{query}",
         "sink": "{{ params.sink }}",
         "mode": "{{ params.mode }}",
+        "new_sinks": "{{ params.new_sinks }}",
     }
     with dag:
         plan = RestoreSavepointOperator(

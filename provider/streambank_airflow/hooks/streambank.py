@@ -12,7 +12,8 @@ from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
-from streambank.job.stop import StopAsked, StopResult, ask_to_stop, stop_job
+from streambank.job.stop import StopResult, ask_to_stop, stop_job
+from streambank.job.stop_asked import StopAsked
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import take
@@ -62,11 +63,18 @@ class StreambankHook(DeclarationHook):
         return desired.at >= asked_at and not own
 
     def ask_to_stop(
-        self, ref: str, *, drain: bool, force_after_s: float | None, note: str, by: Mapping[str, str]
+        self,
+        ref: str,
+        *,
+        drain: bool,
+        force_after_s: float | None,
+        note: str,
+        by: Mapping[str, str],
+        asker: str | None = None,
     ) -> StopAsked:
         """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
         job, _ = self.declared(ref)
-        return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s)
+        return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
 
     def stop(
         self,
@@ -215,7 +223,15 @@ class StreambankHook(DeclarationHook):
         return {**report.to_dict(), "findings": len(said)}, said
 
     def plan_restore(
-        self, ref: str, savepoint: str, *, into: str | None, sink: str, mode: str, may_stop: bool
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        into: str | None,
+        sink: str,
+        mode: str,
+        may_stop: bool,
+        new_sinks: Mapping[str, str] | None = None,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
 
@@ -226,13 +242,19 @@ class StreambankHook(DeclarationHook):
             sink: `refuse`, `rollback` or `accept`.
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
+            new_sinks: New output directories instead of file sinks of the savepoint.
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
             StreambankError: Whatever else speaks against it.
         """
         plan = plan_restore(
-            self.repository(ref), savepoint, job=ref, **restore_choices(sink, mode), **self._target(ref, into)
+            self.repository(ref),
+            savepoint,
+            job=ref,
+            new_sinks=new_sinks or {},
+            **restore_choices(sink, mode),
+            **self._target(ref, into),
         )
         for refusal in plan.refusals:
             if refusal.code != HELD:
@@ -252,6 +274,7 @@ class StreambankHook(DeclarationHook):
         link: bool,
         note: str,
         by: Mapping[str, str],
+        new_sinks: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
         report = restore(
@@ -260,6 +283,7 @@ class StreambankHook(DeclarationHook):
             job=ref,
             link=link,
             by={**by, "reason": note} if note else by,
+            new_sinks=new_sinks or {},
             **restore_choices(sink, mode),
             **self._target(ref, into),
         )

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from streambank.errors import StorageError
 from streambank.job.generations import MAIN
-from streambank.job.stop import StopAsked
+from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.driver import HOPELESS, DriverOperator
@@ -265,8 +265,9 @@ class StopStreamingJobOperator(DriverOperator):
     """Stops a job at a batch boundary, and keeps it stopped; a job that does not run is stopped already.
 
     Where it defers, it asks the driver to stop and waits for its end in the triggerer, with no lock held; the
-    rest is done under the job's operation lock when it goes on. Who starts the job in between has the last
-    word: the task fails then. A task that is ended while it waits has asked already, so the job stops.
+    rest is done under the job's operation lock when it goes on. A task that is ended while it waits has asked
+    already, so the job stops; another try goes on with what the first one has asked for. Who starts the job
+    in between has the last word: the task fails then.
 
     Args:
         savepoint: Take a savepoint of the last committed batch once the job stands still; an event of its
@@ -320,8 +321,8 @@ class StopStreamingJobOperator(DriverOperator):
                 self.hook.require_stopped(self.job)
             persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")
-            asked = self.hook.ask_to_stop(self.job, **self._how(context)) if self.deferrable else None
-        if asked is not None and asked.epoch is not None:
+            asked = self.hook.ask_to_stop(self.job, asker=asker(context), **self._how(context))
+        if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
         return self._finish(context, savepoint, asked)
 
@@ -355,7 +356,7 @@ class StopStreamingJobOperator(DriverOperator):
         self.raise_for_error(event)
         return self._finish(context, as_bool(self.savepoint, "savepoint"), StopAsked(**event["remember"]))
 
-    def _finish(self, context: Context, savepoint: bool, asked: StopAsked | None) -> dict[str, Any]:
+    def _finish(self, context: Context, savepoint: bool, asked: StopAsked) -> dict[str, Any]:
         """Stop it, or see that it has stopped; and tell of the savepoints."""
         with airflow_failures():
             result = self.hook.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
@@ -373,6 +374,17 @@ class StopStreamingJobOperator(DriverOperator):
         return flat(result.to_dict()) | (
             {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
         )
+
+
+def asker(context: Context) -> str:
+    """Who asks, for as long as Airflow tries again by itself; a task that a person clears asks anew.
+
+    Clearing raises `max_tries` by the tries there have been, so what is left names the round of tries.
+    """
+    instance: Any = context["ti"]
+    begun = instance.max_tries - (instance.task.retries or 0)
+    parts = (instance.dag_id, instance.run_id, instance.task_id, instance.map_index, begun)
+    return " ".join(map(str, parts))
 
 
 def asked_at(context: Context) -> datetime | None:

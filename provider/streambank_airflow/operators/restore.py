@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from streambank.times import to_json_time
+from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by, flat
 
@@ -29,6 +30,9 @@ class RestoreSavepointOperator(StreambankOperator):
         sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to
             leave it.
         mode: `no-claim`, `claim` or `fork`.
+        new_sinks: New output directories in which the restored query goes on instead of file sinks of the
+            savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
+            from its next start on.
         link: Share bytes with the repository instead of copying them.
         plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
             people.
@@ -47,6 +51,7 @@ class RestoreSavepointOperator(StreambankOperator):
         "into",
         "sink",
         "mode",
+        "new_sinks",
         "link",
         "plan_only",
         "if_running",
@@ -59,6 +64,7 @@ class RestoreSavepointOperator(StreambankOperator):
         into: str | None = None,
         sink: str = "refuse",
         mode: str = "no-claim",
+        new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
         link: bool | str = False,
         plan_only: bool | str = False,
         if_running: str = "refuse",
@@ -69,6 +75,7 @@ class RestoreSavepointOperator(StreambankOperator):
         self.into = into
         self.sink = sink
         self.mode = mode
+        self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
         self.if_running = if_running
@@ -76,7 +83,12 @@ class RestoreSavepointOperator(StreambankOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
-            choices: dict[str, Any] = {"into": self.into, "sink": self.sink, "mode": self.mode}
+            choices: dict[str, Any] = {
+                "into": self.into,
+                "sink": self.sink,
+                "mode": self.mode,
+                "new_sinks": new_sink_choices(self.new_sinks),
+            }
             if as_bool(self.plan_only, "plan_only"):
                 plan = self.hook.plan_restore(
                     self.job, str(self.savepoint), may_stop=self.if_running == "stop", **choices
@@ -111,6 +123,11 @@ def plan_markdown(plan: RestorePlan) -> str:
         ("Size", f"{size(plan.bytes)} in {plan.files:,} files"),
         ("Goes to", f"`{plan.location}`"),
         ("Output written later", cell(plan.sink_effect())),
+    ]
+    rows += [
+        ("Writes to", f"`{sink['new_path']}` instead of `{sink['path']}`")
+        for sink in plan.sinks
+        if sink.get("new_path")
     ]
     rows += [("Passed over", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
     rows += [("Warning", cell(warning)) for warning in plan.warnings]

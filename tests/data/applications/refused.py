@@ -32,6 +32,11 @@ attempt("real time", lambda: rows().writeStream.format("console").trigger(**real
 attempt("async", lambda: rows().writeStream.option("asyncProgressTrackingEnabled", "true"))
 attempt("async in start", lambda: rows().writeStream.start("/nowhere", asyncProgressTrackingEnabled=True))
 
+attempt("old output", lambda: rows().writeStream.start("/old"))
+attempt("old output by option", lambda: rows().writeStream.option("path", "file:/old/").start())
+attempt("old output by options", lambda: rows().writeStream.options(PATH="/old").start())
+attempt("old output in start", lambda: rows().writeStream.start(PATH="/x/../old"))
+
 writer = rows().writeStream.format("noop").trigger(processingTime="1 hour")
 query = writer.start()
 attempt("second query", lambda: rows().writeStream.format("noop").start())

@@ -9,15 +9,21 @@ import pytest
 
 from streambank.errors import StorageError
 from streambank.job.driverlog import DriverLog
-from tests.support.jobs import poll
+from streambank.job.log_cut import cut_off_beginning, whole_blocks
 
 CHATTER = """
-import sys, time
-for number in range(4000):
-    print(f"line {number:06d} " + "x" * 80, flush=True)
-    if number % 100 == 0:
-        time.sleep(0.01)
+import os, sys
+for number in range(int(sys.argv[2])):
+    os.write(1, f"line {sys.argv[1]} {number:06d} {'x' * 80}\\n".encode())
 """
+LINES = 40_000
+
+
+def can_cut(folder: Path) -> bool:
+    """Whether the beginning of a file can be cut off here."""
+    with (folder / "probe").open("w+b", buffering=0) as file:
+        file.write(b"x" * 1_000_000)
+        return cut_off_beginning(file.fileno(), whole_blocks(file.fileno(), 50_000))
 
 
 def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
@@ -28,29 +34,71 @@ def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
     assert log.last_lines(5) == ["hello"]
 
 
-def test_the_log_of_a_chatting_process_stays_within_bounds_and_loses_next_to_nothing(tmp_path: Path) -> None:
-    log = DriverLog(tmp_path / "driver.log", max_bytes=40_000, files=30)
+def test_a_log_that_two_processes_write_as_fast_as_they_can_stays_within_bounds_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    log = DriverLog(tmp_path / "driver.log", max_bytes=500_000, files=60)
     with log.path.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-c", CHATTER], stdout=file)
-        rotations = 0
-
-        def ended() -> bool:
-            nonlocal rotations
-            rotations += log.rotate_if_needed()
-            return process.poll() is not None
-
-        poll(ended, timeout_s=60)
-    assert process.returncode == 0
-    assert rotations >= 5
-    parts = [log.part(number) for number in range(rotations, 0, -1)]
+        writers = [
+            subprocess.Popen([sys.executable, "-c", CHATTER, name, str(LINES)], stdout=file) for name in "ab"
+        ]
+        while any(writer.poll() is None for writer in writers):
+            log.rotate_if_needed()
+    assert [writer.returncode for writer in writers] == [0, 0]
+    parts = [part for number in range(60, 0, -1) if (part := log.part(number)).exists()]
+    assert 5 <= len(parts) < 60
+    assert max(part.stat().st_size for part in parts) <= 1_000_000
     text = "".join(part.read_text() for part in [*parts, log.path])
-    numbers = [
-        int(line.split()[1]) for line in text.splitlines() if line.startswith("line ") and len(line) == 92
-    ]
-    assert numbers == sorted(set(numbers))
-    # Only lines written in the instant between copy and emptying may be missing.
-    assert len(numbers) > 4000 - 5 * rotations
     assert "\0" not in text
+    said: dict[str, list[int]] = {"a": [], "b": []}
+    for line in text.splitlines():
+        if line.startswith("line ") and len(line) == 94:
+            said[line.split()[1]].append(int(line.split()[2]))
+    for numbers in said.values():
+        assert numbers == sorted(set(numbers))
+    if can_cut(tmp_path):
+        assert len(text) == 2 * LINES * 95
+        assert said == {name: list(range(LINES)) for name in "ab"}
+    # Elsewhere lines written in the instant between copy and emptying may be missing.
+    assert sum(map(len, said.values())) > LINES
+
+
+def test_where_nothing_can_be_cut_off_the_log_is_copied_and_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def cannot(descriptor: int, size_bytes: int) -> bool:
+        tried.append(size_bytes)
+        return False
+
+    monkeypatch.setattr("streambank.job.driverlog.cut_off_beginning", cannot)
+    log = DriverLog(tmp_path / "driver.log", max_bytes=10_000, files=3)
+    text = "".join(f"line {number}\n" for number in range(2000))
+    log.path.write_text(text)
+
+    assert log.rotate_if_needed()
+
+    assert len(tried) == 1
+    assert (log.path.read_text(), log.part(1).read_text()) == ("", text)
+
+
+def test_a_line_over_the_seam_of_a_rotation_is_one_line(tmp_path: Path) -> None:
+    log = DriverLog(tmp_path / "driver.log", max_bytes=20_000, files=3)
+    lines = [f"line {number:06d} {'x' * 100}" for number in range(300)]
+    log.path.write_text("".join(f"{line}\n" for line in lines))
+    assert log.rotate_if_needed()
+    with log.path.open("a") as file:
+        file.write("the end\n")
+
+    assert log.last_lines(200) == [*lines[-199:], "the end"]
+    assert log.last_lines(1) == ["the end"]
+
+
+def test_a_disk_that_fails_while_it_cuts_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "driver.log").write_bytes(b"x" * 100_000)
+    with (tmp_path / "driver.log").open("rb") as file, pytest.raises(OSError, match="Bad file descriptor"):
+        cut_off_beginning(file.fileno(), whole_blocks(file.fileno(), 50_000))  # it is not open for writing
 
 
 def test_only_so_many_parts_are_kept_and_a_burst_is_cut(tmp_path: Path) -> None:

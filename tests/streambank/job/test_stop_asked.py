@@ -6,13 +6,15 @@ import json
 import threading
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
 from streambank.errors import ConflictError, RefusedError
 from streambank.job.declaration import Job
 from streambank.job.start import start_job
-from streambank.job.stop import StopAsked, StopResult, ask_to_stop, stop_job
+from streambank.job.stop import StopResult, ask_to_stop, stop_job
+from streambank.job.stop_asked import StopAsked
 from tests.support.jobs import BY, declare, fake_launcher, poll
 
 
@@ -20,14 +22,22 @@ def start(folder: Path, job: Job) -> None:
     start_job(job, by=BY, launcher=fake_launcher(folder))
 
 
-def ask(job: Job, **options: object) -> StopAsked:
+class Options(TypedDict, total=False):
+    """What asking and finishing take alike."""
+
+    why: str
+    drain: bool
+    force_after_s: float
+
+
+def ask(job: Job, asker: str | None = None, **options: Unpack[Options]) -> StopAsked:
     """Ask, and keep of it what another process would get."""
-    asked = ask_to_stop(job, by=BY, **options)  # type: ignore[arg-type]  # as given
+    asked = ask_to_stop(job, by=BY, asker=asker, **options)
     return StopAsked(**json.loads(json.dumps(asdict(asked))))
 
 
-def finish(folder: Path, job: Job, asked: StopAsked, **options: object) -> StopResult:
-    return stop_job(job, by=BY, launcher=fake_launcher(folder), asked=asked, **options)  # type: ignore[arg-type]  # as given
+def finish(folder: Path, job: Job, asked: StopAsked, **options: Unpack[Options]) -> StopResult:
+    return stop_job(job, by=BY, launcher=fake_launcher(folder), asked=asked, **options)
 
 
 def wait_until_gone(job: Job) -> None:

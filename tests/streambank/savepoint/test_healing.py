@@ -9,50 +9,16 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import IntegrityError
 from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
+from tests.support.damage import anew, flip, heals, keys
 from tests.support.workshop import JOB, Workshop
-
-
-@pytest.fixture(params=["local", "memory"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
 
 
 @pytest.fixture
 def large(tmp_path: Path) -> Workshop:
     """A workshop whose state files are objects of their own."""
     return Workshop(tmp_path, state_bytes=SMALL_BYTES + 100)
-
-
-def keys(shop: Workshop, folder: str) -> list[str]:
-    return sorted(info.path for info in shop.repository_store.list(folder))
-
-
-def flip(shop: Workshop, key: str, where: int = 100) -> None:
-    data = bytearray(shop.repository_store.read(key))
-    data[where] ^= 4
-    shop.repository_store.write(key, bytes(data))
-
-
-def anew(shop: Workshop) -> None:
-    """Another process, which remembers nothing."""
-    shop.repository = Repository.open(shop.repository_store)
-
-
-def is_whole(shop: Workshop, savepoint: str) -> bool:
-    return verify(Repository.open(shop.repository_store), JOB, savepoint, "full", record=False).ok
-
-
-def heals(shop: Workshop, savepoint: str) -> int:
-    """Take the same batch again; how many bytes came back."""
-    assert not is_whole(shop, savepoint)
-    anew(shop)
-    again = shop.take()
-    assert (again.savepoint, again.already_there) == (savepoint, True)
-    assert is_whole(shop, savepoint)
-    return again.new_bytes
 
 
 def test_a_deleted_pack(shop: Workshop) -> None:
@@ -91,18 +57,6 @@ def test_flipped_bytes_that_a_verification_found(large: Workshop, folder: str) -
         flip(large, key)
     assert not verify(large.repository, JOB, first.savepoint, "full").ok
     assert heals(large, first.savepoint) >= 0
-
-
-def test_a_damaged_table_is_refused(shop: Workshop) -> None:
-    shop.run(4).take()
-    (key,) = keys(shop, "packs")
-    flip(shop, key, -3)
-    before = {key: shop.repository_store.read(key) for key in keys(shop, "packs")}
-    anew(shop)
-    with pytest.raises(IntegrityError) as refused:
-        shop.take()
-    assert refused.value.code == "savepoint-damaged"
-    assert {key: shop.repository_store.read(key) for key in keys(shop, "packs")} == before
 
 
 @pytest.mark.parametrize("change", ["gone", "other bytes", "other size"])

@@ -10,7 +10,7 @@ from streambank.errors import ConflictError, StorageError
 from streambank.storage import open_store, s3_read, s3_write
 from streambank.storage.base import Store
 from streambank.storage.chunks import chunks
-from tests.support.s3_proxy import Fault, Proxy, proxy
+from tests.support.s3_proxy import Fault, Kind, Proxy, proxy
 from tests.support.s3_servers import S3Server
 
 PART = 5 << 20
@@ -35,8 +35,8 @@ def break_it(network: Proxy, *faults: Fault) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lose", "reset", "busy"])
-def test_an_exclusive_create_whose_answer_is_lost_is_ours(store: Store, network: Proxy, kind: str) -> None:
-    fault = Fault(kind, "PUT", "/f")  # type: ignore[arg-type]  # one of the kinds
+def test_an_exclusive_create_whose_answer_is_lost_is_ours(store: Store, network: Proxy, kind: Kind) -> None:
+    fault = Fault(kind, "PUT", "/f")
     break_it(network, fault)
 
     assert store.write("f", b"mine", exclusive=True) == store.stat("f")
@@ -67,9 +67,9 @@ def test_where_every_answer_is_lost_the_object_tells_who_made_it(store: Store, n
 
 
 @pytest.mark.parametrize("kind", ["truncate", "corrupt"])
-def test_a_bad_body_is_fetched_again(store: Store, network: Proxy, kind: str) -> None:
+def test_a_bad_body_is_fetched_again(store: Store, network: Proxy, kind: Kind) -> None:
     store.write("f", DATA)
-    fault = Fault(kind, "GET", "/f", times=2)  # type: ignore[arg-type]  # one of the kinds
+    fault = Fault(kind, "GET", "/f", times=2)
     break_it(network, fault)
 
     assert store.read("f") == DATA
@@ -82,9 +82,9 @@ def test_a_bad_body_is_fetched_again(store: Store, network: Proxy, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", ["truncate", "corrupt"])
-def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Proxy, kind: str) -> None:
+def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Proxy, kind: Kind) -> None:
     store.write("f", DATA)
-    fault = Fault(kind, "GET", "/f", times=100)  # type: ignore[arg-type]  # one of the kinds
+    fault = Fault(kind, "GET", "/f", times=100)
     break_it(network, fault)
 
     with pytest.raises(StorageError) as raised:

@@ -7,6 +7,8 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +17,15 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import TriggerEvent
 
-from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank.errors import StorageError
+from streambank.job.stop_asked import StopAsked
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.job import StopStreamingJobOperator, asker
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watching import JobView
 from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
+from tests.support.jobs import poll
 from tests.support.managed import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
@@ -175,3 +181,77 @@ def test_nothing_is_waited_for_where_no_driver_lives(
     desired = managed.control.desired()
     assert desired is not None
     assert desired.state == "stopped"
+
+
+def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None) -> list[StopAsked]:
+    """Let the first attempt to finish a stop fail as a disk does; what each was to finish is in the list."""
+    finish, seen = StreambankHook.stop, []
+
+    def stop(self: StreambankHook, ref: str, **how: Any) -> Any:
+        seen.append(how["asked"])
+        if len(seen) == 1:
+            meanwhile()
+            raise StorageError("The disk is away.", code="storage")
+        return finish(self, ref, **how)
+
+    patch.setattr(StreambankHook, "stop", stop)
+    return seen
+
+
+AGAIN = {"retries": 2, "retry_delay": timedelta(0)}
+
+
+def test_a_try_after_a_failure_goes_on_with_what_was_asked(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def see_it_gone() -> None:
+        poll(lambda: not managed.driver_lives())
+
+    seen = fails_once(monkeypatch, see_it_gone)
+    managed.start()
+    wishes = len(managed.control.desired_records.numbers())
+
+    run = run_dag(stop_dag(managed, **AGAIN))
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert requests(managed) == 1
+    assert len(managed.control.desired_records.numbers()) == wishes + 1
+
+
+def test_a_try_after_a_failure_asks_no_driver_that_was_started_in_between(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def start_again() -> None:
+        poll(lambda: not managed.driver_lives())
+        managed.start()
+
+    seen = fails_once(monkeypatch, start_again)
+    managed.start()
+
+    run = run_dag(stop_dag(managed, **AGAIN))
+
+    assert task_states(run) == {"task": "failed"}
+    assert "started-since" in capfd.readouterr().out
+    assert len(seen) == 1
+    assert managed.driver_lives()
+    assert requests(managed) == 1
+    desired = managed.control.desired()
+    assert desired is not None
+    assert desired.state == "running"
+
+
+def test_tries_are_one_asker_until_a_person_clears_the_task() -> None:
+    def at(max_tries: int) -> Any:
+        task = SimpleNamespace(retries=3)
+        instance = SimpleNamespace(
+            dag_id="d", run_id="r", task_id="t", map_index=-1, task=task, max_tries=max_tries
+        )
+        return {"ti": instance}
+
+    assert asker(at(3)) == asker(at(3))
+    cleared_at_try_2 = at(2 + 3)
+    assert asker(cleared_at_try_2) != asker(at(3))

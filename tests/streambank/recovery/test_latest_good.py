@@ -1,0 +1,83 @@
+"""Which savepoint a restore takes where it is asked for the newest that is good."""
+
+from __future__ import annotations
+
+import pytest
+
+from streambank.errors import (
+    InputError,
+    NotFoundError,
+)
+from streambank.recovery.restore import plan_restore
+from streambank.savepoint.take import take
+from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+
+
+class TestLatestGood:
+    def test_is_the_newest(self, shop: Workshop) -> None:
+        shop.run(3)
+        shop.take()
+        shop.run(1)
+        newest = shop.take()
+        report = shop.restore("latest-good")
+        assert (report.savepoint, report.skipped) == (newest.savepoint, ())
+
+    def test_walks_back_past_damaged_ones_and_says_which(self, shop: Workshop) -> None:
+        shop.run(3)
+        good = shop.take()
+        before = {info.path for info in shop.repository_store.list("packs")}
+        shop.run(2)
+        damaged = shop.take()
+        for info in list(shop.repository_store.list("packs")):
+            if info.path not in before:
+                data = bytearray(shop.repository_store.read(info.path))
+                data[3] ^= 1
+                shop.repository_store.write(info.path, bytes(data))
+        shop.run(1)
+        listed = shop.take(batch=2)
+        assert listed.already_there
+        manifest = f"savepoints/{JOB}/{damaged.savepoint}.json"
+        plan = plan_restore(
+            shop.repository, "latest-good", into=shop.open("restored"), sink="rollback", opener=quick_store
+        )
+        assert plan.savepoint == good.savepoint
+        assert [one.savepoint for one in plan.skipped] == [damaged.savepoint]
+        assert plan.skipped[0].why
+        assert shop.repository_store.exists(manifest)
+        report = shop.restore("latest-good", sink="rollback")
+        assert report.savepoint == good.savepoint
+        # what was found is recorded, so that no one counts on the damaged one
+        summaries = {one.savepoint: one for one in shop.repository.manifests(JOB)}
+        assert summaries[damaged.savepoint].verified_ok is False
+        assert summaries[good.savepoint].verified_ok is True
+
+    def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: Workshop) -> None:
+        shop.run(6)
+        newest = shop.take()
+        shop.take(batch=2)
+        assert shop.restore("latest-good").savepoint == newest.savepoint
+        # what goes on from a restore is newer than what it was restored from, whatever its batches are called
+        again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
+        from_there = take(again.store, shop.repository, JOB)
+        assert from_there.batch < newest.batch
+        assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
+
+    def test_none_that_verifies(self, shop: Workshop) -> None:
+        shop.run(3)
+        taken = shop.take()
+        shop.repository_store.write(f"savepoints/{JOB}/{taken.savepoint}.json", b"{}")
+        with pytest.raises(NotFoundError) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "no-good-savepoint"
+        assert closure_of(shop.open("restored")) == {}
+
+    def test_of_several_jobs_needs_a_name(self, shop: Workshop) -> None:
+
+        shop.run(3)
+        shop.take()
+        take(shop.checkpoint, shop.repository, "other")
+        with pytest.raises(InputError) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "which-job"
+        assert shop.restore("latest-good", job="other").job == "other"

@@ -1,0 +1,25 @@
+"""`OLD=NEW`, as people write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from streambank.errors import InputError
+from streambank.recovery.new_sinks import parse_new_sinks
+
+
+def test_each_is_split() -> None:
+    given = ["/out=/new", "s3://a/out=s3://b/day=1/out", "/day=1/out=/day=2/out", "/a=b"]
+    assert parse_new_sinks(given) == {
+        "/out": "/new",
+        "s3://a/out": "s3://b/day=1/out",
+        "/day=1/out": "/day=2/out",
+        "/a": "b",
+    }
+
+
+@pytest.mark.parametrize("given", [["/out"], ["=/new"], ["/out="], [""], ["/out=/a", "/out=/b"]])
+def test_what_does_not_name_one_new_directory_is_refused(given: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        parse_new_sinks(given)
+    assert refused.value.code == "bad-new-sink"

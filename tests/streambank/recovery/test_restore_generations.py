@@ -1,0 +1,121 @@
+"""A restore into the next generation of its job."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import (
+    InputError,
+    RefusedError,
+    StreambankError,
+)
+from streambank.job.control import JobControl
+from streambank.job.processes import this_process
+from streambank.recovery.prepare import Wanted
+from streambank.recovery.restore import plan_restore, restore
+from tests.support.workshop import BY, Workshop, closure_of, quick_store
+
+
+class TestGenerations:
+    def test_switches_to_the_next_one(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        control = shop.control()
+        report = restore(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        current = control.generation()
+        assert current is not None
+        assert (current.number, current.from_savepoint) == (2, taken.savepoint)
+        assert current.location == report.layout.target == f"{shop.checkpoint.uri}.g0002"
+        assert CheckpointReader(quick_store(current.location)).closure().batch == 4
+        assert control.generations().all()[0].location == shop.checkpoint.uri
+        left = control.store.read("restores/0000000001.json")
+        assert json.loads(left)["savepoint"] == taken.savepoint
+        again = restore(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        assert again.generation == 3
+
+    def test_refused_while_a_driver_lives(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        control = shop.control()
+        lease = control.lease.acquire([this_process("python")])
+        targets: list[Wanted] = [
+            {"generation": control, "opener": quick_store},
+            {"into": shop.open("restored"), "opener": quick_store},
+        ]
+        for target in targets:
+            with pytest.raises(RefusedError) as caught:
+                restore(shop.repository, taken.savepoint, **target)
+            assert caught.value.code == "lease-held"
+            plan = plan_restore(shop.repository, taken.savepoint, **target)
+            assert [error.code for error in plan.refusals] == ["lease-held"]
+        assert control.generation() is None
+        assert closure_of(shop.open("restored")) == {}
+        lease.release()
+        restore(shop.repository, taken.savepoint, generation=control, opener=quick_store)
+
+    def test_a_driver_cannot_start_meanwhile(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        control = shop.control()
+        refused: list[str] = []
+
+        def start_a_driver(step: object) -> None:
+            if not refused:
+                try:
+                    shop.control().lease.acquire([this_process("python")])
+                except RefusedError as error:
+                    refused.append(error.code)
+
+        restore(
+            shop.repository,
+            taken.savepoint,
+            generation=control,
+            opener=quick_store,
+            progress=start_a_driver,
+        )
+        assert refused == ["lease-held"]
+
+    def test_two_restores_at_once_make_one_generation(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        codes: list[str] = []
+
+        def second(step: object) -> None:
+            if not codes:
+                try:
+                    restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
+                except StreambankError as error:
+                    codes.append(error.code)
+
+        restore(
+            shop.repository,
+            taken.savepoint,
+            generation=shop.control(),
+            opener=quick_store,
+            progress=second,
+        )
+        assert codes == ["operation-in-progress"]
+        assert [one.number for one in shop.control().generations().all()] == [1, 2]
+
+    def test_another_jobs_savepoint_is_refused(self, shop: Workshop) -> None:
+
+        shop.run(3)
+        taken = shop.take()
+        other = JobControl(shop.repository_store.child("jobs/other"), "other")
+        with pytest.raises(InputError) as caught:
+            restore(shop.repository, taken.savepoint, generation=other)
+        assert caught.value.code == "another-job"
+
+    def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: Workshop) -> None:
+        shop.run(3)
+        taken = shop.take()
+        died = quick_store(f"{shop.checkpoint.uri}.g0002")
+        note = {"owner": {"host": "elsewhere"}, "files": ["commits/2", "metadata"]}
+        died.write("metadata", json.dumps({"streambank_restore": note}).encode())
+        died.write("commits/2", b"half")
+        report = restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
+        assert (report.generation, report.layout.cleared_files) == (2, 2)
+        assert CheckpointReader(died).closure().batch == 2

@@ -1,0 +1,112 @@
+"""What a restore does about output that is not where the savepoint is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import (
+    RefusedError,
+)
+from streambank.recovery.restore import plan_restore
+from streambank.savepoint.take import take
+from streambank.sinks.file_standing import ASIDE_DIRECTORY
+from streambank.sinks.unguarded import sinks_from_descriptions
+from tests.support.workshop import JOB, Workshop, closure_of
+
+
+class TestSinks:
+    def test_going_back_is_refused_by_default(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(3)
+        before = closure_of(shop.sink_store)
+        with pytest.raises(RefusedError) as caught:
+            shop.restore(taken.savepoint)
+        assert caught.value.code == "sink-would-lose-rows"
+        assert "--sink rollback" in caught.value.hint
+        assert f"3 files with {5 + 6 + 7} rows" in caught.value.message
+        assert closure_of(shop.sink_store) == before
+        assert closure_of(shop.open("restored")) == {}
+
+    def test_rollback_sets_later_output_aside(self, shop: Workshop) -> None:
+        shop.run(5)
+        assert shop.sink is not None
+        taken = shop.take()
+        rows = shop.sink.read()
+        shop.run(12)
+        report = shop.restore(taken.savepoint, sink="rollback")
+        assert shop.sink.read() == rows
+        assert report.rolled_back[0]["files_aside"] == 12
+        assert any(info.path.startswith(ASIDE_DIRECTORY) for info in shop.sink_store.list())
+        assert plan_restore(shop.repository, taken.savepoint, into=shop.open("again")).possible
+
+    def test_accept_leaves_everything_and_is_recorded(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(3)
+        before = closure_of(shop.sink_store)
+        report = shop.restore(taken.savepoint, sink="accept")
+        assert closure_of(shop.sink_store) == before
+        assert report.to_dict()["sink"] == "accept"
+        assert report.sinks[0]["standing"] == "ahead"
+
+    def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(1)
+        lost = next(info.path for info in shop.sink_store.list() if info.path.startswith("part-"))
+        shop.sink_store.delete(lost)
+        for choice in ("refuse", "rollback"):
+            with pytest.raises(RefusedError, match="lacks 1 data files"):
+                shop.restore(taken.savepoint, sink=choice)
+        assert closure_of(shop.open("restored")) == {}
+        shop.restore(taken.savepoint, sink="accept")
+
+    def test_the_plan_says_what_would_be_lost(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(3)
+        plan = plan_restore(shop.repository, taken.savepoint, into=shop.open("restored"))
+        assert not plan.possible
+        assert plan.batch == 4
+        assert plan.sinks[0]["later_rows"] == 18
+        assert "lose rows" in plan.sink_effect()
+        assert [error.code for error in plan.refusals] == ["sink-would-lose-rows"]
+        with pytest.raises(RefusedError):
+            plan.check()
+        assert closure_of(shop.open("restored")) == {}
+        assert json.loads(json.dumps(plan.to_dict()))["possible"] is False
+
+    def test_a_moved_sink(self, tmp_path: Path) -> None:
+        shop = Workshop(tmp_path)
+        shop.run(5)
+        taken = shop.take()
+        (tmp_path / "out").rename(tmp_path / "moved")
+        with pytest.raises(RefusedError):
+            shop.restore(taken.savepoint)
+        moved = {str(tmp_path / "out"): str(tmp_path / "moved")}
+        report = shop.restore(taken.savepoint, sink="rollback", moved_sinks=moved)
+        assert report.rolled_back[0]["log_written"] == ["0", "1", "2", "3", "4"]
+        assert "/moved/part-" in (tmp_path / "moved" / "_spark_metadata" / "4").read_text()
+
+    def test_unguarded_sinks_are_named(self, shop: Workshop) -> None:
+
+        shop.run(3)
+        taken = take(
+            shop.checkpoint, shop.repository, JOB, sinks=sinks_from_descriptions(["ForeachBatchSink"])
+        )
+        report = shop.restore(taken.savepoint)
+        assert report.sinks[0]["guarded"] is False
+        assert "not guarded" in str(report.sinks[0]["says"])
+
+
+def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path)
+    shop.run(4)
+    taken = shop.take()
+    shop.run(1)
+    report = shop.restore(taken.savepoint, sink="rollback")
+    assert any(shop.checkpoint.uri in warning for warning in report.warnings)

@@ -1,0 +1,114 @@
+"""What a take need not read or store again."""
+
+from __future__ import annotations
+
+import pytest
+
+from streambank.errors import ConflictError, IntegrityError
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.savepoint.verify import verify
+from tests.support.faulty_store import READS, FaultyStore
+from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.workshop import JOB, Workshop
+
+
+class TestIncremental:
+    def test_moves_only_new_files_and_reads_no_unchanged_one(self, shop: Workshop) -> None:
+        shop.run(8)
+        first = shop.take()
+        shop.run(1)
+        source = FaultyStore(shop.checkpoint)
+        second = shop.take(source)
+        old = {entry.path for entry in shop.repository.load(JOB, first.savepoint).files}
+        new = {entry.path for entry in shop.repository.load(JOB, second.savepoint).files} - old
+        copied = {call.key for call in source.calls if call.operation == "held.open"}
+        assert copied == new
+        # the plan itself looks into the small logs of the batch, and into no state
+        read = {call.key for call in source.calls if call.operation in READS - {"held.open"}}
+        assert not [key for key in read if key.startswith("state/") and "_metadata" not in key]
+        assert second.new_files == len(new) + 1  # and the sink's new log entry
+        manifest = shop.repository.load(JOB, second.savepoint)
+        new_bytes = sum(entry.size_bytes for entry in manifest.files if entry.path in new)
+        assert second.new_bytes <= new_bytes + 1000
+        assert manifest.parent == first.savepoint
+        assert verify(shop.repository, JOB, second.savepoint, "full").ok
+
+    def test_a_file_written_again_is_read_again(self, shop: Workshop) -> None:
+        shop.run(5)
+        shop.take()
+        data = shop.checkpoint.read("state/0/0/3.delta")
+        shop.checkpoint.write("state/0/0/3.delta", bytes(reversed(data)))
+        shop.run(1)
+        second = shop.take()
+        manifest = shop.repository.load(JOB, second.savepoint)
+        digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/0/3.delta")
+        assert shop.repository.read_object(digest) == bytes(reversed(data))
+
+    def test_a_lost_object_is_stored_again(self, shop: Workshop) -> None:
+        shop.run(5)
+        first = shop.take()
+        for info in list(shop.repository_store.list("packs")):
+            shop.repository_store.delete(info.path)
+        repository = Repository.open(shop.repository_store)
+        assert not verify(repository, JOB, first.savepoint, record=False).ok
+        shop.run(1)
+        second = take(shop.checkpoint, repository, JOB)
+        assert verify(Repository.open(shop.repository_store), JOB, second.savepoint, "full").restorable
+
+    def test_known_damage_is_not_shared(self, shop: Workshop) -> None:
+        shop.run(5)
+        first = shop.take()
+        pack = next(info.path for info in shop.repository_store.list("packs"))
+        data = bytearray(shop.repository_store.read(pack))
+        data[100] ^= 4
+        shop.repository_store.write(pack, bytes(data))
+        assert not verify(shop.repository, JOB, first.savepoint, "full").ok
+        shop.run(1)
+        with pytest.raises(IntegrityError) as caught:
+            shop.take()
+        assert caught.value.code == "repository-damaged"
+        assert len(list(shop.repository.manifests(JOB))) == 1
+
+
+class TestAgain:
+    def test_the_same_batch_gives_the_savepoint_that_is_there(self, shop: Workshop) -> None:
+        shop.run(4)
+        first = shop.take()
+        before = {info.path for info in shop.repository_store.list()}
+        second = shop.take(pin=True)
+        assert (second.savepoint, second.already_there, second.new_bytes) == (first.savepoint, True, 0)
+        assert shop.repository.pinned(JOB, first.savepoint)
+        after = {info.path for info in shop.repository_store.list()}
+        assert {path for path in after - before if not path.startswith("marks/")} == set()
+
+    def test_a_damaged_one_is_not_passed_off_as_a_savepoint(self, shop: Workshop) -> None:
+        shop.run(4)
+        shop.take()
+        for info in list(shop.repository_store.list("packs")):
+            shop.repository_store.delete(info.path)
+        with pytest.raises(IntegrityError) as caught:
+            take(shop.checkpoint, Repository.open(shop.repository_store), JOB)
+        assert caught.value.code == "savepoint-damaged"
+
+    def test_another_query_id_is_a_conflict_unless_meant(self, shop: Workshop) -> None:
+        shop.run(4)
+        shop.take()
+        other = LiveCheckpoint(shop.open("other"), seed=1).run(4)
+        with pytest.raises(ConflictError) as caught:
+            take(other.store, shop.repository, JOB)
+        assert caught.value.code == "another-query"
+        assert "--new-query" in caught.value.hint
+        assert take(other.store, shop.repository, JOB, new_query=True).batch == 3
+        take(other.run(1).store, shop.repository, JOB)  # both ids are the job's now
+        assert take(other.store, shop.repository, f"{JOB}/second").batch == 4
+
+    def test_the_same_batch_of_another_timeline_is_another_savepoint(self, shop: Workshop) -> None:
+        shop.run(4)
+        first = shop.take()
+        other = LiveCheckpoint(shop.open("other"), seed=1, query_id=shop.live.query_id).run(4)
+        text = (
+            other.store.read("offsets/3").decode().replace('"batchTimestampMs": 3', '"batchTimestampMs": 4')
+        )
+        other.store.write("offsets/3", text.encode())
+        assert take(other.store, shop.repository, JOB).savepoint != first.savepoint

@@ -1,0 +1,123 @@
+"""A deferred stop with Airflow's own triggerer, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.jobs import ROOT, poll
+from tests.support.managed import Managed
+
+
+@contextmanager
+def triggerer(folder: Path) -> Iterator[None]:
+    """Airflow's triggerer, beside this process and on its database."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "provider"), str(ROOT)))}
+    command = [sys.executable, "-m", "airflow", "triggerer", "--skip-serve-logs"]
+    with (folder / "triggerer.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+            assert process.poll() is None, (folder / "triggerer.log").read_text()[-4000:]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def deferred_again(ti_id: Any) -> None:
+    """`dag.test` takes a deferred task for a queued one, to run its trigger itself: undo that."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+
+    with create_session() as session:
+        session.get_one(TaskInstance, ti_id).state = TaskInstanceState.DEFERRED
+
+
+def triggerer_of(ti_id: Any) -> int | None:
+    """Which triggerer has taken the trigger of a task."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.trigger import Trigger
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        return session.scalar(
+            select(Trigger.triggerer_id)
+            .join(TaskInstance, TaskInstance.trigger_id == Trigger.id)
+            .where(TaskInstance.id == ti_id)
+        )
+
+
+def event_of(ti_id: Any) -> Any:
+    """What the triggerer has left for a task to go on with; None while it waits."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.sdk.serde import deserialize
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+
+    with create_session() as session:
+        task = session.get_one(TaskInstance, ti_id)
+        if task.state != TaskInstanceState.SCHEDULED:
+            return None
+        kwargs: Any = deserialize(task.next_kwargs)
+    return kwargs["event"]
+
+
+@pytest.mark.storm
+@pytest.mark.usefixtures("airflow_database")
+def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = managed.start().pid
+    assert pid is not None
+    events: list[Any] = []
+
+    class Event:
+        """What `dag.test` wants of a trigger."""
+
+        def __init__(self, payload: Any) -> None:
+            self.payload = payload
+
+    def wait(trigger: Any, ti: Any) -> Event:
+        deferred_again(ti.id)
+        with triggerer(managed.folder):
+            poll(lambda: triggerer_of(ti.id) is not None, timeout_s=120)
+            os.kill(pid, signal.SIGCONT)
+            events.append(poll(lambda: event_of(ti.id), timeout_s=120))
+        return Event(events[-1])
+
+    monkeypatch.setattr("airflow.sdk.definitions.dag._run_inline_trigger", wait)
+    os.kill(pid, signal.SIGSTOP)
+    with DAG("one_stop", schedule=None) as dag:
+        StopStreamingJobOperator(
+            task_id="task",
+            job="flights",
+            jobs_file=str(managed.jobs_file),
+            deferrable=True,
+            poll_interval_s=0.5,
+            force_after_s=120,
+            savepoint=True,
+        )
+
+    run = run_dag(dag)
+
+    assert [event["status"] for event in events] == ["gone"]
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
+    assert [one.savepoint for one in managed.repository.manifests("flights")] == [result["savepoint"]]
+    assert len(managed.control.requests.records.numbers()) == 1
