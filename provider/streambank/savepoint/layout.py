@@ -37,6 +37,7 @@ from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
 from streambank.storage.base import FileInfo, Store
+from streambank.storage.chunks import undamaged
 
 METADATA = "metadata"
 _NOTE = "streambank_restore"
@@ -298,7 +299,7 @@ class _Layout:
         if self.link and self._linked(files, entry):
             self.linked += 1
         else:
-            files.write(entry.path, self.repository.object_chunks(entry.digest))
+            undamaged(lambda: files.write(entry.path, self.repository.object_chunks(entry.digest)))
         done(entry)
 
     def _linked(self, files: Store, entry: FileEntry) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from streambank.errors import ConflictError
 from streambank.storage.s3_client import Place, status_of
 from streambank.storage.s3_errors import corrupt_error
+from streambank.storage.s3_parts import put_parts
 from streambank.storage.s3_read import etag_of
-from streambank.storage.s3_write import TOKEN, abort, finish
 
 LIMIT_BYTES = 1 << 30
 """What one request copies; services take up to 5 GiB, and answer when it is done."""
@@ -52,26 +51,19 @@ def copy(source: Place, target: Place, metadata: Mapping[str, str] | None = None
 def _copy_parts(
     source: Place, target: Place, size: int, asked: dict[str, Any], metadata: Mapping[str, str]
 ) -> None:
-    token = uuid.uuid4().hex
-    said = {**metadata, TOKEN: token}
-    upload = target.call("create_multipart_upload", Metadata=said, **target.service.encryption)["UploadId"]
-    parts = []
-    try:
-        for number, start in enumerate(range(0, size, PART_BYTES), 1):
-            response = target.call(
-                "upload_part_copy",
-                expect=(_ANOTHER_VERSION,),
-                UploadId=upload,
-                PartNumber=number,
-                CopySourceRange=f"bytes={start}-{min(start + PART_BYTES, size) - 1}",
-                **asked,
-            )
-            _unchanged(source, response)
-            parts.append({"PartNumber": number, "ETag": response["CopyPartResult"]["ETag"]})
-        finish(target, upload, parts, token)
-    except BaseException as error:
-        abort(target, upload, error)
-        raise
+    def send(upload: str, number: int, start: int) -> dict[str, str]:
+        response = target.call(
+            "upload_part_copy",
+            expect=(_ANOTHER_VERSION,),
+            UploadId=upload,
+            PartNumber=number,
+            CopySourceRange=f"bytes={start}-{min(start + PART_BYTES, size) - 1}",
+            **asked,
+        )
+        _unchanged(source, response)
+        return {"ETag": response["CopyPartResult"]["ETag"]}
+
+    put_parts(target, range(0, size, PART_BYTES), send, metadata=metadata)
 
 
 def _unchanged(source: Place, response: dict[str, Any]) -> None:
