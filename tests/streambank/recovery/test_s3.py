@@ -13,9 +13,9 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from tests.support.checkpoints import unpack
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs
+from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
-__all__ = ["moto_server", "seaweedfs"]  # fixtures
+__all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 CELLS = ("4.3.0/rocksdb-transform", "4.0.5/hdfs-window")
 """One with large files and schema files that name paths, one with many small files."""
@@ -32,7 +32,9 @@ def differing(store: Store, other: Store) -> set[str]:
     return {path for path in one if one[path] != two[path]}
 
 
-@pytest.mark.parametrize("fixture", ["seaweedfs", "moto_server"])
+@pytest.mark.parametrize(
+    "fixture", ["seaweedfs", "moto_server", pytest.param("versitygw", marks=pytest.mark.storm)]
+)
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     cell: str,
