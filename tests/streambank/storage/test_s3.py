@@ -298,6 +298,30 @@ def test_a_rename_that_died_is_finished_by_the_next(
     assert (store.read("a"), store.read("b"), store.read("c")) == (b"other", b"x", b"x")
 
 
+def test_a_copy_that_must_not_replace_does_not(store: S3Store) -> None:
+    """As a rename of a large file makes it; of many that race one wins."""
+    origin = {"streambank-renamed": "one"}
+    for name in ("a", "b"):
+        store.write(name, name.encode())
+    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)
+    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)  # its answer was lost
+    with pytest.raises(ConflictError) as raised:
+        s3_copy.copy(store._place("b"), store._place("c"), {"streambank-renamed": "two"}, exclusive=True)
+    assert raised.value.code == "exists"
+    assert store.read("c") == b"a"
+
+    def race(number: int) -> bool:
+        try:
+            said = {"streambank-renamed": str(number)}
+            s3_copy.copy(store._place("b"), store._place("d"), said, exclusive=True)
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(race, range(6))) == 1
+
+
 def test_a_held_file_is_one_version(store: S3Store) -> None:
     store.write("f", b"first")
     with closing(store.hold("f")) as held:
