@@ -155,6 +155,7 @@ class Job:
     queries: Sequence[str] = (MAIN,)
     force_after_s: float = 60.0
     conf: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def control(self) -> JobControl:
@@ -199,7 +200,7 @@ class Job:
                 stdout=out,
                 stderr=out,
                 cwd=self.folder,
-                env=environment(),
+                env=environment(**self.variables),
                 start_new_session=True,
             )
         driver = Driver(spec, control, log, child)

@@ -92,8 +92,18 @@ def free_ports(count: int) -> Sequence[int]:
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """SeaweedFS: a real object store, with credentials that it checks."""
-    folder = tmp_path_factory.mktemp("seaweedfs")
+    """SeaweedFS, for the tests of a process."""
+    with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@contextmanager
+def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
+    """SeaweedFS: a real object store, with credentials that it checks; for benchmarks, too.
+
+    Args:
+        folder: An empty one for its data, its log and its users.
+    """
     users = folder / "s3.json"
     users.write_text(json.dumps(_users()))
     names = [f"{name}.port{end}" for name in ("master", "volume", "filer", "s3") for end in ("", ".grpc")]
