@@ -20,7 +20,7 @@ ARGS ?=
 
 .PHONY: help
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.ready  ## Make .venv from requirements.lock, with the project in it (.venv/bin/streambank); instant the second time
@@ -91,6 +91,10 @@ down: setup  ## End what `make up` left running
 .PHONY: bench
 bench: setup  ## Figures for take, verify and restore against a plain copy; writes bench/RESULTS.md
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: s3a-jars
+s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes
+	@$(BIN)/python -m tests.support.s3a
 
 .PHONY: lock
 lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)

@@ -23,6 +23,7 @@ TARGETS = [
     "up",
     "down",
     "bench",
+    "s3a-jars",
     "lock",
     "wheel",
     "clean",

@@ -149,6 +149,7 @@ class Job:
     queries: Sequence[str] = (MAIN,)
     force_after_s: float = 60.0
     conf: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def control(self) -> JobControl:
@@ -193,7 +194,7 @@ class Job:
                 stdout=out,
                 stderr=out,
                 cwd=self.folder,
-                env=environment(),
+                env=environment(**self.variables),
                 start_new_session=True,
             )
         driver = Driver(spec, control, log, child)

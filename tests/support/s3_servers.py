@@ -1,6 +1,6 @@
-"""Two S3 servers on this machine, each a process of the tests' own: SeaweedFS, and moto's.
+"""S3 servers on this machine, each a process of the tests' own: SeaweedFS, moto's, and versitygw in storms.
 
-Both listen on the loopback device only, on free ports, with made-up credentials. `environment` is what boto3
+All listen on the loopback device only, on free ports, with made-up credentials. `environment` is what boto3
 and the store read; a test that uses a server sets it (`use`).
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +24,10 @@ import pytest
 
 from streambank.storage.s3_client import forget_clients
 
+ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "streambank"
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+GO_TIMEOUT_S = 1200
 ACCESS_KEY = "AKIDTESTOFSTREAMBANK"
 SECRET_KEY = "secret-of-the-tests-0123456789"
 READER_KEY = "AKIDREADERSTREAMBANK"
@@ -88,8 +92,18 @@ def free_ports(count: int) -> Sequence[int]:
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """SeaweedFS: a real object store, with credentials that it checks."""
-    folder = tmp_path_factory.mktemp("seaweedfs")
+    """SeaweedFS, for the tests of a process."""
+    with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@contextmanager
+def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
+    """SeaweedFS: a real object store, with credentials that it checks; for benchmarks, too.
+
+    Args:
+        folder: An empty one for its data, its log and its users.
+    """
     users = folder / "s3.json"
     users.write_text(json.dumps(_users()))
     names = [f"{name}.port{end}" for name in ("master", "volume", "filer", "s3") for end in ("", ".grpc")]
@@ -127,6 +141,30 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """versitygw: S3 over a directory; built once by Go, which is therefore needed."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("versitygw is not tested: it is built by Go 1.25 or newer, which is not installed")
+    binary = ROOT / ".streambank" / "go" / "versitygw"
+    if not binary.exists():
+        environment = {**os.environ, "GOBIN": str(binary.parent)}
+        subprocess.run([go, "install", VERSITYGW], check=True, timeout=GO_TIMEOUT_S, env=environment)
+    folder = tmp_path_factory.mktemp("versitygw")
+    for name in ("data", "versions", "iam"):
+        (folder / name).mkdir()
+    (port,) = free_ports(1)
+    command = [
+        *(str(binary), "--port", f"127.0.0.1:{port}", "--iam-dir", str(folder / "iam"), "--quiet"),
+        *("--keep-alive", "posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")),
+    ]
+    server = S3Server(f"http://127.0.0.1:{port}")
+    root = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
+    with _running(command, folder, server, root):
+        yield server
+
+
 def _admin_ports() -> tuple[int, int]:
     """Two free ports as far apart as the server's own workers take for granted."""
     while True:
@@ -155,14 +193,16 @@ def _users() -> Mapping[str, Any]:
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, server: S3Server) -> Iterator[None]:
+def _running(
+    command: Sequence[str], folder: Path, server: S3Server, environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Run a server until the end of the `with`; it is ready, and has the bucket, at its beginning."""
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+            env={"PATH": os.environ["PATH"], "HOME": str(folder), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

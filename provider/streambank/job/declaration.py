@@ -14,6 +14,7 @@ from typing import Any
 from streambank.errors import InputError, NotFoundError
 from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.job.control import JobControl
+from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.launch import (
@@ -263,6 +264,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         raise fields.source.mistake(
             (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
         )
+    refuse_credentials(spark, fields)
     job = Job(
         name=name or "",
         application=application or "",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from streambank.storage.settings import variables_for
+
 PASSED = frozenset(
     {
         "HADOOP_CONF_DIR",
@@ -36,16 +38,22 @@ PASSED = frozenset(
 
 
 def driver_environment(
-    parent: Mapping[str, str], *, extra: Iterable[str] = (), settings: Mapping[str, str] | None = None
+    parent: Mapping[str, str],
+    *,
+    locations: Iterable[str] = (),
+    extra: Iterable[str] = (),
+    settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The environment of a driver.
 
     Args:
         parent: The environment of this process.
+        locations: Where the driver's checkpoints and records are: what leads there passes, credentials
+            included, since the driver can do nothing without them.
         extra: Names that the job's declaration lets pass as well (`env`).
         settings: What the launcher itself sets.
     """
-    wanted = PASSED | {name for name in extra if not is_airflows(name)}
+    wanted = PASSED | variables_for(locations) | {name for name in extra if not is_airflows(name)}
     passed = {name: value for name, value in parent.items() if name in wanted or name.startswith("LC_")}
     return passed | dict(settings or {})
 

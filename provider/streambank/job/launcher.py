@@ -135,7 +135,8 @@ class LocalLauncher:
             command += ["--conf", f"{name}={value}"]
         command += [str(found.entry), "--launch", launch_argument(control, spec)]
         parent = os.environ if self._environment is None else self._environment
-        environment = driver_environment(parent, extra=job.env, settings=settings)
+        locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
+        environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             _drop_old_logs(log.parent)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.entry import FileEntry
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.storage.chunks import undamaged
 
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
@@ -80,8 +81,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         file = held if held is not None else source.hold(task.path)
         try:
             check_unmoved(task, file.info)
-            with file.open() as reader:
-                digest = writer.add(_exactly(task, reader), task.size_bytes)
+            digest = undamaged(lambda: _moved_into(writer, task, file))
             check_unmoved(task, file.current())
         finally:
             if held is None:
@@ -96,6 +96,11 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         identity=task.identity,
         role=task.role,
     )
+
+
+def _moved_into(writer: ObjectSink, task: CopyTask, file: Held) -> str:
+    with file.open() as reader:
+        return writer.add(_exactly(task, reader), task.size_bytes)
 
 
 def check_unmoved(task: CopyTask, info: FileInfo) -> None:

@@ -1,8 +1,8 @@
 """From a location as people write it to a store: `open_store`, and the canonical spelling of a location.
 
 A location is a path (`/data/ck`, `ck`, `~/ck`) or a URI (`file:///data/ck`, Spark's `file:/data/ck`,
-`memory://name`, `s3://bucket/prefix`). As in Hadoop, nothing in a location is percent-encoded:
-`file:///a%20b` is a directory whose name holds a percent sign.
+`memory://name`, `s3://bucket/prefix`, `gs://bucket/prefix`, `hdfs://namenode:8020/path`). As in Hadoop,
+nothing in a location is percent-encoded: `file:///a%20b` is a directory whose name holds a percent sign.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import cast
 
-from streambank.errors import FormatError, InputError
+from streambank.errors import InputError
 from streambank.storage.base import Opener, Store
 
 OPENERS: dict[str, str] = {
@@ -23,6 +23,8 @@ OPENERS: dict[str, str] = {
     "s3a": "streambank.storage.s3:open_location",
 }
 """Scheme -> dotted path of its `Opener`, imported when a location asks for it."""
+OTHERS = "streambank.storage.fsspec_store:open_location"
+"""The `Opener` of every other scheme."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")
 
@@ -55,7 +57,8 @@ def normalize_location(location: str | os.PathLike[str]) -> str:
     if scheme == "file":
         return "file://" + _absolute("/" + _without_host(text[match.end(1) + 1 :]).lstrip("/"))
     parts = [part for part in text[match.end() :].split("/") if part and part != "."]
-    if not parts or ".." in parts:
+    nameless = scheme not in OPENERS and text[match.end() :].startswith("/")
+    if not parts or ".." in parts or nameless:
         raise InputError(
             f"{text!r} is not a location.",
             code="bad-location",
@@ -94,17 +97,10 @@ def open_store(location: str | os.PathLike[str]) -> Store:
 
     Raises:
         InputError: The location is malformed (code `bad-location`).
-        FormatError: Nothing here can open such a scheme (code `unknown-scheme`).
+        FormatError: Nobody knows such a scheme (code `unknown-scheme`).
+        StorageError: The package for it is not installed (code `missing-package`).
     """
     uri = normalize_location(location)
-    scheme = scheme_of(uri)
-    dotted = OPENERS.get(scheme)
-    if dotted is None:
-        raise FormatError(
-            f"Locations of the scheme '{scheme}://' cannot be opened: {uri}",
-            code="unknown-scheme",
-            hint=f"Known schemes: {', '.join(sorted(OPENERS))}.",
-        )
-    module, _, name = dotted.partition(":")
+    module, _, name = OPENERS.get(scheme_of(uri), OTHERS).partition(":")
     opener = cast("Opener", getattr(importlib.import_module(module), name))
     return opener(uri)

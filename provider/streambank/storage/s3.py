@@ -171,7 +171,7 @@ class S3Store:
             with spooled([self.read(key)]) as spool:
                 create(target, spool, origin)
         else:
-            copy(source, target, origin)
+            copy(source, target, origin, exclusive=True)
         self.delete(key)
 
     def prune(self, prefix: str = "") -> None:

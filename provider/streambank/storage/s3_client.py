@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from streambank.errors import InputError, StorageError
@@ -24,6 +24,8 @@ ATTEMPTS = 5
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 60
 CONNECTIONS = 32
+PARTS_AT_ONCE = 8
+"""How many parts of uploads may wait in memory, of all uploads of a process together."""
 
 _SETTINGS = ("AWS_", "BOTO_", "STREAMBANK_S3_", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _Key = tuple[int, frozenset[tuple[str, str]]]
@@ -39,11 +41,13 @@ class Service:
         client: boto3's client; safe to use from several threads.
         endpoint: Its address, to see whether two stores are on the same service; never printed.
         encryption: What every request that makes an object says about encryption.
+        slots: A place for each part of an upload that waits in memory.
     """
 
     client: Any
     endpoint: str
     encryption: Mapping[str, Any]
+    slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARTS_AT_ONCE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
-from streambank.errors import ConflictError, NotFoundError, StorageError
+from streambank.errors import ConflictError, StorageError
 from streambank.storage.base import CHUNK_BYTES
 from streambank.storage.local_errors import translate as translate_local
 from streambank.storage.s3_client import Place, status_of
 from streambank.storage.s3_errors import corrupt_error, exists_error
+from streambank.storage.s3_parts import TOKEN, made_by, put_parts
 from streambank.storage.s3_read import Crc32, etag_of, spelled
 
 PART_BYTES = 16 << 20
@@ -30,8 +31,6 @@ PARTS_OF_ONE_SIZE = 500
 SPOOL_BYTES = 32 << 20
 """Up to here bytes whose name or size is not known yet wait in memory, then in a temporary file."""
 CREATE_ATTEMPTS = 6
-TOKEN = "streambank-write"
-"""Name of the token in an object's metadata."""
 
 _RACED = 409
 _REFUSED = 412
@@ -166,67 +165,39 @@ def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more
 
 def _mine(place: Place, token: str) -> Written | None:
     """The object as it is, if the write with that token made it."""
-    try:
-        response = place.call("head_object")
-    except (NotFoundError, StorageError):
-        return None  # what made us look is the better error
-    if response.get("Metadata", {}).get(TOKEN) != token:
-        return None
-    return Written(etag_of(response), int(response["ContentLength"]))
+    response = made_by(place, token)
+    return None if response is None else Written(etag_of(response), int(response["ContentLength"]))
 
 
 def _put_parts(place: Place, parts: Iterable[bytes]) -> Written:
-    token = uuid.uuid4().hex
-    upload = place.call(
-        "create_multipart_upload",
-        ChecksumAlgorithm="CRC32",
-        ChecksumType="FULL_OBJECT",
-        Metadata={TOKEN: token},
-        **place.service.encryption,
-    )["UploadId"]
-    whole, size, sent = Crc32(), 0, []
-    try:
-        for number, part in enumerate(parts, 1):
-            checksum = Crc32()
-            checksum.update(part)
-            expected = spelled(checksum.digest())
-            response = place.call(
-                "upload_part", UploadId=upload, PartNumber=number, Body=part, ChecksumCRC32=expected
-            )
-            _compare(place, response, expected)
-            sent.append({"PartNumber": number, "ETag": response["ETag"], "ChecksumCRC32": expected})
+    whole, size = Crc32(), 0
+
+    def passing() -> Iterator[bytes]:
+        nonlocal size
+        for part in parts:
             whole.update(part)
             size += len(part)
-        expected = spelled(whole.digest())
-        etag = finish(place, upload, sent, token, ChecksumCRC32=expected, ChecksumType="FULL_OBJECT")
-    except BaseException as error:
-        abort(place, upload, error)
-        raise
-    return Written(etag, size)
+            yield part
 
-
-def finish(place: Place, upload: str, parts: list[dict[str, Any]], token: str, **checksum: Any) -> str:
-    """Make an object of uploaded parts; its identity."""
-    try:
+    def send(upload: str, number: int, part: bytes) -> dict[str, str]:
+        checksum = Crc32()
+        checksum.update(part)
+        expected = spelled(checksum.digest())
         response = place.call(
-            "complete_multipart_upload", UploadId=upload, MultipartUpload={"Parts": parts}, **checksum
+            "upload_part", UploadId=upload, PartNumber=number, Body=part, ChecksumCRC32=expected
         )
-    except StorageError:  # a lost answer: there is no such upload any more, since it is done
-        mine = _mine(place, token)
-        if mine is None:
-            raise
-        return mine.etag
-    if checksum:
-        _compare(place, response, checksum["ChecksumCRC32"])
-    return etag_of(response)
+        _compare(place, response, expected)
+        return {"ETag": response["ETag"], "ChecksumCRC32": expected}
 
-
-def abort(place: Place, upload: str, error: BaseException) -> None:
-    """Give up an upload, so that its parts cost nobody anything; a failure becomes a note of the error."""
-    try:
-        place.call("abort_multipart_upload", expect=(404,), UploadId=upload)
-    except StorageError as failure:
-        error.add_note(f"Parts of {place.uri} could not be removed: {failure}")
+    response = put_parts(
+        place,
+        passing(),
+        send,
+        begin={"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"},
+        end=lambda: {"ChecksumCRC32": spelled(whole.digest()), "ChecksumType": "FULL_OBJECT"},
+    )
+    _compare(place, response, spelled(whole.digest()))
+    return Written(etag_of(response), size)
 
 
 def _compare(place: Place, response: dict[str, Any], expected: str) -> None:

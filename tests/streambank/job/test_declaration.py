@@ -164,6 +164,18 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('queries = ["main"]', 6, "jobs.a.queries", "main"),
         ('queries = ["../x"]', 6, "jobs.a.queries", "'../x'"),
         ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "field of its own"),
+        (
+            '[jobs.a.spark]\n"spark.hadoop.fs.s3a.secret.key" = "x"',
+            7,
+            "jobs.a.spark.spark.hadoop.fs.s3a.secret.key",
+            "it is a credential",
+        ),
+        (
+            '[jobs.a.spark]\n"spark.hadoop.fs.s3a.bucket.b.access.key" = "x"',
+            7,
+            "jobs.a.spark.spark.hadoop.fs.s3a.bucket.b.access.key",
+            "it is a credential",
+        ),
         ('[jobs.a.spark]\n"spark.x" = [1]', 7, "jobs.a.spark.spark.x", "a string, a number or a boolean"),
         ("sla = 5", 6, "jobs.a.sla", "a table"),
         ('[jobs.a.lease]\nttl = "2s"', 7, "jobs.a.lease.ttl", "5 beats"),

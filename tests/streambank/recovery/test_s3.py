@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import IntegrityError
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from tests.support.checkpoints import unpack
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs
+from tests.support.dying_client import dying
+from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
+from tests.support.workshop import Workshop
 
-__all__ = ["moto_server", "seaweedfs"]  # fixtures
+__all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 CELLS = ("4.3.0/rocksdb-transform", "4.0.5/hdfs-window")
 """One with large files and schema files that name paths, one with many small files."""
@@ -32,7 +35,9 @@ def differing(store: Store, other: Store) -> set[str]:
     return {path for path in one if one[path] != two[path]}
 
 
-@pytest.mark.parametrize("fixture", ["seaweedfs", "moto_server"])
+@pytest.mark.parametrize(
+    "fixture", ["seaweedfs", "moto_server", pytest.param("versitygw", marks=pytest.mark.storm)]
+)
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     cell: str,
@@ -72,6 +77,28 @@ def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     restore(elsewhere, copy.savepoint, job="orders", into=back)
     assert contents(back).keys() == contents(here).keys()
     assert differing(back, here) == moved
+
+
+def test_large_files_are_copied_by_the_service_and_hashed_all_the_same(
+    seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seaweedfs.use(monkeypatch)
+    shop = Workshop(seaweedfs.location(), sink=False, state_bytes=1_100_000).run(2)
+    taken = shop.take()
+    with dying("before", request=0) as life:
+        repository = Repository.open(open_store(shop.repository_store.uri))
+        restore(repository, taken.savepoint, into=open_store(f"{shop.base}/restored"))
+    large = [info for info in shop.open("restored").list() if info.size_bytes > 1 << 20]
+    assert life.requests.count("copy_object") == len(large) == 4
+    assert all(shop.checkpoint.read(info.path) == shop.open("restored").read(info.path) for info in large)
+
+    (some, *_) = shop.repository_store.list("objects")
+    data = shop.repository_store.read(some.path)
+    shop.repository_store.write(some.path, bytes([data[0] ^ 1]) + data[1:])
+    with pytest.raises(IntegrityError) as raised:
+        shop.restore(taken.savepoint, "again")
+    assert raised.value.code == "object-damaged"
+    assert list(shop.open("again").list()) == []
 
 
 def test_damage_on_s3_is_found_and_passed_over(

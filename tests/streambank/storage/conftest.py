@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from streambank.storage import open_store
+from streambank.storage import fsspec_store, open_store
 from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
+from tests.support import fsspec_filesystems
 from tests.support.faulty_store import FaultyStore
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs
+from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
-__all__ = ["moto_server", "seaweedfs"]  # fixtures
+__all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
 MAKERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),
@@ -23,17 +24,31 @@ MAKERS: dict[str, Callable[[Path], Store]] = {
     "local": lambda folder: LocalStore(folder / "root"),
     "local-child": lambda folder: LocalStore(folder / "root").child("deep/below"),
     "faulty": lambda folder: FaultyStore(LocalStore(folder / "root")),
+    "fsspec": lambda folder: open_store(f"{fsspec_filesystems.BLOBS}:/{folder}/root"),
+    "fsspec-child": lambda folder: open_store(f"{fsspec_filesystems.BLOBS}:/{folder}/root").child(
+        "deep/below"
+    ),
 }
 S3 = {
     "s3": ("seaweedfs", "s3"),
     "s3a": ("seaweedfs", "s3a"),
     "s3-of-moto": ("moto_server", "s3"),
+    "s3-of-versitygw": ("versitygw", "s3"),
 }
 """Fixture of a server, and how locations on it are spelled."""
 
 
-@pytest.fixture(params=[*MAKERS, *S3])
+STORM = {"s3-of-versitygw"}
+"""For `make test-storm`: it has to be built first."""
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.storm) if name in STORM else name for name in [*MAKERS, *S3]]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param.startswith("fsspec"):
+        fsspec_filesystems.register()
+        monkeypatch.setattr(fsspec_store, "CREATES", frozenset({fsspec_filesystems.BLOBS}))
     if request.param in MAKERS:
         return MAKERS[request.param](tmp_path)
     fixture, scheme = S3[request.param]

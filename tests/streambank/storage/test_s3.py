@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
-from streambank.storage import open_store, s3, s3_copy, s3_write
+from streambank.storage import open_store, s3, s3_client, s3_copy, s3_list, s3_write
 from streambank.storage.s3 import S3Store
+from streambank.storage.s3_client import Place
 from streambank.storage.s3_errors import translate
 from tests.support.s3_servers import (
     BUCKET,
@@ -127,6 +129,74 @@ def test_of_a_failed_upload_no_part_is_left(
     assert not store.exists("large")
 
 
+class Sending:
+    """Counts the parts that are being sent; the first ones wait for each other."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, together: int = 0, fails_at: int = 0) -> None:
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+        self.barrier = threading.Barrier(together) if together else None
+        original = Place.call
+
+        def call(place: Place, operation: str, **parameters: Any) -> Any:
+            if operation != "upload_part":
+                return original(place, operation, **parameters)
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            try:
+                if self.barrier is not None and parameters["PartNumber"] <= self.barrier.parties:
+                    self.barrier.wait(30)
+                if parameters["PartNumber"] == fails_at:
+                    raise StorageError("no", code="service-busy")
+                return original(place, operation, **parameters)
+            finally:
+                with self.lock:
+                    self.now -= 1
+
+        patch.setattr(Place, "call", call)
+
+
+@pytest.fixture
+def few_places(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """The same store in a process that may have three parts under way."""
+    monkeypatch.setattr(s3_client, "PARTS_AT_ONCE", 3)
+    monkeypatch.setattr(s3_write, "PART_BYTES", PART)
+    s3_client.forget_clients()
+    found = open_store(store.uri)
+    assert isinstance(found, S3Store)
+    yield found
+    s3_client.forget_clients()
+
+
+def test_parts_go_up_several_at_once_and_few_wait(
+    few_places: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, sending = few_places, Sending(monkeypatch, together=3)
+
+    store.write("large", (bytes([number]) * PART for number in range(7)))
+
+    assert sending.most == 3  # never more than there are places for
+    whole = store.read("large")
+    assert whole == b"".join(bytes([number]) * PART for number in range(7))
+
+
+def test_a_part_that_fails_ends_the_others_and_frees_their_places(
+    few_places: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, sending = few_places, Sending(monkeypatch, fails_at=2)
+
+    with pytest.raises(StorageError) as raised:
+        store.write("large", (b"x" * PART for _ in range(6)))
+
+    assert raised.value.code == "service-busy"
+    assert sending.now == 0
+    assert uploads(raw, store) == []
+    assert not store.exists("large")
+    slots = store._service().slots
+    assert [slots.acquire(blocking=False) for _ in range(4)] == [True, True, True, False]
+
+
 def test_small_files_carry_a_checksum(store: S3Store, raw: Any) -> None:
     store.write("f", b"hello")
     store.write("g", b"hello", exclusive=True)
@@ -150,14 +220,43 @@ def test_large_files_are_copied_in_parts(store: S3Store, raw: Any, monkeypatch: 
         store.copy_from(store, "nothing", "x")
 
 
-def test_a_listing_of_many_pages_is_whole(store: S3Store, raw: Any) -> None:
-    wanted = [f"a/{number % 2}/{number}" for number in range(1010)]
+def test_a_listing_of_many_pages_is_whole(store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_list, "PAGE_KEYS", 40)
+    wanted = [f"a/{number % 2}/{number}" for number in range(100)]
     with ThreadPoolExecutor(8) as pool:
         pool.map(lambda key: raw.put_object(Bucket=BUCKET, Key=key_of(store, key), Body=b""), wanted)
 
     assert sorted(info.path for info in store.list("a")) == sorted(wanted)
     assert [*store.names("a")] == ["0", "1"]
-    assert len(store.names("a/0")) == 505
+    assert len(store.names("a/0")) == 50
+
+
+def test_a_long_listing_goes_directory_by_directory(
+    store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And holds every file once: files beside directories, long directories, short ones, one of each name."""
+    wanted = [f"state/0/{number % 3}/{number}" for number in range(45)]
+    wanted += [f"commits/{number}" for number in range(25)] + ["metadata", "state/x", "state/0/y"]
+    with ThreadPoolExecutor(16) as pool:
+        assert all(
+            pool.map(lambda key: raw.put_object(Bucket=BUCKET, Key=key_of(store, key), Body=b""), wanted)
+        )
+    monkeypatch.setattr(s3_list, "PAGE_KEYS", 10)
+    monkeypatch.setattr(s3_list, "FLAT_PAGES", 2)
+    asked = []
+    ask = s3_list._ask
+
+    def asking(service: Any, bucket: str, uri: str, walk: s3_list._Walk) -> Any:
+        asked.append((walk.prefix.removeprefix(key_of(store, "")), walk.delimiter))
+        return ask(service, bucket, uri, walk)
+
+    monkeypatch.setattr(s3_list, "_ask", asking)
+
+    assert sorted(info.path for info in store.list()) == sorted(wanted)
+    assert {("", "/"), ("state/", "/"), ("state/0/", "/"), ("state/0/1/", ""), ("commits/", "/")} <= {*asked}
+
+    first = next(iter(store.list()))  # whoever stops in the middle waits for nothing and leaves nothing
+    assert first.path in wanted
 
 
 def test_directory_markers_and_our_temporary_files_are_no_files(store: S3Store, raw: Any) -> None:
@@ -199,6 +298,30 @@ def test_a_rename_that_died_is_finished_by_the_next(
     assert (store.read("a"), store.read("b"), store.read("c")) == (b"other", b"x", b"x")
 
 
+def test_a_copy_that_must_not_replace_does_not(store: S3Store) -> None:
+    """As a rename of a large file makes it; of many that race one wins."""
+    origin = {"streambank-renamed": "one"}
+    for name in ("a", "b"):
+        store.write(name, name.encode())
+    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)
+    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)  # its answer was lost
+    with pytest.raises(ConflictError) as raised:
+        s3_copy.copy(store._place("b"), store._place("c"), {"streambank-renamed": "two"}, exclusive=True)
+    assert raised.value.code == "exists"
+    assert store.read("c") == b"a"
+
+    def race(number: int) -> bool:
+        try:
+            said = {"streambank-renamed": str(number)}
+            s3_copy.copy(store._place("b"), store._place("d"), said, exclusive=True)
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(race, range(6))) == 1
+
+
 def test_a_held_file_is_one_version(store: S3Store) -> None:
     store.write("f", b"first")
     with closing(store.hold("f")) as held:
@@ -223,6 +346,36 @@ def test_encryption_is_asked_for(store: S3Store, raw: Any, monkeypatch: pytest.M
     with pytest.raises(InputError) as raised:
         open_store(store.uri).exists("f")
     assert raised.value.code == "bad-setting"
+
+
+@pytest.mark.parametrize("key", ["", "arn:aws:kms:us-east-1:111122223333:key/of-the-tests"])
+def test_encryption_by_kms_is_asked_for_with_every_object(
+    moto_server: S3Server, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """SeaweedFS answers such requests with 500; moto does as Amazon documents."""
+    moto_server.use(monkeypatch)
+    monkeypatch.setenv("STREAMBANK_S3_SSE", "aws:kms")
+    if key:
+        monkeypatch.setenv("STREAMBANK_S3_KMS_KEY_ID", key)
+    monkeypatch.setattr(s3_write, "PART_BYTES", PART)
+    store = open_store(moto_server.location())
+    assert isinstance(store, S3Store)
+    large = b"0123456789" * (PART // 9)
+
+    store.write("small", b"hello")
+    store.write("created", b"hello", exclusive=True)
+    store.write("large", [large])
+    assert store.copy_from(store, "large", "copied")
+    store.rename("small", "renamed")
+
+    with moto_server.client() as client:
+        for name in ("created", "large", "copied", "renamed"):
+            head = client.head_object(Bucket=BUCKET, Key=key_of(store, name))
+            assert head["ServerSideEncryption"] == "aws:kms", name
+            assert not key or head["SSEKMSKeyId"] == key, name
+    assert store.read("copied") == store.read("large") == large
+    with pytest.raises(ConflictError):
+        store.write("created", b"other", exclusive=True)
 
 
 def failure(location: str, call: str = "write") -> StreambankError:
@@ -272,11 +425,15 @@ def test_nobody_listens(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> No
     assert failure(server.location(), "read").code == "bad-setting"
 
 
-def test_a_locked_version_is_reported(moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fixture", ["seaweedfs", "moto_server"])
+def test_a_locked_version_is_reported(
+    fixture: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     from botocore.exceptions import ClientError
 
-    moto_server.use(monkeypatch)
-    with moto_server.client() as client:
+    server: S3Server = request.getfixturevalue(fixture)
+    server.use(monkeypatch)
+    with server.client() as client:
         client.create_bucket(Bucket="locked-bucket", ObjectLockEnabledForBucket=True)
         store = open_store("s3://locked-bucket")
         store.write("f", b"x")

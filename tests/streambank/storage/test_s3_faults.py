@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from streambank.errors import ConflictError, StorageError
+from streambank.savepoint.copying import CopyTask, run_task
+from streambank.savepoint.repository import Repository
 from streambank.storage import open_store, s3_read, s3_write
 from streambank.storage.base import Store
-from streambank.storage.chunks import chunks
+from streambank.storage.chunks import TRANSFER_ATTEMPTS, chunks, undamaged
+from streambank.storage.local import LocalStore
 from tests.support.s3_proxy import Fault, Kind, Proxy, proxy
 from tests.support.s3_servers import S3Server
 
@@ -164,3 +169,29 @@ def test_a_service_that_stays_busy_is_one_clear_error(store: Store, network: Pro
 
     assert raised.value.code == "service-busy"
     assert 1 < fault.fired < 10
+
+
+def test_a_large_body_that_was_damaged_moves_again(
+    store: Store, network: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A take reads it, a restore writes it; neither keeps a damaged byte, and both give up in the end."""
+    monkeypatch.setattr(s3_read, "WHOLE_BYTES", 1000)
+    data = DATA * 2  # more than what goes into packs
+    info = store.write("checkpoint/state/0/0/1.zip", data)
+    repository = Repository.open(store.child("repository"), create=True)
+    taking, restoring = Fault("corrupt", "GET", "/1.zip"), Fault("corrupt", "GET", "/objects/")
+    break_it(network, taking, restoring)
+
+    task = CopyTask.of(replace(info, path="state/0/0/1.zip"), "state-snapshot")
+    with repository.writer() as writer:
+        entry = run_task(task, store.child("checkpoint"), writer)
+    restored = LocalStore(tmp_path)
+    undamaged(lambda: restored.write("f", repository.object_chunks(entry.digest)))
+
+    assert (taking.fired, restoring.fired) == (1, 1)
+    assert restored.read("f") == data
+    always = Fault("corrupt", "GET", "/1.zip", times=100)
+    break_it(network, always)
+    with repository.writer() as writer, pytest.raises(StorageError) as raised:
+        run_task(task, store.child("checkpoint"), writer)
+    assert (raised.value.code, always.fired) == ("corrupt-transfer", TRANSFER_ATTEMPTS)

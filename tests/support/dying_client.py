@@ -1,0 +1,88 @@
+"""A process that is killed before or after one of its requests to S3: finer than a call of a store.
+
+    with dying("before", request=7) as life:
+        with pytest.raises(SimulatedCrash):
+            take(...)
+    assert life.over
+
+Stores must be opened inside the `with`. After the crash every request crashes too, as nothing runs in a
+process that was killed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pytest
+
+from streambank.storage import s3_client
+from tests.support.faulty_store import SimulatedCrash
+
+When = Literal["before", "after"]
+
+
+@dataclass
+class Life:
+    """How far a process has come.
+
+    Attributes:
+        when: Whether the fatal request still reaches the service.
+        request: Which one is fatal, counted from 1; none for 0.
+        requests: The operations of boto3 that were asked for.
+        over: Whether it was killed.
+    """
+
+    when: When
+    request: int
+    requests: list[str] = field(default_factory=list)
+    over: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, operation: str, send: Callable[[], Any]) -> Any:
+        with self.lock:
+            if self.over:
+                raise SimulatedCrash(f"{operation}, after the crash")
+            self.requests.append(operation)
+            fatal = len(self.requests) == self.request
+            self.over = fatal
+        if fatal and self.when == "before":
+            raise SimulatedCrash(f"before {operation}")
+        answer = send()
+        if fatal:
+            raise SimulatedCrash(f"after {operation}")
+        return answer
+
+
+class _Client:
+    def __init__(self, client: Any, life: Life) -> None:
+        self._client = client
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name in ("close", "exceptions", "meta"):
+            return found
+        return lambda **asked: self._life.ask(name, lambda: found(**asked))
+
+
+@contextmanager
+def dying(when: When, request: int) -> Iterator[Life]:
+    """Let the requests of stores that are opened inside be those of a process that is killed."""
+    life = Life(when, request)
+    connect = s3_client._connect
+    s3_client.forget_clients()
+
+    def connect_and_die(uri: str) -> s3_client.Service:
+        found = connect(uri)
+        return replace(found, client=_Client(found.client, life))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s3_client, "_connect", connect_and_die)
+        try:
+            yield life
+        finally:
+            s3_client.forget_clients()
