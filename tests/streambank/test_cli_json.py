@@ -87,6 +87,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     into = ("--into", tmp_path / "checkpoint", "--json")
     given["restore --dry-run"] = streambank("restore", first, *repository, *into, "--dry-run").document
     given["Errors"] = streambank("restore", first, *repository, *into).document
+    sample = ("verify", "--all", *repository, "--sample", "60%", "--json")
+    given["verify --all --sample"] = succeed(*sample).document
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
     back = ("--job", "orders", "--into", tmp_path / "back", "--json")
@@ -142,6 +144,7 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["inspect"]["findings"] and answers["inspect"]["sources"] and answers["inspect"]["closure"]
     assert answers["verify --all"]["findings"] and answers["verify --all"]["savepoints"]
     assert answers["reindex"]["damaged_index_files"] and answers["reindex"]["damaged_packs"]
+    assert answers["verify --all --sample"]["savepoints"]
     assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
     assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
     assert answers["job break"]["broken"] is True
