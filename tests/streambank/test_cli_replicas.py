@@ -120,6 +120,8 @@ def test_status(tmp_path: Path, repository: Path) -> None:
     empty = tmp_path / "empty"
     Repository.open(open_store(empty), create=True)
     assert "no savepoints" in succeed("status", "-r", empty).out
+    Repository.open(open_store("memory://priceless"), create=True)
+    assert "no price for such a place" in succeed("status", "-r", "memory://priceless", "--cost").out
 
 
 def test_sampled_verification(tmp_path: Path, repository: Path) -> None:

@@ -110,7 +110,8 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
                 console.line(f"    {file}: {error.message}")
         if report.error is not None:
             console.line(f"  ended early: {report.error.message}")
-            console.line(f"  hint: {report.error.hint}" if report.error.hint else "")
+            if report.error.hint:
+                console.line(f"  hint: {report.error.hint}")
 
 
 def repair(

@@ -16,11 +16,20 @@ from dataclasses import dataclass, field
 from streambank.errors import NotFoundError, StreambankError
 from streambank.replicas.reading import DAMAGE, Reading, is_damage, read_small
 from streambank.savepoint.digest import digest_of
-from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, PackBuilder, PackEntry, pack_key
+from streambank.savepoint.packs import (
+    ENCODING_NONE,
+    SMALL_BYTES,
+    Pack,
+    PackBuilder,
+    PackEntry,
+    pack_key,
+    read_pack,
+)
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.threads import each
 from streambank.savepoint.writer import object_key
+from streambank.storage.memory import MemoryStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,30 +146,36 @@ class Mender:
         remains, whole = self._remains(pack)
         gaps = {entry.digest: entry.length for entry in pack.entries if entry.digest not in whole}
         found, lost = self.replicas.read(gaps)
-        key = pack_key(pack.id)
         self.mended.lost |= {digest: lost[digest] for digest in wanted if digest in lost}
-        if lost and (remains is None or len(remains) != pack.size_bytes):
-            saved = {digest: (data, "") for digest, data in whole.items()} | found
-            self._add({digest: saved[digest] for digest in wanted if digest in saved})
-            if any(digest in saved for digest in wanted):
-                self._say("pack", "packs/", {digest: found[digest] for digest in wanted if digest in found})
-            return
+        pieces = {digest: (data, "") for digest, data in whole.items()} | found
+        in_place = remains is not None and len(remains) == pack.size_bytes
+        content = self._content(pack, pieces, remains or b"") if in_place or not lost else None
+        if content is None and in_place:
+            why = f"The table of {pack_key(pack.id)} is damaged, and cannot be made again from the index."
+            self.mended.lost |= dict.fromkeys(wanted, why)
+        elif content is None:
+            saved = {digest: pieces[digest] for digest in wanted if digest in pieces}
+            self._add(saved)
+            if saved:
+                self._say("pack", "packs/", {digest: found[digest] for digest in saved if digest in found})
+        elif content != remains:
+            if self.writer is not None:
+                self.repository.store.write(pack_key(pack.id), content)
+            self._say("pack", pack_key(pack.id), found)
+
+    def _content(self, pack: Pack, pieces: Mapping[str, tuple[bytes, str]], remains: bytes) -> bytes | None:
+        """The file of a pack, what was lost left as it is; None where its table cannot be had.
+
+        The table is made again from the index, or is the one that is there: it must have the pack's name.
+        """
         builder = PackBuilder(self.repository.digest_name)
         for entry in pack.entries:
-            if entry.digest in found:
-                builder.add(entry.digest, found[entry.digest][0])
-            else:  # whole, or lost and left as it is
-                builder.add(entry.digest, whole.get(entry.digest, _slice(remains or b"", entry)))
-        made, chunks = builder.finish()
-        if made != pack:  # its index entry is of something else: nothing is replaced on its word
-            self.mended.lost |= {digest: f"The index contradicts the pack {key}." for digest in wanted}
-            return
-        content = b"".join(chunks)
-        if content == remains:
-            return
-        if self.writer is not None:
-            self.repository.store.write(key, content)
-        self._say("pack", key, found)
+            builder.add(entry.digest, pieces.get(entry.digest, (_slice(remains, entry), ""))[0])
+        content = b"".join(builder.finish()[1])
+        if _is_pack(pack, content):
+            return content
+        content = content[: builder.size_bytes] + remains[builder.size_bytes :]
+        return content if _is_pack(pack, content) else None
 
     def _remains(self, pack: Pack) -> tuple[bytes | None, dict[str, bytes]]:
         """What is there of a pack, and those of its objects that are whole in it."""
@@ -232,6 +247,16 @@ def mend(
         meter.add(len(nowhere), sum(nowhere.values()))
     for _ in each(bring, list(large), parallel):
         pass
+
+
+def _is_pack(pack: Pack, content: bytes) -> bool:
+    """Whether bytes are a file of this pack: length, trailer and table; not whether its objects are whole."""
+    store = MemoryStore()
+    store.write(pack_key(pack.id), content)
+    try:
+        return read_pack(store, pack.id) == pack
+    except DAMAGE:
+        return False
 
 
 def _slice(data: bytes, entry: PackEntry) -> bytes:

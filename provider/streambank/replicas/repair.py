@@ -260,7 +260,8 @@ class _Repair:
             self._give_up(key, copy.error.message, "Objects that it names are not whole.", [which])
             return
         if not self.dry_run:
-            self.repository.store.write(key, copy.data)
+            fresh = Repository.open(self.repository.store)
+            fresh.adopt(copy.manifest, copy.data, replace_damaged=True)
         self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source,)))
 
     def _marks(self) -> None:

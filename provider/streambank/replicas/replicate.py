@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streambank.errors import InputError, IntegrityError, NotFoundError, StorageError, StreambankError
+from streambank.errors import (
+    ConflictError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StreambankError,
+)
 from streambank.replicas.reading import DAMAGE, is_damage
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
@@ -22,6 +29,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage.base import Opener, Store
 
 State = Literal["copied", "there", "refilled", "failed", "gone"]
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +108,7 @@ def open_replica(source: Repository, store: Store) -> Repository:
 
 def newest_first(source: Repository, job: str | None = None) -> list[tuple[str, str]]:
     """Job and id of all savepoints, the highest batch of each job first: it is wanted most."""
-    return sorted(listed(source.store, job), key=lambda each: each[1], reverse=True)
+    return sorted(listed(source.store, job), key=lambda each: _batch(each[1]), reverse=True)
 
 
 def replicate(
@@ -238,6 +246,17 @@ class _Copy:
             there = None
         except DAMAGE as error:
             return self._failed(self._damaged_there(error), batch=manifest.batch)
+        for _ in range(_TRIES - 1):
+            try:
+                return self._bring(data, manifest, there)
+            except ConflictError as error:
+                if error.code != "objects-condemned":
+                    raise
+                self.transfer.look_again()  # they are stored anew, under names that last
+        return self._bring(data, manifest, there)
+
+    def _bring(self, data: bytes, manifest: Manifest, there: Manifest | None) -> Replicated:
+        """The objects that are missing, the manifest, the pin."""
         objects = (there or manifest).objects()
         missing = self.transfer.missing(objects)
         numbers: dict[str, Any] = {
@@ -257,11 +276,18 @@ class _Copy:
                     return self._result("gone", **numbers)
                 return self._result("failed", errors=_by_file(there or manifest, moved.errors), **numbers)
         if there is None:
+            counted_on = {digest: size for digest, size in objects.items() if digest not in missing}
+            if bad := self.transfer.damaged(counted_on):
+                bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
+                return self._result("failed", errors=_by_file(manifest, bad), **numbers)
             try:
                 self.replica.adopt(manifest, data)
             except IntegrityError as error:  # something was deleted there meanwhile
                 return self._result("failed", errors=((self.key, error),), **numbers)
-        pinned, errors = self._pin()
+        try:
+            pinned, errors = self._pin()
+        except NotFoundError as error:  # it was deleted there just now
+            return self._result("failed", errors=((self.key, error),), **numbers)
         state: State = "copied" if there is None else "refilled" if missing else "there"
         return self._result(state, pinned=pinned, errors=errors, **numbers)
 
@@ -314,6 +340,12 @@ def read_manifest(repository: Repository, job: str, savepoint: str) -> tuple[byt
     """
     data = repository.store.read(manifest_key(job, savepoint))
     return data, check_place(decode(data, manifest_name(job, savepoint)), job, savepoint)
+
+
+def _batch(savepoint: str) -> tuple[int, str]:
+    """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
+    digits = savepoint.partition("-")[0].removeprefix("b")
+    return (int(digits) if digits.isdecimal() else -1), savepoint
 
 
 def _by_file(

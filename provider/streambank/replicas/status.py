@@ -15,7 +15,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage.base import Opener
 from streambank.times import to_json_time
 
-PARTS = ("objects", "packs", "index", "savepoints", "marks", "sampling")
+_NOT_STORED_HERE = frozenset({"jobs", "lost+found"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,8 @@ def _look(opener: Opener, location: str, role: str, known: dict[str, set[str]]) 
             found.setdefault(summary.job, []).append(summary)
         damaged, sharing = _sharing(repository, found)
         jobs = tuple(_job(job, found[job], damaged, sharing, known.get(job, set())) for job in sorted(found))
-        stored = sum(info.size_bytes for part in PARTS for info in store.list(part))
+        parts = [name for name in store.names() if name not in _NOT_STORED_HERE]
+        stored = sum(info.size_bytes for part in parts for info in store.list(part))
         return PlaceStatus(store.uri, role, None, jobs, stored, sharing.named_bytes)
     except (NotFoundError, FormatError, IntegrityError, StorageError) as error:
         return PlaceStatus(location, role, error)

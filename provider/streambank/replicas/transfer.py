@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from streambank.errors import NotFoundError, StreambankError
-from streambank.replicas.reading import DAMAGE, Reading, read_small
+from streambank.replicas.reading import DAMAGE, Reading, read_small, unreadable
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
 from streambank.savepoint.repository import ObjectWriter, Repository
@@ -69,16 +69,42 @@ class Transfer:
         self._known: set[str] = set()
         self._listed: dict[str, int] | None = None
         self._by_service = not target.store.features.links
+        self._distrusted: bool | None = None
+        self._hashed: set[str] = set()
 
     def missing(self, objects: Mapping[str, int]) -> dict[str, int]:
         """Those of some objects that the target does not hold, or not with this size."""
-        lacking = {
-            digest: size_bytes
-            for digest, size_bytes in objects.items()
-            if digest not in self._known and not self._is_there(digest, size_bytes)
-        }
+        lacking = self._not_there({it: size for it, size in objects.items() if it not in self._known})
+        if lacking:
+            self.target.check_index()  # takes in what others have indexed meanwhile
+            lacking = self._not_there(lacking)
         self._known.update(objects.keys() - lacking.keys())
         return lacking
+
+    def look_again(self) -> None:
+        """Believe nothing that was learned: something at the target is about to be deleted.
+
+        Copies by the service end, too, since they choose the name of an object by its digest alone.
+        """
+        self._known.clear()
+        self._hashed.clear()
+        self._listed = {}
+        self._by_service = False
+
+    def damaged(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
+        """Those of some objects that the target holds and that are not what they were.
+
+        Nothing is read where all that was verified there was found whole, as in a take.
+        """
+        if self._distrusted is None:
+            self._distrusted = any(each.verified_ok is False for each in self.target.manifests())
+        if not self._distrusted:
+            return {}
+        rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
+        meter = Meter(None, "check", len(rest), sum(rest.values()))
+        bad = dict(unreadable(self.target, rest, parallel=self.parallel, meter=meter))
+        self._hashed.update(rest.keys() - bad.keys())
+        return bad
 
     def move(self, objects: Mapping[str, int], meter: Meter) -> Moved:
         """Bring objects to the target, and index them there.
@@ -105,6 +131,9 @@ class Transfer:
                 pass
         self._known.update(objects.keys() - moved.errors.keys())
         return moved
+
+    def _not_there(self, objects: Mapping[str, int]) -> dict[str, int]:
+        return {it: size for it, size in objects.items() if not self._is_there(it, size)}
 
     def _is_there(self, digest: str, size_bytes: int) -> bool:
         if size_bytes > SMALL_BYTES:

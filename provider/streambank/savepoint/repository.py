@@ -187,12 +187,13 @@ class Repository:
         """
         return self._commit(manifest, encode(replace(manifest, digest=self.digest_name)))
 
-    def adopt(self, manifest: Manifest, data: bytes) -> bool:
+    def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
         """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
 
         Args:
             manifest: What the bytes say.
             data: The other repository's file.
+            replace_damaged: A file of this name is there, is known to be damaged, and gives way.
 
         Returns:
             Whether this call made it; False where a savepoint of this id was there already.
@@ -200,9 +201,9 @@ class Repository:
         Raises:
             IntegrityError: As `commit`.
         """
-        return self._commit(manifest, data)
+        return self._commit(manifest, data, exclusive=not replace_damaged)
 
-    def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes]) -> bool:
+    def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         missing = self.missing(manifest.objects())
         if missing:
             raise IntegrityError(
@@ -213,7 +214,7 @@ class Repository:
             )
         key = manifest_key(manifest.job, manifest.savepoint)
         try:
-            self.store.write(key, data, exclusive=True)
+            self.store.write(key, data, exclusive=exclusive)
         except ConflictError as error:
             if error.code != "exists":
                 raise

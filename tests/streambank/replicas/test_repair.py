@@ -15,7 +15,7 @@ from streambank.replicas.repair import RepairReport, repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.savepoint.catalog import listed
 from streambank.savepoint.digest import digest_of
-from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.packs import SMALL_BYTES, TRAILER_BYTES, pack_key, read_pack
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.base import Store
@@ -361,3 +361,41 @@ def test_a_place_that_cannot_be_reached_is_an_error(store: Store, replica: Repos
     gone = Repository.open(away)
     with pytest.raises(StorageError, match="does not answer"):
         repair(Repository.open(store), [gone], listed(store))
+
+
+def salted(store: Store) -> str:
+    """Give the first pack a table that says more than its objects, so that the index cannot make it again."""
+    key = pack_of(store, FILES["state/0/0/4.delta"])
+    pack = read_pack(store, key.rpartition("/")[2])
+    data = store.read(key)
+    body_bytes = sum(entry.length for entry in pack.entries)
+    table = data[body_bytes:-TRAILER_BYTES].replace(b'{"pack": 1, ', b'{"pack": 1, "salt": "x", ', 1)
+    digest = digest_of("blake3", table)
+    trailer = f"streambank-pack 01 {len(table):016d} {digest}\n".encode()
+    store.delete(key)
+    new = pack_key(digest.partition(":")[2])
+    store.write(new, data[:body_bytes] + table + trailer)
+    Repository.open(store).rebuild_index()
+    return new
+
+
+def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repository) -> None:
+    key = salted(store)
+    before = contents(store)
+    flip(store, key, Repository.open(store).object_location(digest_of("blake3", FILES["metadata"])).offset)
+    report = mend(store, replica)
+    assert report.ok and [one.file for one in report.repaired] == [key]
+    assert contents(store) == before
+
+    flip_table(store, key)
+    report = mend(store, replica)
+    assert not report.ok and report.repaired == []
+    assert {each.file for each in report.not_repaired} == {key}
+    assert all("cannot be made again" in each.reason for each in report.not_repaired)
+    fresh = Repository.open(store)
+    assert fresh.read_object(digest_of("blake3", FILES["metadata"])) == FILES["metadata"]
+
+    store.delete(key)
+    report = mend(store, replica)
+    assert report.ok and [one.file for one in report.repaired] == ["packs/"]
+    assert_whole(store)

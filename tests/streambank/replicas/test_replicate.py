@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from streambank.errors import InputError, StorageError
+from streambank.errors import ConflictError, InputError, StorageError
+from streambank.replicas.repair import repair
 from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate, replicate_to
+from streambank.savepoint.catalog import listed
+from streambank.savepoint.digest import digest_of
+from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Step
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
@@ -311,3 +317,65 @@ def test_progress_counts_what_moves(source: Repository) -> None:
     list(replicate(source, replica, newest_first(source, "orders"), progress=steps.append))
     assert (steps[-1].phase, steps[-1].bytes_done) == ("copy", steps[-1].bytes_total)
     assert steps[-1].files_done == len(FILES) + 1
+
+
+def test_objects_that_are_about_to_be_deleted_are_stored_again(source: Repository) -> None:
+    """The replica says so when it comes to list the savepoint; what was known of it counts no more."""
+
+    class Sweeping(Repository):
+        refused = 0
+
+        def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
+            if self.refused < 2:
+                self.refused += 1
+                for key in [*keys(self.store, "objects"), *keys(self.store, "packs")]:
+                    self.store.delete(key)
+                raise ConflictError("A sweep was faster.", code="objects-condemned")
+            return super().adopt(manifest, data, replace_damaged=replace_damaged)
+
+    target = MemoryStore()
+    replica = Sweeping.open(target, create=True)
+    (one,) = replicate(source, replica, [source.find("b000003")])
+    assert one.state == "copied"
+    assert_whole(target)
+
+
+def test_batches_are_numbers(source: Repository) -> None:
+    for batch in (999_999, 1_000_000):
+        save(source, batch=batch)
+    newest = [savepoint.partition("-")[0] for _, savepoint in newest_first(source, "flights")]
+    assert newest[:2] == ["b1000000", "b999999"]
+
+
+def test_a_replica_that_a_verification_found_damaged_is_not_counted_on(
+    source: Repository, stores: tuple[Store, Store]
+) -> None:
+    bring(source, stores[1], "flights")
+    place = Repository.open(stores[1]).object_location(digest_of("blake3", FILES["metadata"]))
+    flip(stores[1], place.key, place.offset)
+    more = save(source, {**FILES, "offsets/7": b"v1\n{7}"}, batch=7)
+    assert not verify(Repository.open(stores[1]), "flights", manifest_of().savepoint, "full").ok
+
+    bad = bring(source, stores[1])["flights", 7]
+
+    assert bad.state == "failed"
+    ((file, error),) = bad.errors
+    assert file == "metadata" and "streambank repair" in error.hint
+    assert more.savepoint not in " ".join(keys(stores[1], "savepoints"))
+    assert repair(Repository.open(stores[1]), [source], listed(stores[1])).ok
+    assert bring(source, stores[1])["flights", 7].state == "copied"
+    assert_whole(stores[1])
+
+
+def test_many_replicates_at_once(source: Repository, stores: tuple[Store, Store]) -> None:
+    barrier = threading.Barrier(4)
+
+    def race(_: int) -> list[str]:
+        barrier.wait()
+        return [each.state for each in bring(Repository.open(stores[0]), stores[1]).values()]
+
+    with ThreadPoolExecutor(4) as pool:
+        states = [state for found in pool.map(race, range(4)) for state in found]
+    assert set(states) <= {"copied", "there"} and states.count("copied") >= 3
+    assert_whole(stores[1])
+    assert len(keys(stores[1], "savepoints")) == 3
