@@ -87,6 +87,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     into = ("--into", tmp_path / "checkpoint", "--json")
     given["restore --dry-run"] = streambank("restore", first, *repository, *into, "--dry-run").document
     given["Errors"] = streambank("restore", first, *repository, *into).document
+    given["verify --all --sample"] = succeed(
+        "verify", "--all", *repository, "--sample", "60%", "--json"
+    ).document
+    given |= replicas(tmp_path, first)
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
     back = ("--job", "orders", "--into", tmp_path / "back", "--json")
@@ -105,6 +109,22 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     yield given
+
+
+def replicas(folder: Path, savepoint: str) -> dict[str, Any]:
+    """Two replicas: of one a manifest is cut off that the other lacks, and a pack that both have."""
+    one, two = folder / "one", folder / "two"
+    source = ("-r", folder / "repository")
+    succeed("replicate", savepoint, *source, "--to", two)
+    succeed("replicate", *source, "--to", one)
+    for folder_of, place in (("packs", one), ("savepoints", one)):
+        spoilt = max(path for path in (place / folder_of).rglob("*") if path.is_file())
+        spoilt.write_bytes(spoilt.read_bytes()[:-9])
+    where = ("-r", one, "--replica", two, "--replica", folder / "three", "--cost", "--json")
+    given = {"status": streambank("status", *where).document}
+    given["replicate"] = streambank("replicate", "-r", one, "--to", folder / "four", "--json").document
+    given["repair"] = streambank("repair", "-r", one, "--from", two, "--json").document
+    return given
 
 
 def damage_and_reindex(repository: Path) -> Any:
@@ -142,6 +162,13 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["inspect"]["findings"] and answers["inspect"]["sources"] and answers["inspect"]["closure"]
     assert answers["verify --all"]["findings"] and answers["verify --all"]["savepoints"]
     assert answers["reindex"]["damaged_index_files"] and answers["reindex"]["damaged_packs"]
+    (replica,) = answers["replicate"]["replicas"]
+    assert any(each["errors"] for each in replica["savepoints"])
+    repair = answers["repair"]
+    assert repair["repaired"] and repair["not_repaired"] and repair["verified"]
+    places = answers["status"]["places"]
+    assert places[0]["jobs"][0]["damaged"] and places[0]["jobs"][0]["savepoints"]
+    assert places[2]["error"] and answers["verify --all --sample"]["savepoints"]
     assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
     assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
     assert answers["job break"]["broken"] is True
@@ -150,6 +177,8 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
 def test_every_verb_with_json_has_an_example() -> None:
     headings = " ".join(examples())
     for verb in ("inspect", "take", "list", "show", "verify", "reindex", "restore", "pin", "doctor"):
+        assert verb in headings
+    for verb in ("verify --all --sample", "replicate", "repair", "status"):
         assert verb in headings
     for verb in ("start", "status", "stop", "savepoint", "break"):
         assert f"job {verb}" in headings

@@ -11,6 +11,7 @@ from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.repository import Repository
+from streambank.storage.base import Store
 
 LARGE = b"large" * (SMALL_BYTES // 5) + b"tail of a large object"
 FILES: Mapping[str, bytes] = {
@@ -68,3 +69,30 @@ def manifest_of(
         **more,
     }
     return Manifest(**fields)
+
+
+def assert_whole(store: Store) -> None:
+    """Every listed savepoint can be read to its last byte."""
+    if not store.exists("repository.json"):
+        assert store.names() == []
+        return
+    repository = Repository.open(store)
+    for summary in repository.manifests():
+        assert summary.error is None
+        assert summary.mark_errors == ()
+        manifest = repository.load(summary.job, summary.savepoint)
+        for digest, data in repository.read_objects(manifest.objects()):
+            assert isinstance(data, bytes)
+            assert digest_of(repository.digest_name, data) == digest
+
+
+def flip(store: Store, key: str, where: int = 0) -> None:
+    """Change one bit of a file."""
+    data = store.read(key)
+    where %= len(data)
+    store.write(key, data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
+
+
+def keys(store: Store, prefix: str = "") -> list[str]:
+    """Every key below a prefix, in order."""
+    return sorted(info.path for info in store.list(prefix))

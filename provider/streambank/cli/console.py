@@ -207,6 +207,15 @@ def size(size_bytes: int | None) -> str:
     return f"{value:.1f} {units[-1]}"
 
 
+def age(seconds: float) -> str:
+    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
 def count(number: int, what: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ VERIFY_EXAMPLES = """Examples:
   streambank verify b000041-5c0ffee5 -r /data/savepoints --level full
 
   streambank verify --all -r /data/savepoints --job orders --json
+
+  streambank verify --all -r /data/savepoints --sample 10%
 """
 
 
@@ -86,7 +89,9 @@ def _verified(summary: dict[str, Any]) -> str:
     if summary["verified_at"] is None:
         return "never"
     state = summary["verified_level"] if summary["verified_ok"] else "DAMAGED"
-    return f"{state} {_time(summary['verified_at'])}"
+    since = summary["hashed_since"]
+    whole = f", all since {_time(since)}" if since and summary["verified_level"] != "full" else ""
+    return f"{state} {_time(summary['verified_at'])}{whole}"
 
 
 def show(
@@ -149,6 +154,14 @@ def verify(
         Level, typer.Option(help="quick: everything is there and has its size; full: every byte is hashed.")
     ] = Level.quick,
     job: JobOption = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="With --all: hash only this share, such as 10%, and the next one each time, "
+            "so that 10 runs cover everything.",
+        ),
+    ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
     as_json: Json = False,
     debug: Debug = False,
@@ -158,25 +171,68 @@ def verify(
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
+    if sample is not None and (not everything or level is not Level.quick):
+        raise InputError(
+            "--sample goes with --all and without --level: it hashes a share and looks at the rest.",
+            code="usage",
+            hint="See `streambank verify --help`.",
+        )
     opened = open_repository(repository)
+    if sample is not None:
+        _verify_sample(opened, sample, job, parallel)
+        return
     if savepoint is not None:
         reports = [_verify(opened, *opened.find(savepoint, job), level, parallel)]
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
         reports = [_verify(opened, *each, level, parallel) for each in which]
-        problems = [
-            {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
-            for report in reports
-            for finding in report.findings
-        ]
-        document = {
-            "ok": all(report.ok for report in reports),
-            "findings": problems,
-            "savepoints": [report.to_dict() for report in reports],
-        }
-    console.answer(document, lambda: _show_reports(reports))
+        document = _all(reports)
+    console.answer(document, lambda: show_reports(reports))
     if any(report.findings for report in reports):
+        raise typer.Exit(1)
+
+
+def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
+    """The answer about several savepoints."""
+    problems = [
+        {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
+        for report in reports
+        for finding in report.findings
+    ]
+    return {
+        "ok": all(report.ok for report in reports),
+        "findings": problems,
+        "savepoints": [report.to_dict() for report in reports],
+    }
+
+
+def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: int) -> None:
+    from streambank.job.processes import who
+    from streambank.savepoint.coverage import parse_share
+    from streambank.savepoint.sampling import verify_sample
+
+    share = parse_share(sample)
+    with console.progress() as progress:
+        found = verify_sample(opened, share, job=job, progress=progress, parallel=parallel, by=who("cli"))
+    document = _all(found.savepoints)
+    document["ok"] = document["ok"] and not found.findings
+    document["findings"] += [
+        {"savepoint": None, "job": None, **finding.to_dict()} for finding in found.findings
+    ]
+    document["sample"] = found.to_dict()
+
+    def text() -> None:
+        show_reports(found.savepoints)
+        console.findings([finding.to_dict() for finding in found.findings])
+        console.line(
+            f"hashed {console.count(found.objects, 'object')} of {found.all_objects:,}, "
+            f"{console.size(found.bytes)} of {console.size(found.all_bytes)}; "
+            f"{console.count(found.runs, 'run')} like this cover everything"
+        )
+
+    console.answer(document, text)
+    if document["findings"]:
         raise typer.Exit(1)
 
 
@@ -190,7 +246,8 @@ def _verify(opened: Repository, job: str, savepoint: str, level: Level, parallel
         )
 
 
-def _show_reports(reports: list[VerifyReport]) -> None:
+def show_reports(reports: Sequence[VerifyReport]) -> None:
+    """What verifications found, for people."""
     if not reports:
         console.line("No savepoints.")
     for report in reports:

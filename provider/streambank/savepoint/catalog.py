@@ -56,7 +56,8 @@ class SavepointSummary:
         pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
         verified_at: When it was last verified, in UTC.
         verified_level: How thoroughly then.
-        verified_ok: Whether nothing was found then.
+        verified_ok: Whether nothing was found then, and no damage that hashing found before still stands.
+        hashed_since: Every byte of it has been hashed since then, in UTC; None where some never were.
         mark_errors: Marks of it that cannot be read.
         stats: What taking it cost.
     """
@@ -78,6 +79,7 @@ class SavepointSummary:
     verified_at: datetime | None = None
     verified_level: str = ""
     verified_ok: bool | None = None
+    hashed_since: datetime | None = None
     mark_errors: tuple[StreambankError, ...] = ()
     stats: Mapping[str, Any] = field(default_factory=nothing)
 
@@ -100,6 +102,7 @@ class SavepointSummary:
             "verified_at": to_json_time(self.verified_at) if self.verified_at else None,
             "verified_level": self.verified_level or None,
             "verified_ok": self.verified_ok,
+            "hashed_since": to_json_time(self.hashed_since) if self.hashed_since else None,
             "error": self.error.message if self.error else None,
             "mark_errors": [error.message for error in self.mark_errors],
         }
@@ -280,6 +283,7 @@ def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> Sa
         verified_at=verification.at if verification else None,
         verified_level=verification.level if verification else "",
         verified_ok=verification.ok if verification else None,
+        hashed_since=verification.coverage.since if verification else None,
         mark_errors=tuple(errors),
         stats=manifest.stats,
     )

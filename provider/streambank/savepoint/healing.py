@@ -9,10 +9,10 @@ from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, run_task
 from streambank.savepoint.digest import digest_of, split_digest
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.reuse import damaged_objects
 from streambank.savepoint.wholeness import healed_objects
 from streambank.storage.base import FileInfo, Store
 from streambank.storage.chunks import chunks

@@ -100,6 +100,10 @@ class IndexFiles:
         with self._lock:
             return found - self._index.pack_ids()
 
+    def known_packs(self) -> dict[str, Pack]:
+        """The table of contents of each pack, by its id, as readable index files have it."""
+        return self._read_all(index_ids(self._store))[0]
+
     def count_unindexed(self) -> int:
         """How many packs no index names; listed once, since it is asked for each object that is missing."""
         if self._unindexed is None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from streambank.errors import ConflictError, FormatError, IntegrityError
+from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import nothing
 from streambank.savepoint.sealed import damaged, decode_record, encode_record
 from streambank.storage.base import Store
@@ -52,13 +53,14 @@ class Verification:
 
     Attributes:
         at: When it ended, in UTC.
-        level: `quick`, `full`, ...
-        ok: Whether nothing was found.
+        level: `quick`, `full`, `sampled`.
+        ok: Whether nothing was found, and no damage that an earlier one found by hashing still stands.
         findings: How much was found.
         files: How many files were looked at.
         bytes: How many bytes were read.
         seconds: How long it took.
         by: Who asked for it.
+        coverage: What has been hashed up to then, and when.
     """
 
     at: datetime
@@ -69,6 +71,7 @@ class Verification:
     bytes: int = 0
     seconds: float = 0.0
     by: Mapping[str, Any] = field(default_factory=nothing)
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 def marks_prefix(job: str, savepoint: str) -> str:
@@ -166,8 +169,16 @@ def to_verification(mark: Mark) -> Verification:
         level=str(mark.fields.get("level", "")),
         ok=mark.fields.get("ok") is True,
         by=mark.by,
+        coverage=coverage_of(mark),
         **known,
     )
+
+
+def coverage_of(mark: Mark) -> Coverage:
+    """What had been hashed, and when, by the time of a verified mark."""
+    if "coverage" not in mark.fields and mark.fields.get("level") == "full":  # it was not written always
+        return Coverage.whole(mark.at, mark.fields.get("ok") is True)
+    return Coverage.from_list(mark.fields.get("coverage", ()))
 
 
 UNREADABLE = (IntegrityError, FormatError)

@@ -135,6 +135,10 @@ class Objects:
         """See `IndexFiles.unindexed_packs`."""
         return self._index.unindexed_packs()
 
+    def known_packs(self) -> dict[str, Pack]:
+        """See `IndexFiles.known_packs`."""
+        return self._index.known_packs()
+
     def rebuild_index(self) -> RebuildReport:
         """See `Repository.rebuild_index`."""
         return self._index.rebuild()

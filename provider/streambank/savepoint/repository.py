@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from streambank.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint import catalog
 from streambank.savepoint.catalog import SavepointSummary, check_place, manifest_key, manifest_name
+from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.digest import DEFAULT_DIGEST
 from streambank.savepoint.header import RepositoryHeader, create_header, read_header
 from streambank.savepoint.index_files import Damage, RebuildReport
@@ -26,6 +27,7 @@ from streambank.savepoint.marks import (
     Mark,
     Verification,
     add_mark,
+    coverage_of,
     is_pinned,
     latest,
     marks_prefix,
@@ -192,6 +194,25 @@ class Repository:
         Raises:
             IntegrityError: An object that it names is not there (code `object-missing`).
         """
+        return self._commit(manifest, encode(replace(manifest, digest=self.digest_name)))
+
+    def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
+        """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
+
+        Args:
+            manifest: What the bytes say.
+            data: The other repository's file.
+            replace_damaged: A file of this name is there, is known to be damaged, and gives way.
+
+        Returns:
+            Whether this call made it; False where a savepoint of this id was there already.
+
+        Raises:
+            IntegrityError: As `commit`.
+        """
+        return self._commit(manifest, data, exclusive=not replace_damaged)
+
+    def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         missing = self.missing(manifest.objects())
         if missing:
             raise IntegrityError(
@@ -202,7 +223,7 @@ class Repository:
             )
         key = manifest_key(manifest.job, manifest.savepoint)
         try:
-            self.store.write(key, encode(replace(manifest, digest=self.digest_name)), exclusive=True)
+            self.store.write(key, data, exclusive=exclusive)
         except ConflictError as error:
             if error.code != "exists":
                 raise
@@ -270,22 +291,39 @@ class Repository:
         files: int = 0,
         bytes: int = 0,
         seconds: float = 0.0,
+        coverage: Coverage | None = None,
         by: Mapping[str, Any] | None = None,
     ) -> Mark:
         """Leave beside a savepoint that it was verified, and with what result.
 
+        Damage that was found by hashing stands until those bytes are hashed again: `ok` is recorded as false
+        where `coverage` is not.
+
         Raises:
             NotFoundError: There is no such savepoint.
         """
-        fields = {
+        fields: dict[str, Any] = {
             "level": level,
-            "ok": ok,
+            "ok": ok and (coverage is None or coverage.ok),
             "findings": findings,
             "files": files,
             "bytes": bytes,
             "seconds": seconds,
         }
+        if coverage is not None:
+            fields["coverage"] = coverage.to_list()
         return self._mark(job, savepoint, VERIFIED, by, fields)
+
+    def coverage(self, job: str, savepoint: str) -> Coverage:
+        """How much of a savepoint has been hashed, and when, as its newest verification knows.
+
+        Nothing where that cannot be read: then all is hashed anew.
+        """
+        name = latest(self.store.names(marks_prefix(job, savepoint)), VERIFIED)
+        try:
+            return coverage_of(read_mark(self.store, job, savepoint, name)) if name else Coverage()
+        except UNREADABLE:
+            return Coverage()
 
     def verifications(self, job: str, savepoint: str) -> list[Verification]:
         """All verifications of a savepoint that can be read, oldest first; see `damaged_marks`."""

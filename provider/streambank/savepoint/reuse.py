@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streambank.errors import IntegrityError
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.copying import CHECKPOINT, CopyTask
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import healed_objects
 
@@ -79,25 +79,3 @@ def check_objects(repository: Repository, manifest: Manifest) -> None:
             code="repository-damaged",
             hint="Take into another repository; `streambank verify --all` shows what is damaged in this one.",
         ) from error
-
-
-def damaged_objects(
-    repository: Repository, objects: Mapping[str, int]
-) -> Iterator[tuple[str, IntegrityError]]:
-    """Objects that are not what was stored, found by reading all of them.
-
-    Args:
-        repository: Where they are.
-        objects: Digest and size of each.
-    """
-    small = [digest for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES]
-    for digest, data in repository.read_objects(small):
-        if isinstance(data, IntegrityError):
-            yield digest, data
-    for digest, size_bytes in objects.items():
-        if size_bytes > SMALL_BYTES:
-            try:
-                for _ in repository.object_chunks(digest):
-                    pass  # the last step compares the digest
-            except IntegrityError as error:
-                yield digest, error

@@ -4,30 +4,32 @@
 * full: each byte is hashed, the tables of the packs are checked, and Spark's own checksums agree.
 
 What is wrong comes back as findings, each with what it is about, the cause, the effect and a way out. The
-result is recorded beside the manifest.
+result is recorded beside the manifest. `sampling` looks at a share of a whole repository instead.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.errors import FormatError, InputError, IntegrityError
+from streambank.errors import FormatError, InputError, IntegrityError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
+from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import flaws
 from streambank.times import to_json_time
 
 Level = Literal["quick", "full"]
+Depth = Literal["quick", "full", "sampled"]
+"""How deep a report looked; `sampled` is what `sampling` does."""
 
 _NO_RESTORE = "The savepoint cannot be restored."
 _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
@@ -55,7 +57,7 @@ class VerifyReport:
     savepoint: str
     job: str
     batch: int | None
-    level: Level
+    level: Depth
     ok: bool
     restorable: bool
     findings: tuple[Finding, ...]
@@ -118,13 +120,13 @@ def verify(
     try:
         manifest = repository.load(job, savepoint)
     except (IntegrityError, FormatError) as error:
-        findings.append(_manifest_finding(job, savepoint, error))
+        findings.append(manifest_finding(job, savepoint, error))
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
         check = _Check(repository, manifest, parallel)
         findings += check.quick() if level == "quick" else check.full(progress)
-    findings += _repository_findings(repository, job, savepoint)
+    findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
         savepoint=savepoint,
         job=job,
@@ -139,18 +141,40 @@ def verify(
         at=datetime.now(UTC),
     )
     if record:
-        repository.record_verification(
-            job,
-            savepoint,
-            level=report.level,
-            ok=report.ok,
-            findings=len(report.findings),
-            files=report.files,
-            bytes=report.bytes,
-            seconds=round(report.seconds, 3),
-            by=by,
-        )
+        if level == "full" and manifest is not None:
+            coverage = Coverage.whole(report.at, report.restorable)
+        else:
+            coverage = repository.coverage(job, savepoint)
+        leave_record(repository, report, coverage, by)
     return report
+
+
+def leave_record(
+    repository: Repository, report: VerifyReport, coverage: Coverage, by: Mapping[str, Any] | None
+) -> None:
+    """Leave a report beside the manifest that it is about.
+
+    Args:
+        repository: Where.
+        report: What was found.
+        coverage: What has been hashed up to now, this time included.
+        by: Who verified.
+
+    Raises:
+        NotFoundError: There is no such savepoint any more.
+    """
+    repository.record_verification(
+        report.job,
+        report.savepoint,
+        level=report.level,
+        ok=report.ok,
+        findings=len(report.findings),
+        files=report.files,
+        bytes=report.bytes,
+        seconds=round(report.seconds, 3),
+        coverage=coverage,
+        by=by,
+    )
 
 
 class _Check:
@@ -174,45 +198,39 @@ class _Check:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
-        small = [digest for digest in rest if self.objects[digest] <= SMALL_BYTES]
-        large = [digest for digest in rest if self.objects[digest] > SMALL_BYTES]
-        for digest, result in self.repository.read_objects(small):
-            meter.add(1, self.objects[digest])
-            if isinstance(result, IntegrityError):
-                yield from self._findings(digest, result)
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-verify") as pool:
-            for digest, error in zip(large, pool.map(self._hash, large), strict=True):
-                meter.add(1, self.objects[digest])
-                if error is not None:
-                    yield from self._findings(digest, error)
+        objects = {digest: self.objects[digest] for digest in rest}
+        for digest, error in damaged_objects(self.repository, objects, parallel=self.parallel, meter=meter):
+            yield from self._findings(digest, error)
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
-        for path, cause in spark_checksums.disagreements(self.repository, whole):
-            yield Finding(
-                "spark-checksum",
-                "error",
-                path,
-                cause,
-                "The file was damaged before it was saved, and Spark will refuse it.",
-                "Restore an older savepoint, and look at the disk of the checkpoint.",
-            )
+        yield from checksum_findings(self.repository, whole)
 
-    def _hash(self, digest: str) -> IntegrityError | FormatError | None:
-        try:
-            for _ in self.repository.object_chunks(digest):
-                pass
-        except (IntegrityError, FormatError) as error:
-            return error
-        return None
-
-    def _findings(self, digest: str, error: IntegrityError | FormatError) -> Iterator[Finding]:
-        """One finding for each file of the savepoint that lies in an object."""
+    def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)
-        for entry in self.entries[digest]:
-            hint = error.hint if error.code in _REPAIRABLE else _USE_ANOTHER
-            yield Finding(error.code, "error", entry.path, error.message, _NO_RESTORE, hint)
+        yield from object_findings(self.entries[digest], error)
 
 
-def _manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatError) -> Finding:
+def object_findings(entries: Iterable[FileEntry], error: StreambankError) -> Iterator[Finding]:
+    """One finding for each file of a savepoint that lies in a bad object."""
+    for entry in entries:
+        hint = error.hint if error.code in _REPAIRABLE else _USE_ANOTHER
+        yield Finding(error.code, "error", entry.path, error.message, _NO_RESTORE, hint)
+
+
+def checksum_findings(repository: Repository, entries: Mapping[str, FileEntry]) -> Iterator[Finding]:
+    """Files whose objects are whole, by path, that Spark's own checksums speak against."""
+    for path, cause in spark_checksums.disagreements(repository, entries):
+        yield Finding(
+            "spark-checksum",
+            "error",
+            path,
+            cause,
+            "The file was damaged before it was saved, and Spark will refuse it.",
+            "Restore an older savepoint, and look at the disk of the checkpoint.",
+        )
+
+
+def manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatError) -> Finding:
+    """What a manifest that cannot be used comes to."""
     newer = isinstance(error, FormatError)
     return Finding(
         "manifest-unknown" if newer else "manifest-damaged",
@@ -224,7 +242,7 @@ def _manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatEr
     )
 
 
-def _repository_findings(repository: Repository, job: str, savepoint: str) -> Iterator[Finding]:
+def repository_findings(repository: Repository, job: str, savepoint: str) -> Iterator[Finding]:
     """Damage to files of the repository that are no objects of this savepoint."""
     for damage in repository.check_index():
         yield Finding(

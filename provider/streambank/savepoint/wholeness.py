@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
-from streambank.errors import FormatError, IntegrityError
+from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 
-Flaw = tuple[str, IntegrityError | FormatError]
+Flaw = tuple[str, StreambankError]
 """Digest of an object, and what is wrong with it."""
 
 
-def flaws(repository: Repository, objects: Mapping[str, int]) -> Iterator[Flaw]:
+def flaws(
+    repository: Repository, objects: Mapping[str, int], *, also: Set[str] = frozenset()
+) -> Iterator[Flaw]:
     """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
 
     Args:
         repository: Where they should be.
         objects: Digest and size of each.
+        also: Codes of storage errors that are flaws too; any other one is raised.
     """
-    packs: dict[str, IntegrityError | FormatError | None] = {}
+    packs: dict[str, StreambankError | None] = {}
     for digest, size_bytes in objects.items():
         try:
             place = repository.object_location(digest)
-        except (IntegrityError, FormatError) as error:
+        except (IntegrityError, FormatError, StorageError) as error:
+            if isinstance(error, StorageError) and error.code not in also:
+                raise
             yield digest, error
             continue
         if place.length != size_bytes:
@@ -37,16 +42,18 @@ def flaws(repository: Repository, objects: Mapping[str, int]) -> Iterator[Flaw]:
             continue
         if place.kind == "pack":
             if place.key not in packs:
-                packs[place.key] = _pack_error(repository, place.key)
+                packs[place.key] = _pack_error(repository, place.key, also)
             problem = packs[place.key]
             if problem is not None:
                 yield digest, problem
 
 
-def _pack_error(repository: Repository, key: str) -> IntegrityError | FormatError | None:
+def _pack_error(repository: Repository, key: str, also: Set[str] = frozenset()) -> StreambankError | None:
     try:
         repository.check_pack(key.rpartition("/")[2])
-    except (IntegrityError, FormatError) as error:
+    except (IntegrityError, FormatError, StorageError) as error:
+        if isinstance(error, StorageError) and error.code not in also:
+            raise
         return error
     return None
 

@@ -38,6 +38,7 @@ class ObjectWriter:
         new_bytes: How many bytes they have.
         known_objects: How many were there already.
         damaged: Large objects that are stored again though a file of their size is there.
+        rewrite_packs: Packs are stored again, too, though a file of their name and size is there.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ObjectWriter:
         self.new_bytes = 0
         self.known_objects = 0
         self.damaged: set[str] = set()
+        self.rewrite_packs = False
         self._store = store
         self._digest_name = digest_name
         self._has = has
@@ -177,7 +179,7 @@ class ObjectWriter:
         try:
             if len(builder):
                 pack, data = builder.finish()
-                if not self._stored(pack):
+                if self.rewrite_packs or not self._stored(pack):
                     self._store.write(pack_key(pack.id), data)
                 with self._state:
                     self._unindexed.append(pack)

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from streambank.savepoint import writer as writer_module
-from streambank.savepoint.digest import digest_of
 from streambank.savepoint.repository import Repository
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.repositories import FILES, manifest_of, save
+from tests.support.repositories import FILES, assert_whole, manifest_of, save
 
 
 def work(store: FaultyStore | MemoryStore) -> None:
@@ -29,21 +28,6 @@ def work(store: FaultyStore | MemoryStore) -> None:
     repository.pin("flights", savepoint)
     repository.record_verification("flights", savepoint, level="full", ok=True)
     repository.rebuild_index()
-
-
-def assert_whole(store: MemoryStore) -> None:
-    """Every listed savepoint can be read to its last byte."""
-    if not store.exists("repository.json"):
-        assert store.names() == []
-        return
-    repository = Repository.open(store)
-    for summary in repository.manifests():
-        assert summary.error is None
-        assert summary.mark_errors == ()
-        manifest = repository.load(summary.job, summary.savepoint)
-        for digest, data in repository.read_objects(manifest.objects()):
-            assert isinstance(data, bytes)
-            assert digest_of("blake3", data) == digest
 
 
 @pytest.mark.parametrize("kind", ["crash-before", "crash-during", "crash-after"])

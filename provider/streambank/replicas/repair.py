@@ -1,0 +1,295 @@
+"""Repairing a repository: what is damaged or gone is taken again from a replica that has it whole.
+
+The order is that in which a repository is written: first the index, which its own packs tell, then objects
+and packs, and a damaged manifest last, once all that it names is whole. Each file is replaced at once, by
+bytes that were hashed, and nothing is deleted; so a repair that is killed leaves nothing worse than it was,
+and the next one goes on. In the end every savepoint that was touched is verified in full.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Mapping, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streambank.errors import FormatError, IntegrityError, NotFoundError, StorageError, StreambankError
+from streambank.replicas.mending import Mender, Repaired, Replicas, mend
+from streambank.replicas.reading import BAD_DISK, DAMAGE, is_damage, unreadable
+from streambank.replicas.replicate import read_manifest
+from streambank.savepoint.catalog import manifest_key
+from streambank.savepoint.header import HEADER_KEY
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.verify import VerifyReport, verify
+from streambank.savepoint.wholeness import flaws
+
+_BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
+_OWN_MARKS = "Marks are each repository's own: pin or unpin it anew, and verify it again."
+
+Which = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotRepaired:
+    """Something that stays damaged.
+
+    Attributes:
+        file: Its key in the repository, or the digest of an object that lies nowhere.
+        cause: What is wrong with it.
+        reason: Why it could not be repaired.
+        needed_by: The savepoints that need it, as `job/id`.
+    """
+
+    file: str
+    cause: str
+    reason: str
+    needed_by: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What a repair came to.
+
+    Attributes:
+        repository: URI of what was repaired.
+        replicas: URIs of where whole bytes were looked for.
+        dry_run: Whether nothing was written, and the rest says what would be.
+        repaired: Files that are whole again.
+        not_repaired: Files that are not.
+        verified: A full verification of each savepoint that was touched.
+        seconds: How long it took.
+    """
+
+    repository: str
+    replicas: tuple[str, ...]
+    dry_run: bool
+    repaired: list[Repaired] = field(default_factory=list)
+    not_repaired: list[NotRepaired] = field(default_factory=list)
+    verified: list[VerifyReport] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that was looked at is damaged any more, or would be."""
+        return not self.not_repaired and all(report.ok for report in self.verified)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "ok": self.ok,
+            "repository": self.repository,
+            "replicas": list(self.replicas),
+            "dry_run": self.dry_run,
+            "repaired": [_to_dict(each) for each in self.repaired],
+            "not_repaired": [_to_dict(each) for each in self.not_repaired],
+            "verified": [report.to_dict() for report in self.verified],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def repair(
+    repository: Repository,
+    replicas: Sequence[Repository],
+    which: Sequence[Which],
+    *,
+    header_error: IntegrityError | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    parallel: int = 4,
+    by: Mapping[str, Any] | None = None,
+) -> RepairReport:
+    """Make savepoints whole again.
+
+    Args:
+        repository: What is damaged.
+        replicas: Where to take whole bytes from, the preferred one first.
+        which: Job and id of the savepoints to look at.
+        header_error: What was wrong with the header (`open_for_repair`).
+        dry_run: Read all the same, and write nothing.
+        progress: Told about objects and bytes.
+        parallel: How many large objects are read at once.
+        by: Who asks, for the records of verifications.
+
+    Raises:
+        StorageError: A place failed as a whole; what is repaired stays so, and the next try goes on.
+    """
+    started = time.monotonic()
+    run = _Repair(repository, replicas, which, dry_run, progress, parallel)
+    if header_error is not None:
+        run.report.repaired.append(Repaired("header", HEADER_KEY))
+    touched = run.run()
+    if not dry_run:
+        fresh = Repository.open(repository.store)
+        run.report.verified = [
+            verify(fresh, *each, "full", progress=progress, parallel=parallel, by=by) for each in touched
+        ]
+    run.report.seconds = time.monotonic() - started
+    return run.report
+
+
+class _Repair:
+    """One repair, up to the verification."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        replicas: Sequence[Repository],
+        which: Sequence[Which],
+        dry_run: bool,
+        progress: Progress | None,
+        parallel: int,
+    ) -> None:
+        self.repository = repository
+        self.replicas = replicas
+        self.which = which
+        self.dry_run = dry_run
+        self.progress = progress
+        self.parallel = parallel
+        self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
+        self.copies: dict[Which, _ManifestCopy] = {}
+
+    def run(self) -> list[Which]:
+        """Repair, and say which savepoints were touched."""
+        objects = self._objects()
+        lacking = dict(flaws(self.repository, objects, also=BAD_DISK))
+        users = self._users(lacking)
+        hidden: Set[str] = frozenset()
+        if self._index(lacking):
+            if self.dry_run:  # what the packs themselves lack is seen only once there is an index
+                hidden = {digest for digest, error in lacking.items() if error.code in _BY_INDEX}
+            else:
+                lacking = dict(flaws(self.repository, objects, also=BAD_DISK))
+        lacking |= self._unreadable({it: size for it, size in objects.items() if it not in lacking})
+        lacking = {digest: error for digest, error in lacking.items() if digest not in hidden}
+        users |= self._users(lacking)
+        lost = self._mend({digest: objects[digest] for digest in lacking})
+        for digest, reason in lost.items():
+            self._give_up(self._place(digest), lacking[digest].message, reason, users[digest])
+        unfit = {which for digest in lost for which in users[digest]}
+        for which, copy in self.copies.items():
+            self._manifest(which, copy, complete=which not in unfit)
+        self._marks()
+        touched = {which for each in users.values() for which in each} | self.copies.keys()
+        return [which for which in self.which if which in touched]
+
+    def _objects(self) -> dict[str, int]:
+        """The objects of all savepoints; of one whose manifest is damaged, as a replica's copy has them."""
+        objects: dict[str, int] = {}
+        for which in self.which:
+            try:
+                manifest = self.repository.load(*which)
+            except NotFoundError:
+                continue  # it was deleted since it was listed
+            except (*DAMAGE, StorageError) as error:
+                if not is_damage(error):
+                    raise
+                copy = self._copy_of(which, error)
+                if copy is None:
+                    continue
+                self.copies[which], manifest = copy, copy.manifest
+            objects |= manifest.objects()
+        return objects
+
+    def _copy_of(self, which: Which, error: StreambankError) -> _ManifestCopy | None:
+        """The first whole copy of a manifest that cannot be read; None, and a reason, where there is none."""
+        reasons = [error.hint] if isinstance(error, FormatError) else []
+        for replica in self.replicas if not isinstance(error, FormatError) else ():
+            try:
+                return _ManifestCopy(*read_manifest(replica, *which), replica.store.uri, error)
+            except (NotFoundError, *DAMAGE) as other:
+                reasons.append(f"{replica.store.uri}: {other.message}")
+        self._give_up(manifest_key(*which), error.message, " ".join(reasons), [which])
+        return None
+
+    def _users(self, digests: Container[str]) -> dict[str, list[Which]]:
+        """Which savepoints need some objects; manifests are read again rather than kept."""
+        users: dict[str, list[Which]] = {}
+        for which in self.which:
+            try:
+                copy = self.copies.get(which)
+                manifest = copy.manifest if copy else self.repository.load(*which)
+            except (NotFoundError, *DAMAGE, StorageError) as error:
+                if not isinstance(error, NotFoundError) and not is_damage(error):
+                    raise
+                continue  # `_objects` has said so
+            for digest in manifest.objects():
+                if digest in digests:
+                    users.setdefault(digest, []).append(which)
+        return users
+
+    def _index(self, lacking: Mapping[str, StreambankError]) -> bool:
+        """Make the index again where it is damaged or incomplete; whether that was needed."""
+        damaged = [damage.key for damage in self.repository.check_index()]
+        if not damaged and not any(error.code in _BY_INDEX for error in lacking.values()):
+            return False
+        if not self.dry_run:
+            self.repository.rebuild_index()
+        self.report.repaired += [Repaired("index", key) for key in damaged or ["index/"]]
+        return True
+
+    def _unreadable(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
+        meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
+        return dict(unreadable(self.repository, objects, parallel=self.parallel, meter=meter))
+
+    def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
+        """Bring objects back; those that stay lost, and why."""
+        if not lacking:
+            return {}
+        with nullcontext() if self.dry_run else self.repository.writer() as writer:
+            mender = Mender(self.repository, Replicas(self.replicas), writer)
+            mend(mender, lacking, parallel=self.parallel, progress=self.progress)
+        self.report.repaired += mender.mended.repaired
+        lost = mender.mended.lost
+        if not self.dry_run:
+            fresh = Repository.open(self.repository.store)
+            hoped = {digest: size for digest, size in lacking.items() if digest not in lost}
+            bad = dict(flaws(fresh, hoped, also=BAD_DISK))
+            meter = Meter(self.progress, "check", len(hoped), sum(hoped.values()))
+            rest = {digest: size for digest, size in hoped.items() if digest not in bad}
+            bad |= dict(unreadable(fresh, rest, parallel=self.parallel, meter=meter))
+            lost |= {digest: f"What was written does not read back: {bad[digest].message}" for digest in bad}
+        return lost
+
+    def _manifest(self, which: Which, copy: _ManifestCopy, *, complete: bool) -> None:
+        """Put a replica's manifest in the place of a damaged one, once all that it names is whole."""
+        key = manifest_key(*which)
+        if not complete:
+            self._give_up(key, copy.error.message, "Objects that it names are not whole.", [which])
+            return
+        if not self.dry_run:
+            fresh = Repository.open(self.repository.store)
+            fresh.adopt(copy.manifest, copy.data, replace_damaged=True)
+        self.report.repaired.append(Repaired("manifest", key, 0, len(copy.data), (copy.source,)))
+
+    def _marks(self) -> None:
+        for which in self.which:
+            for key, error in self.repository.damaged_marks(*which):
+                self._give_up(key, error.message, _OWN_MARKS, [which])
+
+    def _place(self, digest: str) -> str:
+        """Where an object is, or should be."""
+        try:
+            return self.repository.object_location(digest).key
+        except DAMAGE:
+            return digest
+
+    def _give_up(self, file: str, cause: str, reason: str, users: Sequence[Which]) -> None:
+        needed_by = tuple(f"{job}/{savepoint}" for job, savepoint in users)
+        self.report.not_repaired.append(NotRepaired(file, cause, reason, needed_by))
+
+
+@dataclass(frozen=True, slots=True)
+class _ManifestCopy:
+    """A replica's whole copy of a manifest that is damaged here."""
+
+    data: bytes
+    manifest: Manifest
+    source: str
+    error: StreambankError
+
+
+def _to_dict(each: Repaired | NotRepaired) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(each).items()}

@@ -1,0 +1,358 @@
+"""Replicating savepoints: the objects that the replica lacks, then the manifest, then the pin.
+
+The order is that of a take, and so is the argument: before the manifest the replica lists nothing, after it
+the savepoint is whole there. A second try finds what has arrived and moves the rest. Savepoints whose bytes
+are damaged at the source are reported and left out, and the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streambank.errors import (
+    ConflictError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StreambankError,
+)
+from streambank.replicas.reading import DAMAGE, is_damage
+from streambank.replicas.transfer import Transfer
+from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
+from streambank.savepoint.manifest import Manifest, decode
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.storage.base import Opener, Store
+
+State = Literal["copied", "there", "refilled", "failed", "gone"]
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicated:
+    """What became of one savepoint.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: Its batch; None where its manifest cannot be read.
+        state: `copied` now; `there` before; `refilled`: it was there, and objects that the replica had lost
+            are back; `failed`: not whole in the replica, see `errors`; `gone` from the source meanwhile.
+        moved_objects: How many objects were moved for it.
+        moved_bytes: How many bytes those have.
+        service_bytes: How many of them the storage service copied itself.
+        there_bytes: How many bytes of it the replica had.
+        pinned: Whether the source's pin was set in the replica by this.
+        seconds: How long it took.
+        errors: What is wrong, each with the first file that it is about.
+    """
+
+    savepoint: str
+    job: str
+    batch: int | None = None
+    state: State
+    moved_objects: int = 0
+    moved_bytes: int = 0
+    service_bytes: int = 0
+    there_bytes: int = 0
+    pinned: bool = False
+    seconds: float = 0.0
+    errors: tuple[tuple[str, StreambankError], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "state": self.state,
+            "moved_objects": self.moved_objects,
+            "moved_bytes": self.moved_bytes,
+            "service_bytes": self.service_bytes,
+            "there_bytes": self.there_bytes,
+            "pinned": self.pinned,
+            "seconds": round(self.seconds, 3),
+            "errors": [{"file": file, **error.to_dict()} for file, error in self.errors],
+        }
+
+
+def open_replica(source: Repository, store: Store) -> Repository:
+    """The replica at a place; made, with the digests of the source, where there is nothing yet.
+
+    Raises:
+        InputError: It is the source itself, or a copy of it that was made by other means (code
+            `same-repository`); it names objects by another digest (code `other-digest`); or other files are
+            there.
+        IntegrityError, FormatError: See `Repository.open`.
+    """
+    replica = Repository.open(store, create=True, digest=source.digest_name)
+    if replica.id == source.id:
+        raise InputError(
+            f"{store.uri} and {source.store.uri} are the same repository, {source.id}.",
+            code="same-repository",
+            hint="Name another place: a copy made by other means has the id of its original.",
+        )
+    if replica.digest_name != source.digest_name:
+        raise InputError(
+            f"{store.uri} names objects by {replica.digest_name}, and {source.store.uri} by "
+            f"{source.digest_name}: no object of the one can be found in the other.",
+            code="other-digest",
+            hint="Replicate to an empty place: a repository made there takes over the source's digests.",
+        )
+    return replica
+
+
+def newest_first(source: Repository, job: str | None = None) -> list[tuple[str, str]]:
+    """Job and id of all savepoints, the highest batch of each job first: it is wanted most."""
+    return sorted(listed(source.store, job), key=lambda each: _batch(each[1]), reverse=True)
+
+
+def replicate(
+    source: Repository,
+    replica: Repository,
+    which: Sequence[tuple[str, str]],
+    *,
+    progress: Progress | None = None,
+    parallel: int = 4,
+    by: Mapping[str, Any] | None = None,
+) -> Iterator[Replicated]:
+    """Bring savepoints to a replica, one after the other as this is iterated over.
+
+    Args:
+        source: Where they are.
+        replica: Where they shall be, too; see `open_replica`.
+        which: Job and id of each, in this order.
+        progress: Told about objects and bytes, savepoint by savepoint.
+        parallel: How many packs or large objects are moved at once.
+        by: Who asks, for the marks of pins.
+
+    Yields:
+        What became of each.
+
+    Raises:
+        StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
+    """
+    transfer = Transfer(source, replica, parallel)
+    for job, savepoint in which:
+        yield _Copy(transfer, job, savepoint, progress, by).run()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaReport:
+    """What replicating to one place came to.
+
+    Attributes:
+        location: Its URI.
+        error: Why it ended early; what had arrived by then is used by the next try.
+        savepoints: What became of each savepoint until then.
+        seconds: How long it took.
+    """
+
+    location: str
+    error: StreambankError | None
+    savepoints: tuple[Replicated, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every savepoint that the source still has is whole there."""
+        return self.error is None and not any(each.errors for each in self.savepoints)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "ok": self.ok,
+            "location": self.location,
+            "error": self.error.to_dict() if self.error else None,
+            "moved_bytes": sum(each.moved_bytes for each in self.savepoints),
+            "service_bytes": sum(each.service_bytes for each in self.savepoints),
+            "there_bytes": sum(each.there_bytes for each in self.savepoints),
+            "seconds": round(self.seconds, 3),
+            "savepoints": [each.to_dict() for each in self.savepoints],
+        }
+
+
+def replicate_to(
+    source: Repository,
+    opener: Opener,
+    location: str,
+    which: Sequence[tuple[str, str]],
+    *,
+    progress: Progress | None = None,
+    parallel: int = 4,
+    by: Mapping[str, Any] | None = None,
+) -> ReplicaReport:
+    """Bring savepoints to the replica at a location; that it fails is part of the report.
+
+    So of several replicas one that cannot be reached does not keep the others from what they need.
+
+    Args:
+        source: Where the savepoints are.
+        opener: Opens the location.
+        location: The replica, made where there is nothing yet.
+        which: Job and id of each, in this order.
+        progress: Told about objects and bytes, savepoint by savepoint.
+        parallel: How many packs or large objects are moved at once.
+        by: Who asks, for the marks of pins.
+    """
+    started = time.monotonic()
+    done: list[Replicated] = []
+    error: StreambankError | None = None
+    try:
+        store = opener(location)
+        location = store.uri
+        replica = open_replica(source, store)
+        done += replicate(source, replica, which, progress=progress, parallel=parallel, by=by)
+    except StreambankError as failure:
+        error = failure
+    return ReplicaReport(location, error, tuple(done), time.monotonic() - started)
+
+
+class _Copy:
+    """The way of one savepoint."""
+
+    def __init__(
+        self,
+        transfer: Transfer,
+        job: str,
+        savepoint: str,
+        progress: Progress | None,
+        by: Mapping[str, Any] | None,
+    ) -> None:
+        self.transfer = transfer
+        self.source = transfer.source
+        self.replica = transfer.target
+        self.job = job
+        self.savepoint = savepoint
+        self.progress = progress
+        self.by = by
+        self.key = manifest_key(job, savepoint)
+        self.started = time.monotonic()
+
+    def run(self) -> Replicated:
+        try:
+            data, manifest = read_manifest(self.source, self.job, self.savepoint)
+        except NotFoundError:
+            return self._result("gone")
+        except (*DAMAGE, StorageError) as error:
+            return self._failed(error)
+        try:
+            there = self.replica.load(self.job, self.savepoint)
+        except NotFoundError:
+            there = None
+        except DAMAGE as error:
+            return self._failed(self._damaged_there(error), batch=manifest.batch)
+        for _ in range(_TRIES - 1):
+            try:
+                return self._bring(data, manifest, there)
+            except ConflictError as error:
+                if error.code != "objects-condemned":
+                    raise
+                self.transfer.look_again()  # they are stored anew, under names that last
+        return self._bring(data, manifest, there)
+
+    def _bring(self, data: bytes, manifest: Manifest, there: Manifest | None) -> Replicated:
+        """The objects that are missing, the manifest, the pin."""
+        objects = (there or manifest).objects()
+        missing = self.transfer.missing(objects)
+        numbers: dict[str, Any] = {
+            "batch": manifest.batch,
+            "there_bytes": sum(objects.values()) - sum(missing.values()),
+        }
+        if missing:
+            meter = Meter(self.progress, "copy", len(missing), sum(missing.values()))
+            moved = self.transfer.move(missing, meter)
+            numbers |= {
+                "moved_objects": moved.objects,
+                "moved_bytes": moved.bytes,
+                "service_bytes": moved.service_bytes,
+            }
+            if moved.errors:
+                if not self.source.store.exists(self.key):  # it was deleted while it was read
+                    return self._result("gone", **numbers)
+                return self._result("failed", errors=_by_file(there or manifest, moved.errors), **numbers)
+        if there is None:
+            counted_on = {digest: size for digest, size in objects.items() if digest not in missing}
+            if bad := self.transfer.damaged(counted_on):
+                bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
+                return self._result("failed", errors=_by_file(manifest, bad), **numbers)
+            try:
+                self.replica.adopt(manifest, data)
+            except IntegrityError as error:  # something was deleted there meanwhile
+                return self._result("failed", errors=((self.key, error),), **numbers)
+        try:
+            pinned, errors = self._pin()
+        except NotFoundError as error:  # it was deleted there just now
+            return self._result("failed", errors=((self.key, error),), **numbers)
+        state: State = "copied" if there is None else "refilled" if missing else "there"
+        return self._result(state, pinned=pinned, errors=errors, **numbers)
+
+    def _pin(self) -> tuple[bool, tuple[tuple[str, StreambankError], ...]]:
+        """Pin the replica where the source is pinned; a pin mark that cannot be read counts as one."""
+        errors: tuple[tuple[str, StreambankError], ...] = ()
+        try:
+            pinned = self.source.pinned(self.job, self.savepoint)
+        except DAMAGE as error:
+            pinned, errors = True, ((self.key, error),)
+        if not pinned:
+            return False, errors
+        try:
+            if self.replica.pinned(self.job, self.savepoint):
+                return False, errors
+        except DAMAGE as error:
+            return False, (*errors, (self.key, self._damaged_there(error)))  # it counts as a pin there, too
+        self.replica.pin(self.job, self.savepoint, by=self.by, note=f"pinned in {self.source.store.uri}")
+        return True, errors
+
+    def _damaged_there(self, error: StreambankError) -> StreambankError:
+        here, there = self.source.store.uri, self.replica.store.uri
+        return type(error)(
+            f"In {there}: {error.message}",
+            code=error.code,
+            hint=f"`streambank repair -r {there} --from {here}` takes from here what is damaged there.",
+        )
+
+    def _failed(self, error: StreambankError, batch: int | None = None) -> Replicated:
+        if not is_damage(error):
+            raise error
+        return self._result("failed", batch=batch, errors=((self.key, error),))
+
+    def _result(self, state: State, **fields: Any) -> Replicated:
+        return Replicated(
+            savepoint=self.savepoint,
+            job=self.job,
+            state=state,
+            seconds=time.monotonic() - self.started,
+            **fields,
+        )
+
+
+def read_manifest(repository: Repository, job: str, savepoint: str) -> tuple[bytes, Manifest]:
+    """The bytes of a savepoint's manifest, checked, and what they say.
+
+    Raises:
+        NotFoundError: There is none.
+        IntegrityError, FormatError: It cannot be used.
+    """
+    data = repository.store.read(manifest_key(job, savepoint))
+    return data, check_place(decode(data, manifest_name(job, savepoint)), job, savepoint)
+
+
+def _batch(savepoint: str) -> tuple[int, str]:
+    """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
+    digits = savepoint.partition("-")[0].removeprefix("b")
+    return (int(digits) if digits.isdecimal() else -1), savepoint
+
+
+def _by_file(
+    manifest: Manifest, errors: Mapping[str, StreambankError]
+) -> tuple[tuple[str, StreambankError], ...]:
+    """Each error with the first file that lies in its object."""
+    files: dict[str, str] = {}
+    for entry in manifest.all_files():
+        files.setdefault(entry.digest, entry.path)
+    return tuple(sorted(((files[digest], error) for digest, error in errors.items()), key=lambda it: it[0]))

@@ -1,0 +1,236 @@
+"""Sampled verification: each run hashes a share of the repository, and consecutive runs cover all of it.
+
+Every run looks whether each object is there with its size, as a quick verification does, and hashes those in
+the next window of the circle (`coverage`). Where the next window begins is a small sealed file that is
+replaced after each run. It is moved on only once the window was hashed and the results are recorded: a run
+that is killed, or fails, is done again by the next one, and nothing is passed over. Of two runs at once both
+hash the same window, and the file says the same afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.finding import Finding
+from streambank.savepoint.coverage import POSITIONS, Window, position
+from streambank.savepoint.hashing import damaged_objects
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.sealed import damaged, decode_record, encode_record
+from streambank.savepoint.verify import (
+    VerifyReport,
+    checksum_findings,
+    leave_record,
+    manifest_finding,
+    object_findings,
+    repository_findings,
+)
+from streambank.savepoint.wholeness import flaws
+from streambank.times import to_json_time, utc_now
+
+Bad = Mapping[str, StreambankError]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleReport:
+    """What one sampled run found.
+
+    Attributes:
+        window: The part of the circle that it hashed.
+        runs: So many consecutive runs of the same share hash everything.
+        objects: How many objects it hashed.
+        bytes: How many bytes they have.
+        all_objects: How many objects the savepoints need, each counted once.
+        all_bytes: How many bytes those have.
+        findings: What is wrong with the record of where runs go on.
+        savepoints: What was found in each savepoint.
+        seconds: How long it took.
+    """
+
+    window: Window
+    runs: int
+    objects: int
+    bytes: int
+    all_objects: int
+    all_bytes: int
+    findings: tuple[Finding, ...]
+    savepoints: tuple[VerifyReport, ...]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `sample` part of the JSON answer."""
+        return {
+            "share": round(self.window.width / POSITIONS, 6),
+            "from": round(self.window.start / POSITIONS, 6),
+            "to": round(self.window.end / POSITIONS, 6),
+            "runs": self.runs,
+            "objects": self.objects,
+            "bytes": self.bytes,
+            "all_objects": self.all_objects,
+            "all_bytes": self.all_bytes,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def cursor_key(job: str | None) -> str:
+    """Where it is kept how far sampled runs are: over all savepoints, or over those of one job."""
+    return f"sampling/jobs/{job}.json" if job else "sampling/repository.json"
+
+
+def verify_sample(
+    repository: Repository,
+    share: Fraction,
+    *,
+    job: str | None = None,
+    progress: Progress | None = None,
+    parallel: int = 4,
+    by: Mapping[str, Any] | None = None,
+) -> SampleReport:
+    """Hash the next share of a repository, and record the results beside each savepoint.
+
+    Args:
+        repository: Which.
+        share: Above 0, 1 at most.
+        job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
+        progress: Told about objects and bytes.
+        parallel: How many objects are hashed at once.
+        by: Who verifies, for the records.
+
+    Raises:
+        StorageError: The environment failed; the next run hashes the same share again.
+    """
+    started = time.monotonic()
+    start, findings = _read_cursor(repository, job)
+    window = Window.of(start, share)
+    which = [(each.job, each.savepoint) for each in repository.manifests(job)]
+    objects, wanted = _survey(repository, which, window)
+    bad: dict[str, StreambankError] = dict(flaws(repository, objects))
+    chosen = {digest: objects[digest] for digest in objects if digest in wanted and digest not in bad}
+    meter = Meter(progress, "check", len(chosen), sum(chosen.values()))
+    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, meter=meter))
+    reports = [
+        report
+        for each in which
+        if (report := _judge(repository, *each, window, objects, bad, chosen, by)) is not None
+    ]
+    record = {"position": window.end, "at": to_json_time(utc_now()), "by": dict(by or {})}
+    repository.store.write(cursor_key(job), encode_record(record, repository.digest_name))
+    return SampleReport(
+        window=window,
+        runs=-(-POSITIONS // window.width),
+        objects=len(chosen),
+        bytes=sum(chosen.values()),
+        all_objects=len(objects),
+        all_bytes=sum(objects.values()),
+        findings=findings,
+        savepoints=tuple(reports),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _survey(
+    repository: Repository, which: Sequence[tuple[str, str]], window: Window
+) -> tuple[dict[str, int], set[str]]:
+    """Digest and size of all objects that savepoints need, and those that this run has to hash.
+
+    These are the ones in the window, and Spark's checksums of files in the window. Manifests that cannot be
+    read are `_judge`'s matter.
+    """
+    objects: dict[str, int] = {}
+    wanted: set[str] = set()
+    for job, savepoint in which:
+        try:
+            manifest = repository.load(job, savepoint)
+        except (NotFoundError, IntegrityError, FormatError):
+            continue
+        objects |= manifest.objects()
+        digests = {entry.path: entry.digest for entry in manifest.files}
+        for path, digest in digests.items():
+            main = digests.get(path.removesuffix(".crc"), digest)
+            if window.holds(position(digest)) or window.holds(position(main)):
+                wanted.add(digest)
+        wanted.update(each.digest for each in manifest.sink_files() if window.holds(position(each.digest)))
+    return objects, wanted
+
+
+def _judge(
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    window: Window,
+    looked_at: Mapping[str, int],
+    bad: Bad,
+    chosen: Mapping[str, int],
+    by: Mapping[str, Any] | None,
+) -> VerifyReport | None:
+    """What the run found in one savepoint, recorded; None where that was deleted since it was listed."""
+    started = time.monotonic()
+    findings: list[Finding] = []
+    manifest: Manifest | None = None
+    try:
+        manifest = repository.load(job, savepoint)
+    except NotFoundError:
+        return None
+    except (IntegrityError, FormatError) as error:
+        findings.append(manifest_finding(job, savepoint, error))
+    objects: Mapping[str, int] = {}
+    if manifest is not None:
+        objects = manifest.objects()
+        for digest in bad.keys() & objects.keys():
+            entries = [entry for entry in manifest.all_files() if entry.digest == digest]
+            findings += object_findings(entries, bad[digest])
+        whole = chosen.keys() - bad.keys()
+        hashed = {entry.path: entry for entry in manifest.files if entry.digest in whole}
+        findings += checksum_findings(repository, hashed)
+    findings += repository_findings(repository, job, savepoint)
+    at = utc_now()
+    report = VerifyReport(
+        savepoint=savepoint,
+        job=job,
+        batch=manifest.batch if manifest else None,
+        level="sampled",
+        ok=not findings,
+        restorable=not any(finding.severity == "error" for finding in findings),
+        findings=tuple(sorted(findings, key=lambda finding: finding.file)),
+        files=sum(1 for _ in manifest.all_files()) if manifest else 0,
+        bytes=sum(objects[digest] for digest in objects.keys() & chosen.keys()),
+        seconds=time.monotonic() - started,
+        at=at,
+    )
+    coverage = repository.coverage(job, savepoint)
+    if manifest is not None and objects.keys() <= looked_at.keys():  # else it was healed only just now
+        coverage = coverage.after(window, at, report.restorable)
+    try:
+        leave_record(repository, report, coverage, by)
+    except NotFoundError:
+        return None
+    return report
+
+
+def _read_cursor(repository: Repository, job: str | None) -> tuple[int, tuple[Finding, ...]]:
+    """Where the next window begins; the beginning, and a finding, where that cannot be read."""
+    key = cursor_key(job)
+    what = f"record of sampled verifications {key}"
+    try:
+        start = decode_record(repository.store.read(key), what).get("position")
+        if type(start) is not int or not 0 <= start < POSITIONS:
+            raise damaged(what, "it names no position")
+    except NotFoundError:
+        return 0, ()
+    except IntegrityError as error:
+        finding = Finding(
+            "sampling-restarted",
+            "warning",
+            key,
+            error.message,
+            "Sampled verification has begun anew, so that some bytes are hashed later than they were due.",
+            "Nothing has to be done: the record is whole again.",
+        )
+        return 0, (finding,)
+    return start, ()

@@ -1,0 +1,31 @@
+"""The same work on many things at once, in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def each(work: Callable[[Item], Result], items: Sequence[Item], parallel: int) -> Iterator[Result]:
+    """What the work gives for each item, in their order; the first error is raised, and ends the rest.
+
+    Args:
+        work: What to do with one item.
+        items: On what.
+        parallel: How many at once; one is done in this thread.
+    """
+    if parallel == 1 or len(items) < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(parallel, thread_name_prefix="streambank") as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
