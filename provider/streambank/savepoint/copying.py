@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 
+_BUNDLE_BYTES = 1 << 20
+_BUNDLE_FILES = 64
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
 
@@ -64,7 +67,27 @@ class ObjectSink(Protocol):
         """Store bytes, and return their digest."""
 
 
-def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | None = None) -> FileEntry:
+def bundles(tasks: Sequence[CopyTask]) -> Iterator[Sequence[CopyTask]]:
+    """Tasks in the same order, small ones together: a thread is given as much as is worth handing over."""
+    bundle: list[CopyTask] = []
+    size_bytes = 0
+    for task in tasks:
+        if bundle and (size_bytes + task.size_bytes > _BUNDLE_BYTES or len(bundle) == _BUNDLE_FILES):
+            yield bundle
+            bundle, size_bytes = [], 0
+        bundle.append(task)
+        size_bytes += task.size_bytes
+    if bundle:
+        yield bundle
+
+
+def run_task(
+    task: CopyTask,
+    source: Store,
+    writer: ObjectSink,
+    held: Held | None = None,
+    rate: RateLimit = UNLIMITED,
+) -> FileEntry:
     """Copy one file, and return what the manifest says about it.
 
     Args:
@@ -72,6 +95,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         source: The store that it is in.
         writer: Where to.
         held: The same file, where it is held already.
+        rate: How fast it may be read.
 
     Raises:
         ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
@@ -81,7 +105,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         try:
             check_unmoved(task, file.info)
             with file.open() as reader:
-                digest = writer.add(_exactly(task, reader), task.size_bytes)
+                digest = writer.add(_exactly(task, reader, rate), task.size_bytes)
             check_unmoved(task, file.current())
         finally:
             if held is None:
@@ -128,12 +152,14 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
     return [_stat(store, task.path) for task in tasks]
 
 
-def _exactly(task: CopyTask, reader: Any) -> Iterator[bytes]:
+def _exactly(task: CopyTask, reader: Any, rate: RateLimit) -> Iterator[bytes]:
     """The bytes of a file, which must be as many as planned."""
     left = task.size_bytes
+    rate.spend(min(left, CHUNK_BYTES))
     while chunk := reader.read(CHUNK_BYTES):
         left -= len(chunk)
         yield chunk
+        rate.spend(min(max(left, 0), CHUNK_BYTES))
     if left:
         raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")
 

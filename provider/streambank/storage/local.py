@@ -20,9 +20,10 @@ from streambank.storage.base import Features, FileInfo, Store
 from streambank.storage.local_errors import exists_error, translate
 from streambank.storage.local_read import LocalHeld, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
-from streambank.storage.local_sync import sync_below
+from streambank.storage.local_sync import sync_directories
+from streambank.storage.local_waiting import Waiting
 from streambank.storage.local_write import copy_descriptor, create_exclusively, write_all
-from streambank.storage.names import check_key, check_prefix, is_key, is_temporary
+from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
 
 
 def open_location(uri: str) -> LocalStore:
@@ -41,6 +42,7 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.resolve would follow links
         self._root = Root(str(self.root), str(self.root), fsync=fsync)
+        self._waiting: Waiting | None = None
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -59,6 +61,8 @@ class LocalStore:
         """See `Store.child`; the child's links may lead anywhere inside this store's root."""
         child = LocalStore(self.root / check_key(prefix), fsync=self._root.fsync)
         child._root.boundary = self._root.boundary
+        child._root.unsettled = self._root.unsettled
+        child._waiting = self._waiting
         return child
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
@@ -145,9 +149,12 @@ class LocalStore:
             key = name()
             if key is None:
                 return None
-            parent, last = _split(key)
-            with self._root.directory(parent, create=True) as directory:
-                self._publish(root, temporary, directory, last, key, exclusive=False)
+            if self._waiting is not None:
+                self._waiting.add(self._root, root, temporary, descriptor, check_key(key))
+            else:
+                parent, last = _split(key)
+                with self._root.directory(parent, create=True) as directory:
+                    self._publish(root, temporary, directory, last, key, exclusive=False)
             return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
 
     @contextmanager
@@ -159,9 +166,13 @@ class LocalStore:
         with self._root.directory("", create=True) as root:
             view = LocalStore(self.root, fsync=False)
             view._root.boundary = self._root.boundary
-            yield view
+            unsettled: set[str] = set()
+            view._root.unsettled = unsettled
+            with Waiting(view._root, root) as view._waiting:
+                yield view
             try:
-                sync_below(root)
+                if unsettled:
+                    sync_directories(root, unsettled)
             except OSError as error:
                 raise translate(error, str(self.root)) from error
 
@@ -215,7 +226,7 @@ class LocalStore:
                 if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
                     return False
                 raise translate(error, self._root.join(key)) from error
-            self._root.sync(directory)
+            self._root.sync(directory, self._root.join(parent))
             return True
 
     def delete(self, key: str) -> None:
@@ -243,10 +254,10 @@ class LocalStore:
                     raise exists_error(self._root.join(new_key)) from error
             except OSError as error:
                 raise translate(error, self._root.join(key)) from error
-            self._root.sync(new_directory)
+            self._root.sync(new_directory, self._root.join(new_parent))
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
-            self._root.sync(directory)
+            self._root.sync(directory, self._root.join(parent))
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`."""
@@ -262,27 +273,29 @@ class LocalStore:
         try:
             with self._root.directory(directory) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
-                    if is_temporary(entry.name):
+                    name = entry.name
+                    if is_temporary(name):
                         continue
-                    key = self._usable(f"{directory}/{entry.name}" if directory else entry.name)
-                    if entry.is_dir(follow_symlinks=False):
-                        directories.append(key)
-                        continue
-                    with suppress(FileNotFoundError):  # it vanished between the listing and the stat
-                        if entry.is_symlink():
-                            files.append(self._link_info(key))
-                        elif entry.is_file(follow_symlinks=False):
+                    key = f"{directory}/{name}" if directory else name
+                    if not is_part(name) or len(key) > MAX_KEY_LENGTH:
+                        raise self._unusable(key)
+                    try:
+                        if entry.is_file(follow_symlinks=False):
                             files.append(file_info(key, entry.stat(follow_symlinks=False)))
+                        elif entry.is_dir(follow_symlinks=False):
+                            directories.append(key)
+                        elif entry.is_symlink():
+                            files.append(self._link_info(key))
+                    except FileNotFoundError:
+                        continue  # it vanished between the listing and the stat
         except NotFoundError:
             return (), ()
         except OSError as error:
             raise translate(error, self._root.join(directory)) from error
         return files, directories
 
-    def _usable(self, key: str) -> str:
-        if is_key(key):
-            return key
-        raise FormatError(
+    def _unusable(self, key: str) -> FormatError:
+        return FormatError(
             f"{self.root} holds a file whose name cannot be used: {key!r}.",
             code="bad-key",
             hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
@@ -319,7 +332,7 @@ class LocalStore:
                 os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=new_directory)
         except OSError as error:
             raise translate(error, self._root.join(key)) from error
-        self._root.sync(new_directory)
+        self._root.sync(new_directory, self._root.join(key.rpartition("/")[0]))
 
     def _is_same_file(self, key: str, other: str) -> bool:
         try:
