@@ -129,8 +129,8 @@ class SmallFiles:
         """See `Workload.says`."""
         return (
             f"{self.partitions * 100:,} files of {self.file_bytes / 1000:g} kB, in the shape of the "
-            "HDFS-backed store: a delta for each batch, a snapshot every tenth. A savepoint needs 17 of 100; `cp -r` and "
-            f"the other tools copy all. One more batch adds {self.partitions:,} files."
+            "HDFS-backed store: a delta for each batch, a snapshot every tenth. A savepoint needs 17 of "
+            f"100; `cp -r` and the other tools copy all. One more batch adds {self.partitions:,} files."
         )
 
     def build(self, root: Path) -> None:

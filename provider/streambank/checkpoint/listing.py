@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from streambank.errors import NotFoundError
 from streambank.storage import FileInfo, Store
+from streambank.storage.local import LocalStore, Row
 
 LISTING_ORDER = ("commits", "sources", "offsets", "metadata", "state")
 """Commits first: everything of a batch is durable before its commit, so what is listed later is there unless
@@ -52,17 +53,27 @@ class Listing(Mapping[str, FileInfo]):
         """The same files as a listing."""
         return files if isinstance(files, cls) else cls(files.values())
 
-    def add_all(self, files: Iterable[FileInfo]) -> int:
-        """Take in files, the later one where a path is there twice; tells how many they were."""
+    def add_all(self, files: Iterable[FileInfo]) -> None:
+        """Take in files, the later one where a path is there twice."""
         last, folder = None, _Folder()
-        count = 0
         for info in files:
             path, _, name = info.path.rpartition("/")
             if path != last:
                 last, folder = path, self._folders.setdefault(path, _Folder())
-            self._add(folder, name, info)
-            count += 1
-        return count
+            row = self._row(folder, name)
+            folder.sizes[row], folder.mtimes_ns[row] = info.size_bytes, info.mtime_ns
+            number = _number(info)
+            if number is None:
+                folder.identities[row] = info.identity
+            else:
+                folder.numbers[row] = number
+
+    def add_rows(self, path: str, rows: Iterable[Row]) -> None:
+        """Take in the files of one folder as `LocalStore.scan` gives them."""
+        folder = self._folders.setdefault(path, _Folder())
+        for name, number, size_bytes, mtime_ns, _ in rows:
+            row = self._row(folder, name)
+            folder.sizes[row], folder.mtimes_ns[row], folder.numbers[row] = size_bytes, mtime_ns, number
 
     def folders(self) -> Iterator[str]:
         """Folders that hold files, in the order in which they were listed."""
@@ -103,25 +114,26 @@ class Listing(Mapping[str, FileInfo]):
     def __len__(self) -> int:
         return self._count
 
-    def _add(self, folder: _Folder, name: str, info: FileInfo) -> None:
-        if len(name) <= _SHARED_CHARACTERS:
-            name = self._names.setdefault(name, name)
-        number, _, rest = info.identity.partition("-")
-        plain = rest == f"{info.size_bytes}-{info.mtime_ns}" and number.isascii() and number.isdecimal()
-        plain = plain and len(number) < 20 and (number[0] != "0" or number == "0")
+    def _row(self, folder: _Folder, name: str) -> int:
         row = folder.rows.get(name)
         if row is None:
+            if len(name) <= _SHARED_CHARACTERS:
+                name = self._names.setdefault(name, name)
             row = folder.rows[name] = len(folder.sizes)
             self._count += 1
-            folder.sizes.append(info.size_bytes)
-            folder.mtimes_ns.append(info.mtime_ns)
-            folder.numbers.append(int(number) if plain else 0)
-        else:
-            folder.sizes[row], folder.mtimes_ns[row] = info.size_bytes, info.mtime_ns
-            folder.numbers[row] = int(number) if plain else 0
+            for column in (folder.sizes, folder.mtimes_ns, folder.numbers):
+                column.append(0)
+        elif folder.identities:
             folder.identities.pop(row, None)
-        if not plain:
-            folder.identities[row] = info.identity
+        return row
+
+
+def _number(info: FileInfo) -> int | None:
+    """The number in an identity `<number>-<size>-<mtime>`; None for any other one."""
+    number, _, rest = info.identity.partition("-")
+    if rest != f"{info.size_bytes}-{info.mtime_ns}" or not (number.isascii() and number.isdecimal()):
+        return None
+    return int(number) if len(number) < 20 and (number == "0" or number[0] != "0") else None
 
 
 def list_checkpoint(store: Store) -> Listing:
@@ -133,7 +145,13 @@ def list_checkpoint(store: Store) -> Listing:
     names = store.names()
     listing = Listing()
     for name in [*LISTING_ORDER, *(name for name in names if name not in LISTING_ORDER)]:
-        if not listing.add_all(store.list(name)) and name in names:
+        before = len(listing)
+        if type(store) is LocalStore:
+            for folder, rows in store.scan(name):
+                listing.add_rows(folder, rows)
+        else:
+            listing.add_all(store.list(name))
+        if len(listing) == before and name in names:
             with suppress(NotFoundError):  # an empty directory, or it is gone
                 listing.add_all([store.stat(name)])
     return listing

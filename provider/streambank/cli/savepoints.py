@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    MaxRate,
+    RepositoryOption,
+    SavepointName,
+    bytes_per_s,
+)
 from streambank.errors import InputError
 
 if TYPE_CHECKING:
@@ -150,6 +158,7 @@ def verify(
     ] = Level.quick,
     job: JobOption = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -158,13 +167,14 @@ def verify(
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
+    rate = bytes_per_s(max_rate)
     opened = open_repository(repository)
     if savepoint is not None:
-        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel)]
+        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel, rate)]
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        reports = [_verify(opened, *each, level, parallel) for each in which]
+        reports = [_verify(opened, *each, level, parallel, rate) for each in which]
         problems = [
             {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
             for report in reports
@@ -176,17 +186,26 @@ def verify(
             "savepoints": [report.to_dict() for report in reports],
         }
     console.answer(document, lambda: _show_reports(reports))
-    if any(report.findings for report in reports):
+    if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
 
-def _verify(opened: Repository, job: str, savepoint: str, level: Level, parallel: int) -> VerifyReport:
+def _verify(
+    opened: Repository, job: str, savepoint: str, level: Level, parallel: int, rate: int | None
+) -> VerifyReport:
     from streambank.job.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
 
     with console.progress() as progress:
         return verify_savepoint(
-            opened, job, savepoint, level.value, progress=progress, parallel=parallel, by=who("cli")
+            opened,
+            job,
+            savepoint,
+            level.value,
+            progress=progress,
+            parallel=parallel,
+            max_bytes_per_s=rate,
+            by=who("cli"),
         )
 
 

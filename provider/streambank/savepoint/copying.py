@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 
@@ -105,7 +106,10 @@ def run_task(
         try:
             check_unmoved(task, file.info)
             with file.open() as reader:
-                digest = writer.add(_exactly(task, reader, rate), task.size_bytes)
+                if task.size_bytes <= SMALL_BYTES:
+                    digest = writer.add(_whole(task, reader, rate), task.size_bytes)
+                else:
+                    digest = writer.add(_exactly(task, reader, rate), task.size_bytes)
             check_unmoved(task, file.current())
         finally:
             if held is None:
@@ -150,6 +154,17 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
         now |= {name: store.stat(name) for name in folders if store.exists(name)}
         return [now.get(task.path) for task in tasks]
     return [_stat(store, task.path) for task in tasks]
+
+
+def _whole(task: CopyTask, reader: Any, rate: RateLimit) -> bytes:
+    """All bytes of a small file, which must be as many as planned."""
+    rate.spend(task.size_bytes)
+    data: bytes = reader.read(task.size_bytes + 1)  # one more would show that it grew
+    while 0 < len(data) < task.size_bytes and (more := reader.read(task.size_bytes + 1 - len(data))):
+        data += more
+    if len(data) != task.size_bytes:
+        raise moved(task, f"had {len(data)} bytes instead of {task.size_bytes}")
+    return data
 
 
 def _exactly(task: CopyTask, reader: Any, rate: RateLimit) -> Iterator[bytes]:

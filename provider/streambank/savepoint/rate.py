@@ -37,6 +37,16 @@ def parse_rate(text: str) -> int:
     return bytes_per_s
 
 
+def check_parallel(parallel: int) -> None:
+    """Make sure that a number of threads is one.
+
+    Raises:
+        InputError: It is less than 1 (code `bad-input`).
+    """
+    if parallel < 1:
+        raise InputError(f"{parallel} at once is nothing at all: give at least 1.", code="bad-input")
+
+
 class RateLimit:
     """A token bucket for any number of threads.
 

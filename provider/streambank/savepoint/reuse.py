@@ -100,7 +100,6 @@ def damaged_objects(
     for digest, size_bytes in objects.items():
         if size_bytes > SMALL_BYTES:
             try:
-                for _ in repository.object_chunks(digest):
-                    pass  # the last step compares the digest
+                repository.hash_object(digest)
             except IntegrityError as error:
                 yield digest, error

@@ -23,6 +23,7 @@ from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import flaws
 from streambank.times import to_json_time
@@ -42,7 +43,7 @@ class VerifyReport:
         job: `job` or `job/query`.
         batch: Its batch; None where the manifest cannot be read.
         level: How deep it looked.
-        ok: Whether nothing was found.
+        ok: Whether nothing is wrong: what is only worth knowing may be found all the same.
         restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
         findings: What is wrong.
         files: How many files of the savepoint were looked at.
@@ -89,6 +90,7 @@ def verify(
     progress: Progress | None = None,
     record: bool = True,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
     """Verify one savepoint.
@@ -101,15 +103,18 @@ def verify(
         progress: Told about files and bytes.
         record: Leave the result beside the manifest.
         parallel: How many objects are hashed at once.
+        max_bytes_per_s: How many bytes are read in a second, at most.
         by: Who verifies, for the record.
 
     Raises:
-        InputError: The level is not known.
+        InputError: The level is not known, or a number cannot be right.
         NotFoundError: There is no such savepoint.
         StorageError: The environment failed, so nothing can be said.
     """
     if level not in get_args(Level):
         raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
+    check_parallel(parallel)
+    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     findings: list[Finding] = []
     manifest: Manifest | None = None
@@ -121,7 +126,7 @@ def verify(
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, parallel)
+        check = _Check(repository, manifest, parallel, rate)
         findings += check.quick() if level == "quick" else check.full(progress)
     findings += _repository_findings(repository, job, savepoint)
     report = VerifyReport(
@@ -129,7 +134,7 @@ def verify(
         job=job,
         batch=manifest.batch if manifest else None,
         level=level,
-        ok=not findings,
+        ok=all(finding.severity == "info" for finding in findings),
         restorable=not any(finding.severity == "error" for finding in findings),
         findings=tuple(findings),
         files=files,
@@ -155,9 +160,10 @@ def verify(
 class _Check:
     """The check of one savepoint whose manifest is whole."""
 
-    def __init__(self, repository: Repository, manifest: Manifest, parallel: int) -> None:
+    def __init__(self, repository: Repository, manifest: Manifest, parallel: int, rate: RateLimit) -> None:
         self.repository = repository
         self.parallel = parallel
+        self.rate = rate
         self.manifest = manifest
         self.objects = manifest.objects()
         self.entries: dict[str, list[FileEntry]] = {}
@@ -166,8 +172,22 @@ class _Check:
         self.bad: set[str] = set()
 
     def quick(self) -> Iterator[Finding]:
-        for digest, error in flaws(self.repository, self.objects):
+        shared: list[str] = []
+        for digest, error in flaws(self.repository, self.objects, shared):
             yield from self._findings(digest, error)
+        if shared:
+            yield self._shared(shared)
+
+    def _shared(self, digests: list[str]) -> Finding:
+        first = self.entries[digests[0]][0]
+        return Finding(
+            "objects-shared",
+            "info",
+            first.path,
+            f"{len(digests)} objects share their bytes with files elsewhere: a restore has linked them.",
+            "Damage to such a file damages the savepoint too: for them it is no independent backup.",
+            "Restore without --link where the savepoint must stand alone, or keep a replica.",
+        )
 
     def full(self, progress: Progress | None) -> Iterator[Finding]:
         yield from self.quick()
@@ -176,6 +196,7 @@ class _Check:
         small = [digest for digest in rest if self.objects[digest] <= SMALL_BYTES]
         large = [digest for digest in rest if self.objects[digest] > SMALL_BYTES]
         for digest, result in self.repository.read_objects(small):
+            self.rate.spend(self.objects[digest])
             meter.add(1, self.objects[digest])
             if isinstance(result, IntegrityError):
                 yield from self._findings(digest, result)
@@ -197,8 +218,7 @@ class _Check:
 
     def _hash(self, digest: str) -> IntegrityError | FormatError | None:
         try:
-            for _ in self.repository.object_chunks(digest):
-                pass
+            self.repository.hash_object(digest, self.rate.spend)
         except (IntegrityError, FormatError) as error:
             return error
         return None

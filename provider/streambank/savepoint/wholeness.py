@@ -12,12 +12,15 @@ Flaw = tuple[str, IntegrityError | FormatError]
 """Digest of an object, and what is wrong with it."""
 
 
-def flaws(repository: Repository, objects: Mapping[str, int]) -> Iterator[Flaw]:
+def flaws(
+    repository: Repository, objects: Mapping[str, int], shared: list[str] | None = None
+) -> Iterator[Flaw]:
     """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
 
     Args:
         repository: Where they should be.
         objects: Digest and size of each.
+        shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, IntegrityError | FormatError | None] = {}
     for digest, size_bytes in objects.items():
@@ -26,6 +29,8 @@ def flaws(repository: Repository, objects: Mapping[str, int]) -> Iterator[Flaw]:
         except (IntegrityError, FormatError) as error:
             yield digest, error
             continue
+        if shared is not None and place.names > 1:
+            shared.append(digest)
         if place.length != size_bytes:
             yield (
                 digest,

@@ -25,6 +25,10 @@ from streambank.storage.local_waiting import Waiting
 from streambank.storage.local_write import copy_descriptor, create_exclusively, write_all
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
 
+Row = tuple[str, int, int, int, int]
+"""A file of a folder: name, inode, size, mtime in nanoseconds, how many names it has."""
+_SHORT_NAME = 24
+
 
 def open_location(uri: str) -> LocalStore:
     """The store at `file:///path`."""
@@ -70,11 +74,26 @@ class LocalStore:
 
         A link to a directory, or out of the root, is listed as itself; reading it is refused by name.
         """
+        for folder, rows in self.scan(prefix):
+            for name, number, size_bytes, mtime_ns, names in rows:
+                key = f"{folder}/{name}" if folder else name
+                yield FileInfo(key, size_bytes, mtime_ns, f"{number}-{size_bytes}-{mtime_ns}", names)
+
+    def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
+        """What `list` gives, folder by folder: several times as fast where there are many files.
+
+        Yields:
+            A folder, and of each file directly in it name, inode, size, mtime in nanoseconds and how many
+            names it has.
+        """
         pending = [check_prefix(prefix)]
+        usable: set[str] = set()
         while pending:
-            files, directories = self._scan(pending.pop())
+            folder = pending.pop()
+            rows, directories = self._scan(folder, usable)
             pending += directories
-            yield from files
+            if rows:
+                yield folder, rows
 
     def names(self, prefix: str = "") -> Sequence[str]:
         """See `Store.names`."""
@@ -266,33 +285,40 @@ class LocalStore:
             with suppress(OSError):  # it is not empty, or somebody else was faster
                 Path(directory).rmdir()
 
-    def _scan(self, directory: str) -> tuple[Sequence[FileInfo], Sequence[str]]:
-        """Files and directories directly below a directory, by key."""
-        files: list[FileInfo] = []
+    def _scan(self, directory: str, usable: set[str]) -> tuple[Sequence[Row], Sequence[str]]:
+        """Files and directories directly below a directory; `usable` are names that need no check again."""
+        rows: list[Row] = []
         directories: list[str] = []
         try:
             with self._root.directory(directory) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
                     name = entry.name
-                    if is_temporary(name):
-                        continue
-                    key = f"{directory}/{name}" if directory else name
-                    if not is_part(name) or len(key) > MAX_KEY_LENGTH:
-                        raise self._unusable(key)
+                    if name not in usable:
+                        if is_temporary(name):
+                            continue
+                        key = f"{directory}/{name}" if directory else name
+                        if not is_part(name) or len(key) > MAX_KEY_LENGTH:
+                            raise self._unusable(key)
+                        if len(name) <= _SHORT_NAME and len(directory) < MAX_KEY_LENGTH // 2:
+                            usable.add(name)  # the same names are in many directories
                     try:
                         if entry.is_file(follow_symlinks=False):
-                            files.append(file_info(key, entry.stat(follow_symlinks=False)))
+                            found = entry.stat(follow_symlinks=False)
                         elif entry.is_dir(follow_symlinks=False):
-                            directories.append(key)
+                            directories.append(f"{directory}/{name}" if directory else name)
+                            continue
                         elif entry.is_symlink():
-                            files.append(self._link_info(key))
+                            found = self._link_status(f"{directory}/{name}" if directory else name)
+                        else:
+                            continue
                     except FileNotFoundError:
                         continue  # it vanished between the listing and the stat
+                    rows.append((name, found.st_ino, found.st_size, found.st_mtime_ns, found.st_nlink))
         except NotFoundError:
-            return (), ()
+            return [], []
         except OSError as error:
             raise translate(error, self._root.join(directory)) from error
-        return files, directories
+        return rows, directories
 
     def _unusable(self, key: str) -> FormatError:
         return FormatError(
@@ -301,11 +327,15 @@ class LocalStore:
             hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
         )
 
-    def _link_info(self, key: str) -> FileInfo:
+    def _link_status(self, key: str) -> os.stat_result:
         try:
-            return self.stat(key)
+            descriptor, _ = self._root.open_file(key, LOOK)
         except (NotFoundError, IntegrityError):
-            return file_info(key, os.lstat(self._root.join(key)))
+            return os.lstat(self._root.join(key))
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> FileInfo:
         chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
