@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.peers import CP, PEERS, Peer
+from bench.tree import environment
 from bench.workloads import Workload
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
@@ -216,7 +217,9 @@ def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> N
             command = [sys.executable, "-m", "streambank", "take", str(source), "-r", str(location)]
             one.timed(
                 COMMAND,
-                lambda: subprocess.run([*command, "--job", "bench"], check=True, stdout=subprocess.DEVNULL),
+                lambda: subprocess.run(
+                    [*command, "--job", "bench"], check=True, stdout=subprocess.DEVNULL, env=environment()
+                ),
             )
             one.facts["changed_bytes"] = sum(path.stat().st_size for path in added)
             one.facts["changed_files"] = len(added)

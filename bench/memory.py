@@ -9,7 +9,6 @@ needs 17 of 100. One line of JSON comes out, memory in MB.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench.tree import environment
 from bench.workloads import SmallFiles
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.listing import Listing
@@ -27,14 +27,12 @@ from streambank.savepoint.manifest import Manifest, decode_head, encode
 from streambank.savepoint.plan import make_plan
 from streambank.storage.local import LocalStore, Row
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def measure(files: int) -> dict[str, Any]:
     """Measure in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.memory", str(files)],
-        cwd=ROOT,
+        env=environment(),
         check=True,
         stdout=subprocess.PIPE,
     )
@@ -106,7 +104,10 @@ def _folders(store: LocalStore, partitions: int) -> Iterator[tuple[str, Sequence
 
 
 def _peak_mb() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, 1)
+    """The highest resident memory of this process; `getrusage` would count what its parent had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return round(int(line.split()[1]) * 1024 / 1e6, 1)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench.tree import environment
+
 WARM_UP_BATCHES = 20
 START_WITHIN_S = 240.0
 QUIET, PLAIN, GENTLE = "without takes", "back-to-back takes", "back-to-back takes, `--gentle`"
@@ -123,14 +123,12 @@ def _take_for(taker: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
 @contextmanager
 def _process(command: Sequence[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends when its standard input does."""
-    path = os.pathsep.join([str(ROOT), str(ROOT / "provider")])
-    environment = os.environ | {"PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
         log.open("wb") as out,
         subprocess.Popen(
             command,
             cwd=folder,
-            env=environment,
+            env=environment(SPARK_LOCAL_IP="127.0.0.1"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE if "bench.taker" in command else out,
             stderr=out,
