@@ -1,114 +1,91 @@
-"""`python -m bench`: measure, print, and write bench/RESULTS.md with the command and the machine."""
+"""`python -m bench`: measure, print, and write bench/RESULTS.md with the command and the machine.
+
+It ends within a quarter of an hour: rounds that no longer fit in `--minutes` are left out, and the page says
+how many there were. For a look: `make bench ARGS="--scale 0.05 --minutes 2"`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shlex
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
-from bench import copies, running
-from bench.copies import Measured
-from bench.running import Cost
-from bench.workloads import LARGE, SMALL
+from bench import copies, limits, memory, running
+from bench.peers import PEERS, missing
+from bench.report import Report
+from bench.workloads import MB, LargeFiles, SmallFiles, Workload
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-MIB = 1 << 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure everything."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often; medians are reported")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the files, against the usual one")
-    parser.add_argument("--stretches", type=int, default=4, help="stretches with and without takes")
-    parser.add_argument("--stretch-seconds", type=float, default=15.0)
+    parser.add_argument("--rounds", type=int, default=5, help="how often at most; medians are reported")
+    parser.add_argument("--peer-rounds", type=int, default=2, help="how often the other tools take part")
+    parser.add_argument("--minutes", type=float, default=12.0, help="no round begins that would end later")
+    parser.add_argument("--large-mb", type=int, default=2000, help="size of the large files together")
+    parser.add_argument("--small-files", type=int, default=100_000, help="how many small files")
+    parser.add_argument("--memory-files", type=int, default=1_000_000, help="files of the plan; 0: none")
+    parser.add_argument("--scale", type=float, default=1.0, help="all of these, against what they are")
+    parser.add_argument("--stretches", type=int, default=5, help="stretches of each kind; 0: no query")
+    parser.add_argument("--stretch-seconds", type=float, default=12.0)
     parser.add_argument(
         "--folder", type=Path, help="where to write while measuring (default: the system's temporary folder)"
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
     began = time.monotonic()
-    busy = os.getloadavg()[0]
+    load = os.getloadavg()[0]
+    if absent := missing(PEERS):
+        _say(absent)
     folder = Path(tempfile.mkdtemp(prefix="streambank-bench-", dir=options.folder))
     try:
-        tables = {
-            workload.name: copies.measure(workload.scaled(options.scale), folder, options.rounds, _say)
-            for workload in (LARGE, SMALL)
-        }
-        cost = running.measure(folder, options.stretches, options.stretch_seconds, _say)
+        can = limits.measure(folder, max(16, int(512 * options.scale)))
+        arms = []
+        if options.stretches:
+            arms = running.measure(folder, options.stretches, options.stretch_seconds, _say)
+        planned = None
+        if options.memory_files:
+            _say("memory: planning")
+            planned = memory.measure(max(1000, int(options.memory_files * options.scale)))
+        end = began + 60 * options.minutes
+        tables = []
+        workloads: list[Workload] = [
+            _large(options.large_mb * options.scale),
+            _small(options.small_files * options.scale),
+        ]
+        for number, workload in enumerate(workloads):
+            now = time.monotonic()
+            until = now + (end - now) / (len(workloads) - number)
+            tables.append(copies.measure(workload, folder, options.rounds, options.peer_rounds, until, _say))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     arguments = shlex.join(sys.argv[1:] if argv is None else argv)
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
-    text = report(tables, cost, options.rounds, command, time.monotonic() - began, busy)
-    options.output.write_text(text, encoding="utf-8")
-    print(text)
+    page = Report(command, time.monotonic() - began, load, can, tables, arms, planned).page()
+    options.output.write_text(page, encoding="utf-8")
+    print(page)
     return 0
+
+
+def _large(megabytes: float) -> LargeFiles:
+    partitions = 20
+    return LargeFiles(partitions, max(2, round(megabytes * MB / partitions / MB)))
+
+
+def _small(files: float) -> SmallFiles:
+    return SmallFiles(max(1, round(files / 100)))
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def report(
-    tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: str, seconds: float, busy: float
-) -> str:
-    """The page that is kept: compare ratios, not seconds."""
-    lines = [
-        "# Figures",
-        "",
-        f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, on {machine()}.",
-        "",
-        f"Medians of {rounds} rounds. In every round all work on the same data, on one file system, with the",
-        "source in the page cache and everything dirty written back before. `cp -r` copies the whole",
-        "checkpoint, promises nothing about what reaches the disk, and is no savepoint; a take flushes what",
-        "it writes. Compare the ratios: seconds are those of one machine, whose load average was",
-        f"{busy:.1f} before the first round (0 is a quiet one; on a busy one the figures scatter).",
-        "",
-    ]
-    for name, measured in tables.items():
-        lines += [f"## {name.capitalize()}: {measured[0].read_bytes / MIB:,.0f} MiB", ""]
-        lines += ["| | seconds | times `cp -r` | moved |", "|---|---:|---:|---:|"]
-        for one in measured:
-            moved = "" if one.moved_bytes is None else f"{one.moved_bytes / MIB:,.1f} MiB"
-            lines.append(f"| {one.what} | {one.seconds:.3f} | {one.ratio:.2f} | {moved} |")
-        lines.append("")
-    change = 100 * (cost.taking_ms / cost.quiet_ms - 1)
-    lines += [
-        "## A running query, with and without back-to-back takes",
-        "",
-        "Counts per key in RocksDB with changelog, batches as fast as they go, on the cores the takes use.",
-        "",
-        "| | without | with |",
-        "|---|---:|---:|",
-        f"| median batch | {cost.quiet_ms:.0f} ms | {cost.taking_ms:.0f} ms ({change:+.1f} %) |",
-        f"| batches | {cost.quiet_batches} | {cost.taking_batches} |",
-        "",
-        f"{cost.takes} savepoints were taken without a pause, {cost.take_seconds:.2f} s each (median), with",
-        f"{cost.replans} re-plans. Stretches without takes differed by up to {cost.noise_ms:.0f} ms.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def machine() -> str:
-    """What it ran on, in one line."""
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    kernel = platform.release().split("-")[0]
-    return (
-        f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {kernel} {platform.machine()}, "
-        f"Python {platform.python_version()}, PySpark {metadata.version('pyspark')}, "
-        f"BLAKE3 {metadata.version('blake3')}"
-    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,24 @@
-"""Take, verify and restore, each against a plain copy of the same files in the same run."""
+"""Take, verify and restore, and what other tools do, each against a plain copy of the same files."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from bench.workloads import Workload, add_batch, build
+from bench.peers import CP, PEERS, Peer
+from bench.tree import environment
+from bench.workloads import Workload
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
@@ -20,96 +26,260 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 
 T = TypeVar("T")
+COPY = CP.name
+FULL, CHANGED, UNCHANGED = "take, full", "take, one more batch", "take, unchanged"
+COMMAND = "take, unchanged, as a command"
+VERIFY, RESTORE, LINK = "verify, full", "restore", "restore --link"
+OURS = (FULL, CHANGED, UNCHANGED, COMMAND, VERIFY, RESTORE, LINK)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One line of the table.
+class Once:
+    """One thing done once.
+
+    Attributes:
+        seconds: How long it took.
+        cpu_seconds: How much processor time it used, kernel and child processes included.
+        ratio: Against `cp -r` of the same round.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: the medians of all rounds.
 
     Attributes:
         what: What was done.
-        seconds: The median of the rounds.
-        copy_seconds: The median of `cp -r` of the same checkpoint, in the same rounds.
-        moved_bytes: Bytes that were written into the repository (takes only).
-        read_bytes: Bytes of the savepoint.
+        rounds: Each time it was done.
     """
 
     what: str
-    seconds: float
-    copy_seconds: float
-    moved_bytes: int | None
-    read_bytes: int
+    rounds: Sequence[Once]
+
+    @property
+    def seconds(self) -> float:
+        """The median time."""
+        return statistics.median(one.seconds for one in self.rounds)
 
     @property
     def ratio(self) -> float:
-        """Time against `cp -r`."""
-        return self.seconds / self.copy_seconds
+        """The median of time against `cp -r` of the same round."""
+        return statistics.median(one.ratio for one in self.rounds)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The lowest and the highest ratio."""
+        ratios = [one.ratio for one in self.rounds]
+        return min(ratios), max(ratios)
+
+    @property
+    def cores(self) -> float:
+        """How many processors it kept busy, in the median."""
+        return statistics.median(one.cpu_seconds / one.seconds for one in self.rounds)
 
 
-def measure(workload: Workload, folder: Path, rounds: int, say: Callable[[str], None]) -> list[Measured]:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All figures of one workload.
+
+    Attributes:
+        workload: What was measured with.
+        rows: One for each thing done.
+        source_bytes: Size of the checkpoint.
+        saved_bytes: Size of the savepoint.
+        saved_files: How many files it has.
+        changed_bytes: Bytes that one more batch added to the checkpoint.
+        moved_bytes: Bytes that the take of that batch added to the repository, its manifest included.
+        read_files: Files that this take read.
+        changed_files: Files that the batch added.
+        linked_files: Files that `--link` shared.
+    """
+
+    workload: Workload
+    rows: Sequence[Row]
+    source_bytes: int
+    saved_bytes: int
+    saved_files: int
+    changed_bytes: int
+    moved_bytes: int
+    read_files: int
+    changed_files: int
+    linked_files: int
+
+    def row(self, what: str) -> Row:
+        """The line about one thing."""
+        return next(row for row in self.rows if row.what == what)
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round gave so far."""
+
+    turn: int
+    done: dict[str, list[Once]] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)
+
+    def timed(self, what: str, work: Callable[[], T]) -> T:
+        """Do it once what came before is written back, and note what it took."""
+        os.sync()
+        cpu_s, started = _cpu_s(), time.perf_counter()
+        result = work()
+        seconds = time.perf_counter() - started
+        self.done.setdefault(what, []).append(Once(seconds, _cpu_s() - cpu_s))
+        return result
+
+
+def measure(
+    workload: Workload,
+    folder: Path,
+    rounds: int,
+    peer_rounds: int,
+    until: float,
+    say: Callable[[str], None],
+) -> Table:
     """Measure one workload.
 
     Args:
         workload: What to measure with.
         folder: Where to write; on the file system that is to be measured.
         rounds: How often; medians are reported.
+        peer_rounds: In how many of them the other tools take part.
+        until: No round begins that would probably end after this time of `time.monotonic`; the first always.
         say: Told about each round.
     """
-    times: dict[str, list[float]] = {}
-    moved: dict[str, int] = {}
-    size_bytes = 0
-    for number in range(rounds):
-        say(f"{workload.name}: round {number + 1} of {rounds}")
-        one = _round(workload, folder / "round")
-        size_bytes = one.size_bytes
-        moved = one.moved_bytes
-        for what, seconds in one.seconds.items():
-            times.setdefault(what, []).append(seconds)
-    copy_seconds = statistics.median(times["cp -r"])
-    return [
-        Measured(what, statistics.median(seconds), copy_seconds, moved.get(what), size_bytes)
-        for what, seconds in times.items()
-    ]
+    source = folder / "checkpoint"
+    say(f"{workload.name}: building the checkpoint")
+    workload.build(source)
+    done: list[Round] = []
+    for turn in range(rounds):
+        began = time.monotonic()
+        say(f"{workload.name}: round {turn + 1} of {rounds}")
+        done.append(_round(workload, source, folder, turn, with_peers=turn < peer_rounds))
+        if time.monotonic() + (time.monotonic() - began) > until:
+            break
+    source_bytes = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
+    shutil.rmtree(source)
+    return _table(workload, done, source_bytes)
 
 
-@dataclass(slots=True)
-class Round:
-    """What one round gave: seconds and moved bytes by what was done."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    moved_bytes: dict[str, int] = field(default_factory=dict)
-    size_bytes: int = 0
-
-    def timed(self, what: str, work: Callable[[], T]) -> T:
-        """Do it once what came before is written back, and note how long it took."""
-        os.sync()
-        started = time.perf_counter()
-        result = work()
-        self.seconds[what] = time.perf_counter() - started
-        return result
-
-
-def _round(workload: Workload, folder: Path) -> Round:
-    one = Round()
-    source, copy, target = folder / "checkpoint", folder / "copy", folder / "restored"
-    build(source, workload)
-    one.timed("cp -r", lambda: subprocess.run(["cp", "-r", str(source), str(copy)], check=True))
-    repository = Repository.open(open_store(folder / "repository"), create=True)
-    full = one.timed("take, full", lambda: take(open_store(source), repository, "bench"))
-    add_batch(source, workload, workload.first_batch + 1)
-    changed = one.timed("take, 2 % changed", lambda: take(open_store(source), repository, "bench"))
-    unchanged = one.timed("take, unchanged", lambda: take(open_store(source), repository, "bench"))
-    report = one.timed(
-        "verify, full", lambda: verify(repository, "bench", changed.savepoint, "full", record=False)
-    )
-    if not report.ok or not unchanged.already_there:
-        raise RuntimeError("the savepoint does not hold: the figures would mean nothing")
-    one.timed("restore", lambda: restore(repository, changed.savepoint, job="bench", into=open_store(target)))
-    one.moved_bytes = {
-        "take, full": full.new_bytes,
-        "take, 2 % changed": changed.new_bytes,
-        "take, unchanged": unchanged.new_bytes,
-    }
-    one.size_bytes = full.bytes
-    shutil.rmtree(folder)
+def _round(workload: Workload, source: Path, folder: Path, turn: int, *, with_peers: bool) -> Round:
+    one = Round(turn)
+    contenders: list[Callable[[], None]] = [lambda: _streambank(one, workload, source, folder)]
+    if with_peers:
+        contenders += [partial(_peer, one, workload, source, folder, peer) for peer in PEERS if peer.there]
+    first = turn % len(contenders)  # another one comes first in each round
+    _plain_copy(one, source, folder)
+    for contender in (*contenders[first:], *contenders[:first]):
+        contender()
+    _plain_copy(one, source, folder)
     return one
+
+
+def _plain_copy(one: Round, source: Path, folder: Path) -> None:
+    with _room(folder / "copy") as copy:
+        one.timed(COPY, lambda: CP.run(CP.save, source, copy / "copy", one.turn))
+
+
+def _peer(one: Round, workload: Workload, source: Path, folder: Path, peer: Peer) -> None:
+    with _room(folder / "peer") as place:
+        target = place / "target"
+        if peer.prepare:
+            peer.run(peer.prepare, source, target, 0)
+        one.timed(peer.name, lambda: peer.run(peer.save, source, target, 1))
+        if not peer.again:
+            return
+        with _one_more_batch(workload, source):
+            one.timed(f"{peer.name}, one more batch", lambda: peer.run(peer.save, source, target, 2))
+            one.timed(f"{peer.name}, unchanged", lambda: peer.run(peer.save, source, target, 3))
+
+
+def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> None:
+    with _room(folder / "streambank") as place:
+        location = place / "repository"
+
+        def opened() -> Repository:
+            return Repository.open(open_store(location), create=True)
+
+        checkpoint = open_store(source)
+        repository = opened()
+        full = one.timed(FULL, lambda: take(checkpoint, repository, "bench"))
+        with _one_more_batch(workload, source) as added:
+            before = _size(location)
+            repository = opened()
+            changed = one.timed(CHANGED, lambda: take(checkpoint, repository, "bench"))
+            moved = _size(location) - before
+            repository = opened()
+            unchanged = one.timed(UNCHANGED, lambda: take(checkpoint, repository, "bench"))
+            command = [sys.executable, "-m", "streambank", "take", str(source), "-r", str(location)]
+            one.timed(
+                COMMAND,
+                lambda: subprocess.run(
+                    [*command, "--job", "bench"], check=True, stdout=subprocess.DEVNULL, env=environment()
+                ),
+            )
+            one.facts["changed_bytes"] = sum(path.stat().st_size for path in added)
+            one.facts["changed_files"] = len(added)
+        repository = opened()
+        report = one.timed(
+            VERIFY, lambda: verify(repository, "bench", changed.savepoint, "full", record=False)
+        )
+        if not report.ok or not unchanged.already_there:
+            raise RuntimeError("the savepoint does not hold: the figures would mean nothing")
+        for what, link in ((RESTORE, False), (LINK, True)):
+            repository = opened()
+            target = open_store(place / f"restored-{link}")
+            again = partial(restore, repository, changed.savepoint, job="bench", into=target, link=link)
+            restored = one.timed(what, again)
+        one.facts |= {
+            "saved_bytes": full.bytes,
+            "saved_files": full.files,
+            "moved_bytes": moved,
+            "read_files": changed.new_files,
+            "linked_files": restored.layout.linked_files,
+        }
+
+
+@contextmanager
+def _room(place: Path) -> Iterator[Path]:
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+@contextmanager
+def _one_more_batch(workload: Workload, source: Path) -> Iterator[list[Path]]:
+    """Within it the checkpoint has one more batch."""
+    added = workload.add_batch(source)
+    try:
+        yield added
+    finally:
+        for path in added:
+            path.unlink()
+
+
+def _table(workload: Workload, rounds: Sequence[Round], source_bytes: int) -> Table:
+    rows: dict[str, list[Once]] = {}
+    for one in rounds:
+        copy_s = statistics.mean(copy.seconds for copy in one.done[COPY])
+        for what, times in one.done.items():
+            rows.setdefault(what, []).extend(
+                Once(each.seconds, each.cpu_seconds, each.seconds / copy_s) for each in times
+            )
+    names = [COPY, *OURS, *sorted(rows.keys() - {COPY, *OURS}, key=list(rows).index)]
+    return Table(workload, [Row(what, rows[what]) for what in names], source_bytes, **rounds[-1].facts)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _cpu_s() -> float:
+    """Processor time of this process and of the children it has waited for."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -2,52 +2,64 @@
 
 from __future__ import annotations
 
-import os
+import json
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from streambank.errors import NotFoundError
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.take import take
-from streambank.storage import open_store
+from bench.tree import environment
 
-ROOT = Path(__file__).resolve().parent.parent
-WARM_UP_BATCHES = 30
-START_WITHIN_S = 180.0
+WARM_UP_BATCHES = 20
+START_WITHIN_S = 240.0
+QUIET, PLAIN, GENTLE = "without takes", "back-to-back takes", "back-to-back takes, `--gentle`"
+MANNERS = {PLAIN: "plain", GENTLE: "gentle"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Median batch times in milliseconds.
+@dataclass(slots=True)
+class Arm:
+    """One way of treating the query, over all its stretches.
 
     Attributes:
-        quiet_ms: Without takes.
-        taking_ms: While takes follow each other without a pause.
-        quiet_batches: Batches that the first figure rests on.
-        taking_batches: Batches that the second rests on.
-        takes: Savepoints that were taken, each of another batch.
-        take_seconds: The median of their times.
+        name: Which.
+        batches_ms: Batch times of each stretch, in milliseconds.
+        take_seconds: How long each savepoint took that was new.
+        asked: How often one was asked for.
         replans: How often Spark's cleaning made one of them plan again.
-        noise_ms: The largest difference between two quiet stretches of the same run.
     """
 
-    quiet_ms: float
-    taking_ms: float
-    quiet_batches: int
-    taking_batches: int
-    takes: int
-    take_seconds: float
-    replans: int
-    noise_ms: float
+    name: str
+    batches_ms: list[list[int]] = field(default_factory=list)
+    take_seconds: list[float] = field(default_factory=list)
+    asked: int = 0
+    replans: int = 0
+
+    @property
+    def median_ms(self) -> float:
+        """The median of all batch times."""
+        return statistics.median(one for stretch in self.batches_ms for one in stretch)
+
+    @property
+    def batches(self) -> int:
+        """How many batches that rests on."""
+        return sum(map(len, self.batches_ms))
+
+    def ratios(self, quiet: Arm) -> list[float]:
+        """Median batch time of each stretch against that of the quiet stretch beside it."""
+        return [
+            statistics.median(ours) / statistics.median(theirs)
+            for ours, theirs in zip(self.batches_ms, quiet.batches_ms, strict=True)
+            if ours and theirs
+        ]
 
 
-def measure(folder: Path, stretches: int, stretch_s: float, say: Callable[[str], None]) -> Cost:
-    """Alternate stretches without and with takes, so that a slow minute of the machine meets both.
+def measure(folder: Path, stretches: int, stretch_s: float, say: Callable[[str], None]) -> list[Arm]:
+    """Alternate stretches without and with takes, so that a slow minute of the machine meets all of them.
 
     Args:
         folder: Where checkpoint and repository go.
@@ -56,66 +68,81 @@ def measure(folder: Path, stretches: int, stretch_s: float, say: Callable[[str],
         say: Told about each stretch.
     """
     checkpoint, durations = folder / "running", folder / "durations"
-    command = [sys.executable, "-m", "bench.query", str(checkpoint), str(durations)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
-    with (
-        (folder / "query.log").open("wb") as log,
-        subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log
-        ) as query,
-    ):
-        try:
-            _wait_for_batches(durations, WARM_UP_BATCHES, query, folder / "query.log")
-            return _alternate(folder, checkpoint, durations, stretches, stretch_s, say)
-        finally:
-            assert query.stdin is not None
-            query.stdin.close()
-            try:
-                query.wait(60)
-            except subprocess.TimeoutExpired:
-                query.kill()
+    log = folder / "query.log"
+    query = [sys.executable, "-m", "bench.query", str(checkpoint), str(durations)]
+    with _process(query, folder, log) as running:
+        _wait_for_batches(durations, WARM_UP_BATCHES, running, log)
+        repository = str(folder / "running-repository")
+        taker = [sys.executable, "-m", "bench.taker", str(checkpoint), repository]
+        with (
+            _process([*taker, "plain"], folder, folder / "plain.log") as plain,
+            _process([*taker, "gentle"], folder, folder / "gentle.log") as gentle,
+        ):
+            takers = {PLAIN: plain, GENTLE: gentle}
+            for taking in takers.values():  # what is loaded the first time is not measured
+                _take_for(taking, 1.0)
+            return _alternate(takers, durations, stretches, stretch_s, say)
 
 
 def _alternate(
-    folder: Path,
-    checkpoint: Path,
+    takers: dict[str, subprocess.Popen[bytes]],
     durations: Path,
     stretches: int,
     stretch_s: float,
     say: Callable[[str], None],
-) -> Cost:
-    repository = Repository.open(open_store(folder / "running-repository"), create=True)
-    quiet: list[list[int]] = []
-    taking: list[int] = []
-    take_seconds: list[float] = []
-    replans = 0
+) -> list[Arm]:
+    arms = [Arm(QUIET), Arm(PLAIN), Arm(GENTLE)]
     for number in range(stretches):
-        say(f"running query: stretch {number + 1} of {stretches}, {stretch_s:.0f} s without and with takes")
-        before = len(_read(durations))
-        time.sleep(stretch_s)
-        middle = len(_read(durations))
-        quiet.append(_read(durations)[before:middle])
-        until = time.monotonic() + stretch_s
-        while time.monotonic() < until:
+        say(f"running query: {number + 1} of {stretches} times {stretch_s:.0f} s without and with takes")
+        first = number % len(arms)
+        for arm in (*arms[first:], *arms[:first]):
+            before = len(_read(durations))
+            if arm.name == QUIET:
+                time.sleep(stretch_s)
+            else:
+                answer = _take_for(takers[arm.name], stretch_s)
+                arm.take_seconds += answer["seconds"]
+                arm.asked += answer["asked"]
+                arm.replans += answer["replans"]
+            # The first batch began before the stretch.
+            arm.batches_ms.append(_read(durations)[before + 1 :])
+    return arms
+
+
+def _take_for(taker: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
+    assert taker.stdin is not None and taker.stdout is not None
+    taker.stdin.write(f"{seconds}\n".encode())
+    taker.stdin.flush()
+    line = taker.stdout.readline()
+    if not line:
+        raise RuntimeError("the process that takes savepoints has ended")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+@contextmanager
+def _process(command: Sequence[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends when its standard input does."""
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(SPARK_LOCAL_IP="127.0.0.1"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if "bench.taker" in command else out,
+            stderr=out,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
             try:
-                result = take(open_store(checkpoint), repository, "running")
-            except NotFoundError:
-                continue
-            if not result.already_there:
-                take_seconds.append(result.seconds)
-                replans += result.replans
-        taking += _read(durations)[middle:]
-    medians = [statistics.median(one) for one in quiet]
-    return Cost(
-        quiet_ms=statistics.median([duration for one in quiet for duration in one]),
-        taking_ms=statistics.median(taking),
-        quiet_batches=sum(map(len, quiet)),
-        taking_batches=len(taking),
-        takes=len(take_seconds),
-        take_seconds=statistics.median(take_seconds),
-        replans=replans,
-        noise_ms=max(medians) - min(medians),
-    )
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _read(durations: Path) -> list[int]:

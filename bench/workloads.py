@@ -1,85 +1,172 @@
-"""Checkpoints to measure with: the layout of Spark's HDFS-backed state store, filled with random bytes.
+"""Checkpoints to measure with: the two shapes of Spark's state stores, filled with random bytes.
 
-The shape (names, log entries, versions) is Spark's; the contents of the state files are not, since neither a
-take nor a copy reads them as anything but bytes.
+The names, the log entries and what a RocksDB snapshot says of its files are Spark's; the contents of the
+state files are not, since neither a take nor a copy reads them as anything but bytes.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import uuid
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-SNAPSHOT_AT = 10  # the state version that is a snapshot; the versions after it are deltas
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HDFS_BACKED = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+MB = 1_000_000
+
+
+class Workload(Protocol):
+    """A checkpoint that can be built, and go on by one batch."""
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+
+    @property
+    def says(self) -> str:
+        """What it is, in a sentence."""
+
+    def build(self, root: Path) -> None:
+        """Write the checkpoint."""
+
+    def add_batch(self, root: Path) -> list[Path]:
+        """Commit one more batch; gives the files that are new."""
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """How large a checkpoint is.
+class LargeFiles:
+    """RocksDB: files of 1 MB, of which one more batch replaces 2 %.
 
     Attributes:
-        name: What the tables call it.
         partitions: State partitions.
-        snapshot_bytes: Size of each partition's snapshot.
-        delta_bytes: Size of each delta.
-        deltas: Deltas after the snapshot at the beginning.
+        files: Files of each partition.
+        file_bytes: Size of each.
     """
 
-    name: str
-    partitions: int
-    snapshot_bytes: int
-    delta_bytes: int
-    deltas: int
+    partitions: int = 20
+    files: int = 100
+    file_bytes: int = MB
 
     @property
-    def first_batch(self) -> int:
-        """The newest batch at the beginning."""
-        return SNAPSHOT_AT + self.deltas - 1
+    def name(self) -> str:
+        """See `Workload.name`."""
+        return "large files"
 
-    def scaled(self, factor: float) -> Workload:
-        """The same shape with smaller files."""
-        return Workload(
-            self.name,
-            self.partitions,
-            max(1, int(self.snapshot_bytes * factor)),
-            max(1, int(self.delta_bytes * factor)),
-            self.deltas,
+    @property
+    def says(self) -> str:
+        """See `Workload.says`."""
+        count = self.partitions * self.files
+        return (
+            f"{count * self.file_bytes / MB:,.0f} MB in {count:,} files of {self.file_bytes / MB:g} MB, in "
+            "the shape of RocksDB's state; a savepoint needs all of it. One more batch replaces 2 % of it."
         )
 
+    @property
+    def replaced(self) -> int:
+        """How many files of a partition one batch replaces."""
+        return max(1, self.files * 2 // 100)
 
-# One more delta a partition is 2 % of what there is, in both.
-LARGE = Workload("large files", partitions=8, snapshot_bytes=96 << 20, delta_bytes=2 << 20, deltas=2)
-SMALL = Workload("many small files", partitions=1000, snapshot_bytes=24 << 10, delta_bytes=600, deltas=9)
+    def build(self, root: Path) -> None:
+        """See `Workload.build`."""
+        _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
+        _write(root / "state/0/_metadata/metadata", _operator(self.partitions))
+        for partition in range(self.partitions):
+            names = [_sst(partition, number) for number in range(self.files)]
+            for name in names:
+                _write(_folder(root, partition) / "SSTs" / name, os.urandom(self.file_bytes))
+            _write(_folder(root, partition) / "1.zip", self._snapshot(names))
+        _write_logs(root, ROCKSDB, self.partitions, 0)
+
+    def add_batch(self, root: Path) -> list[Path]:
+        """See `Workload.add_batch`."""
+        added = []
+        for partition in range(self.partitions):
+            numbers = range(self.replaced, self.files + self.replaced)
+            names = [_sst(partition, number) for number in numbers]
+            for name in names[self.files - self.replaced :]:
+                added.append(_write(_folder(root, partition) / "SSTs" / name, os.urandom(self.file_bytes)))
+            added.append(_write(_folder(root, partition) / "2.zip", self._snapshot(names)))
+        return [*added, *_write_logs(root, ROCKSDB, self.partitions, 1)]
+
+    def _snapshot(self, names: list[str]) -> bytes:
+        files = [
+            {"localFileName": name, "dfsSstFileName": name, "sizeBytes": self.file_bytes} for name in names
+        ]
+        metadata = json.dumps({"sstFiles": files, "logFiles": [], "numKeys": 1000 * len(files)})
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w") as archive:
+            archive.writestr("metadata", f"v1\n{metadata}")
+            archive.writestr("MANIFEST-000004", os.urandom(500))
+        return data.getvalue()
 
 
-def build(root: Path, workload: Workload) -> None:
-    """Write a checkpoint whose newest committed batch is `workload.first_batch`."""
-    _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
-    _write(root / "state/0/_metadata/metadata", _operator(workload))
-    for partition in range(workload.partitions):
-        folder = root / "state" / "0" / str(partition)
-        if partition == 0:
-            _write(folder / "_metadata/schema", b"\x00\x02v3" + os.urandom(200))
-        _write(folder / f"{SNAPSHOT_AT}.snapshot", os.urandom(workload.snapshot_bytes))
-        for version in range(SNAPSHOT_AT, workload.first_batch + 2):
-            _write(folder / f"{version}.delta", os.urandom(workload.delta_bytes))
-    for batch in range(SNAPSHOT_AT - 1, workload.first_batch + 1):
-        _write_logs(root, workload, batch)
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """The HDFS-backed store: a small file for each batch and partition, most of which nobody needs any more.
+
+    Attributes:
+        partitions: State partitions; each has 100 files.
+        file_bytes: Size of each.
+    """
+
+    partitions: int = 1000
+    file_bytes: int = 2000
+    first: int = 5
+    newest: int = 95
+
+    @property
+    def name(self) -> str:
+        """See `Workload.name`."""
+        return "many small files"
+
+    @property
+    def says(self) -> str:
+        """See `Workload.says`."""
+        return (
+            f"{self.partitions * 100:,} files of {self.file_bytes / 1000:g} kB, in the shape of the "
+            "HDFS-backed store: a delta for each batch, a snapshot every tenth. A savepoint needs 17 of "
+            f"100; `cp -r` and the other tools copy all. One more batch adds {self.partitions:,} files."
+        )
+
+    def build(self, root: Path) -> None:
+        """See `Workload.build`."""
+        _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
+        _write(root / "state/0/_metadata/metadata", _operator(self.partitions))
+        for partition in range(self.partitions):
+            folder = _folder(root, partition)
+            if partition == 0:
+                _write(folder / "_metadata/schema", b"\x00\x02v3" + os.urandom(200))
+            for version in range(self.first, self.newest + 1):
+                _write(folder / f"{version}.delta", os.urandom(self.file_bytes))
+                if version % 10 == 0:
+                    _write(folder / f"{version}.snapshot", os.urandom(self.file_bytes))
+        for batch in range(self.first - 1, self.newest):
+            _write_logs(root, HDFS_BACKED, self.partitions, batch)
+
+    def add_batch(self, root: Path) -> list[Path]:
+        """See `Workload.add_batch`."""
+        added = [
+            _write(_folder(root, partition) / f"{self.newest + 1}.delta", os.urandom(self.file_bytes))
+            for partition in range(self.partitions)
+        ]
+        return [*added, *_write_logs(root, HDFS_BACKED, self.partitions, self.newest)]
 
 
-def add_batch(root: Path, workload: Workload, batch: int) -> None:
-    """Commit one more batch: a delta in every partition, and the log entries."""
-    for partition in range(workload.partitions):
-        path = root / "state" / "0" / str(partition) / f"{batch + 1}.delta"
-        _write(path, os.urandom(workload.delta_bytes))
-    _write_logs(root, workload, batch)
+def _sst(partition: int, number: int) -> str:
+    return f"{number:06d}-{uuid.UUID(int=partition << 64 | number)}.sst"
 
 
-def _operator(workload: Workload) -> bytes:
-    store = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": workload.partitions}
+def _folder(root: Path, partition: int) -> Path:
+    return root / "state" / "0" / str(partition)
+
+
+def _operator(partitions: int) -> bytes:
+    store = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}
     operator = {
         "operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"},
         "stateStoreInfo": [store],
@@ -87,16 +174,22 @@ def _operator(workload: Workload) -> bytes:
     return b"v1\n" + json.dumps(operator, separators=(",", ":")).encode()
 
 
-def _write_logs(root: Path, workload: Workload, batch: int) -> None:
+def _write_logs(root: Path, provider: str, partitions: int, batch: int) -> list[Path]:
     conf = {
-        "spark.sql.streaming.stateStore.providerClass": PROVIDER,
-        "spark.sql.shuffle.partitions": str(workload.partitions),
+        "spark.sql.streaming.stateStore.providerClass": provider,
+        "spark.sql.shuffle.partitions": str(partitions),
     }
     header = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": conf}
-    _write(root / f"offsets/{batch}", b"v1\n" + json.dumps(header).encode() + f"\n{batch}".encode())
-    _write(root / f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+    return [
+        _write(root / f"offsets/{batch}", b"v1\n" + json.dumps(header).encode() + f"\n{batch}".encode()),
+        _write(root / f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}'),
+    ]
 
 
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+def _write(path: Path, data: bytes) -> Path:
+    try:
+        path.write_bytes(data)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return path

@@ -2,37 +2,107 @@
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streambank.checkpoint.grammar import Kind, Part, classify
+from streambank.checkpoint.grammar import DEFAULT_STORE, Kind, Part, classify
+from streambank.checkpoint.listing import Listing
 from streambank.storage import FileInfo
 
 VersionKey = tuple[int, str | None]
 """A version of a store, and its unique id in checkpoint format v2."""
 
+_VERSIONED = frozenset({Kind.SNAPSHOT, Kind.DELTA, Kind.ZIP, Kind.CHANGELOG})
+_DATA = {"SSTs": ".sst", "logs": ".log"}
+_STORE_FOLDER = re.compile(
+    r"state/(0|[1-9][0-9]{0,18})/(0|[1-9][0-9]{0,18})(?:/(?P<store>[^/._][^/]*))?(?:/(?P<data>SSTs|logs))?\Z"
+)
+_SHARED_CHARACTERS = 24
+_MOST_SORTED = 1024
+"""Of so many stores the files stay sorted at a time."""
 
-@dataclass(slots=True)
+
+class NamesKnown:
+    """What names in the folders of stores are: the same in each partition, so each is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Kind, VersionKey | None]] = {}
+        self._sorted: deque[StoreFiles] = deque()
+
+    def of(self, folder: str, name: str) -> tuple[Kind, VersionKey | None]:
+        """What a file directly in a store's folder is, and its version."""
+        known = self._known.get(name)
+        if known is None:
+            part = classify(f"{folder}/{name}")
+            known = part.kind, (part.version, part.unique_id) if part.version is not None else None
+            if len(name) <= _SHARED_CHARACTERS:
+                self._known[name] = known
+        return known
+
+    def remember(self, store: StoreFiles) -> None:
+        """Keep a store's files sorted, and forget the oldest ones."""
+        self._sorted.append(store)
+        if len(self._sorted) > _MOST_SORTED:
+            self._sorted.popleft().forget()
+
+
 class StoreFiles:
-    """The files of one store in one partition.
+    """The files of one store in one partition; sorted when they are asked for, since there may be a million.
+
+    Args:
+        folder: Their folder, relative to the checkpoint.
+        listing: All files.
+        names: What names are.
 
     Attributes:
-        folder: Their folder, relative to the checkpoint.
-        versions: Kind (snapshot, delta, zip, changelog) -> version -> path.
-        ssts: SST name -> path.
-        wals: Archived write-ahead log name -> path.
+        folder: Their folder.
         schema: Path of its schema of version 2, in partition 0 only.
     """
 
-    folder: str
-    versions: dict[Kind, dict[VersionKey, str]] = field(default_factory=dict)
-    ssts: dict[str, str] = field(default_factory=dict)
-    wals: dict[str, str] = field(default_factory=dict)
-    schema: str | None = None
+    __slots__ = ("_listing", "_names", "_versions", "folder", "schema")
 
-    def of(self, kind: Kind) -> dict[VersionKey, str]:
+    def __init__(self, folder: str, listing: Listing, names: NamesKnown) -> None:
+        self.folder = folder
+        self.schema: str | None = None
+        self._listing = listing
+        self._names = names
+        self._versions: dict[Kind, dict[VersionKey, str]] | None = None
+
+    @property
+    def versions(self) -> Mapping[Kind, Mapping[VersionKey, str]]:
+        """Kind (snapshot, delta, zip, changelog) -> version -> path."""
+        if self._versions is None:
+            self._versions = {}
+            for name in self._listing.names(self.folder):
+                kind, key = self._names.of(self.folder, name)
+                if kind in _VERSIONED and key is not None:
+                    self._versions.setdefault(kind, {})[key] = f"{self.folder}/{name}"
+            self._names.remember(self)
+        return self._versions
+
+    @property
+    def ssts(self) -> Mapping[str, str]:
+        """SST name -> path."""
+        return self._data("SSTs")
+
+    @property
+    def wals(self) -> Mapping[str, str]:
+        """Archived write-ahead log name -> path."""
+        return self._data("logs")
+
+    def of(self, kind: Kind) -> Mapping[VersionKey, str]:
         """Paths of one kind by version."""
         return self.versions.get(kind, {})
+
+    def forget(self) -> None:
+        """Sort the files anew when they are asked for again."""
+        self._versions = None
+
+    def _data(self, kind: str) -> Mapping[str, str]:
+        folder = f"{self.folder}/{kind}"
+        return {name: f"{folder}/{name}" for name in self._listing.names(folder) if _is_data(kind, name)}
 
 
 @dataclass(slots=True)
@@ -67,24 +137,61 @@ class CheckpointIndex:
         commits: Batch -> path.
         sources: Source -> its files.
         operators: Operator id -> its files.
-        others: Temporary, hidden and unknown files, by kind.
+        others: Temporary and unknown files, by kind.
     """
 
-    listing: Mapping[str, FileInfo]
+    listing: Listing
     metadata: bool = False
     offsets: dict[int, str] = field(default_factory=dict)
     commits: dict[int, str] = field(default_factory=dict)
     sources: dict[str, list[Part]] = field(default_factory=dict)
     operators: dict[int, OperatorFiles] = field(default_factory=dict)
     others: dict[Kind, list[str]] = field(default_factory=dict)
+    _names: NamesKnown = field(default_factory=NamesKnown)
 
     @classmethod
     def build(cls, listing: Mapping[str, FileInfo]) -> CheckpointIndex:
         """Sort a listing."""
-        index = cls(listing)
-        for path in listing:
-            index._add(classify(path))
+        index = cls(Listing.of(listing))
+        for folder in index.listing.folders():
+            found = _STORE_FOLDER.match(folder)
+            if found is None or not index._add_store(folder, found):
+                for name in index.listing.names(folder):
+                    index._add(classify(f"{folder}/{name}" if folder else name))
         return index
+
+    def _add_store(self, folder: str, found: re.Match[str]) -> bool:
+        """Take in a folder of state by its names alone; False for one that must be looked at path by path."""
+        operator, partition = int(found[1]), int(found[2])
+        store, data = found["store"] or DEFAULT_STORE, found["data"]
+        if found["store"] in _DATA:
+            if data is not None:
+                return False
+            store, data = DEFAULT_STORE, found["store"]
+        ours = False
+        for name in self.listing.names(folder):
+            if data is not None:
+                known = _is_data(data, name)
+            else:
+                kind, _ = self._names.of(folder, name)
+                if kind in (Kind.CHECKSUM, Kind.HIDDEN_CHECKSUM):
+                    continue
+                known = kind in _VERSIONED
+            if known:
+                ours = True
+            else:
+                self._add(classify(f"{folder}/{name}"))
+        if ours:
+            self._store(operator, partition, store)
+        return True
+
+    def _store(self, operator: int, partition: int, store: str) -> StoreFiles:
+        stores = self.operators.setdefault(operator, OperatorFiles()).stores
+        files = stores.get((partition, store))
+        if files is None:
+            folder = store_folder(operator, partition, store)
+            files = stores[partition, store] = StoreFiles(folder, self.listing, self._names)
+        return files
 
     def _add(self, part: Part) -> None:
         match part.kind:
@@ -96,36 +203,33 @@ class CheckpointIndex:
                 self.commits[part.batch] = part.path
             case Kind.SOURCE_LOG | Kind.SOURCE_OTHER if part.source is not None:
                 self.sources.setdefault(part.source, []).append(part)
-            case Kind.CHECKSUM:
-                pass  # found again by the name of the file that it is about
+            case Kind.CHECKSUM | Kind.HIDDEN_CHECKSUM:
+                pass  # the one is found again by the name of the file that it is about, the other not needed
             case _ if part.operator is not None:
-                self._add_state(part, self.operators.setdefault(part.operator, OperatorFiles()))
+                self._add_state(part.operator, part)
             case _:
                 self.others.setdefault(part.kind, []).append(part.path)
 
-    def _add_state(self, part: Part, operator: OperatorFiles) -> None:
+    def _add_state(self, operator: int, part: Part) -> None:
+        files = self.operators.setdefault(operator, OperatorFiles())
         if part.kind is Kind.OPERATOR_V1:
-            operator.metadata_v1 = part.path
+            files.metadata_v1 = part.path
         elif part.kind is Kind.OPERATOR_V2 and part.batch is not None:
-            operator.metadata_v2[part.batch] = part.path
+            files.metadata_v2[part.batch] = part.path
         elif part.kind is Kind.SCHEMA_V3:
-            operator.schemas_v3[f"{part.store}/{part.name}"] = part.path
+            files.schemas_v3[f"{part.store}/{part.name}"] = part.path
         elif part.partition is not None and part.store is not None:
-            key = (part.partition, part.store)
-            files = operator.stores.get(key)
-            if files is None:
-                files = operator.stores[key] = StoreFiles(store_folder(part.operator, *key))
-            if part.kind is Kind.SST and part.name is not None:
-                files.ssts[part.name] = part.path
-            elif part.kind is Kind.WAL and part.name is not None:
-                files.wals[part.name] = part.path
-            elif part.kind is Kind.SCHEMA_V2:
-                files.schema = part.path
-            elif part.version is not None:
-                files.versions.setdefault(part.kind, {})[part.version, part.unique_id] = part.path
+            store = self._store(operator, part.partition, part.store)
+            if part.kind is Kind.SCHEMA_V2:
+                store.schema = part.path
 
 
 def store_folder(operator: int | None, partition: int, store: str) -> str:
     """The folder of one store in one partition."""
     folder = f"state/{operator}/{partition}"
-    return folder if store == "default" else f"{folder}/{store}"
+    return folder if store == DEFAULT_STORE else f"{folder}/{store}"
+
+
+def _is_data(folder: str, name: str) -> bool:
+    """Whether a name in `SSTs/` or `logs/` is that of one of RocksDB's files."""
+    return name.endswith(_DATA[folder]) and not name.startswith(".")

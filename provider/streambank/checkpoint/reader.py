@@ -6,12 +6,12 @@ from streambank.checkpoint.closure import ClosurePlanner, plan_closure
 from streambank.checkpoint.compactible import parse_log_name
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
-from streambank.checkpoint.listing import LISTING_ORDER, list_checkpoint
+from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
 from streambank.checkpoint.logs import parse_metadata
 from streambank.checkpoint.shape import Closure, ClosureKind
 from streambank.errors import ConflictError, NotFoundError, StreambankError
 from streambank.finding import Finding
-from streambank.storage import FileInfo, Store
+from streambank.storage import Store
 
 __all__ = ["LISTING_ORDER", "CheckpointReader"]
 
@@ -28,7 +28,7 @@ class CheckpointReader:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def listing(self) -> dict[str, FileInfo]:
+    def listing(self) -> Listing:
         """Every file, listed in the order that a plan needs."""
         return list_checkpoint(self.store)
 
@@ -118,7 +118,7 @@ class CheckpointReader:
             closure=None,
             minimal_bytes=None,
             file_count=len(index.listing),
-            bytes=sum(info.size_bytes for info in index.listing.values()),
+            bytes=index.listing.bytes,
             findings=(
                 Finding(
                     "checkpoint-moved",

@@ -15,10 +15,12 @@ from streambank.cli.options import (
     Checkpoint,
     Debug,
     Json,
+    MaxRate,
     NewQuery,
     Note,
     Pin,
     RepositoryOption,
+    bytes_per_s,
 )
 
 if TYPE_CHECKING:
@@ -123,16 +125,25 @@ def take(
     pin: Pin = False,
     new_query: NewQuery = False,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files copied at once.")] = 4,
+    max_rate: MaxRate = None,
+    gentle: Annotated[
+        bool,
+        typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
+    from streambank.savepoint.gently import give_way
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file_sink import FileSinkCapture
     from streambank.storage import open_store
 
+    rate = bytes_per_s(max_rate)
+    if gentle:
+        give_way()
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     target = Repository.open(open_store(repository), create=True)
@@ -152,6 +163,7 @@ def take(
             taken_by={"via": "cli"},
             new_query=new_query,
             parallel=parallel,
+            max_bytes_per_s=rate,
             lease_epoch=managed.epoch,
             spark_version=managed.spark_version,
             progress=progress,

@@ -42,6 +42,10 @@ JobsFile = Annotated[
     str,
     typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."),
 ]
+MaxRate = Annotated[
+    str | None,
+    typer.Option("--max-rate", metavar="RATE", help="Read no faster than this, such as 50MB/s."),
+]
 Checkpoint = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint directory: a path or a URI.")
 ]
@@ -56,3 +60,14 @@ NewQuery = Annotated[
 SavepointName = Annotated[
     str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the unique beginning of one.")
 ]
+
+
+def bytes_per_s(rate: str | None) -> int | None:
+    """What `--max-rate` says.
+
+    Raises:
+        InputError: It is no rate.
+    """
+    from streambank.savepoint.rate import parse_rate
+
+    return None if rate is None else parse_rate(rate)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, Json, RepositoryOption
+from streambank.cli.options import Debug, Json, MaxRate, RepositoryOption, bytes_per_s
 from streambank.cli.savepoints import open_repository
 from streambank.errors import InputError
 
@@ -104,6 +104,7 @@ def restore(
         ),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files written at once.")] = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -120,6 +121,7 @@ def restore(
             code="usage",
             hint="See `streambank restore --help`.",
         )
+    rate = bytes_per_s(max_rate)
     opened = open_repository(repository)
     owner = _owner(opened, savepoint, job, jobs)
     what: dict[str, Any] = {
@@ -137,7 +139,14 @@ def restore(
             plan = plan_restore(opened, savepoint, **what, progress=progress).to_dict()
         else:
             done = restore_savepoint(
-                opened, savepoint, **what, link=link, parallel=parallel, by=who("cli"), progress=progress
+                opened,
+                savepoint,
+                **what,
+                link=link,
+                parallel=parallel,
+                max_bytes_per_s=rate,
+                by=who("cli"),
+                progress=progress,
             ).to_dict()
     if dry_run:
         console.answer(plan, lambda: _show_plan(plan))

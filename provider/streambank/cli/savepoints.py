@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    MaxRate,
+    RepositoryOption,
+    SavepointName,
+    bytes_per_s,
+)
 from streambank.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,6 +171,7 @@ def verify(
         ),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -177,19 +186,20 @@ def verify(
             code="usage",
             hint="See `streambank verify --help`.",
         )
+    rate = bytes_per_s(max_rate)
     opened = open_repository(repository)
     if sample is not None:
-        _verify_sample(opened, sample, job, parallel)
+        _verify_sample(opened, sample, job, parallel, rate)
         return
     if savepoint is not None:
-        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel)]
+        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel, rate)]
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        reports = [_verify(opened, *each, level, parallel) for each in which]
+        reports = [_verify(opened, *each, level, parallel, rate) for each in which]
         document = _all(reports)
     console.answer(document, lambda: show_reports(reports))
-    if any(report.findings for report in reports):
+    if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
 
@@ -207,14 +217,22 @@ def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
     }
 
 
-def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: int) -> None:
+def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: int, rate: int | None) -> None:
     from streambank.job.processes import who
     from streambank.savepoint.coverage import parse_share
     from streambank.savepoint.sampling import verify_sample
 
     share = parse_share(sample)
     with console.progress() as progress:
-        found = verify_sample(opened, share, job=job, progress=progress, parallel=parallel, by=who("cli"))
+        found = verify_sample(
+            opened,
+            share,
+            job=job,
+            progress=progress,
+            parallel=parallel,
+            max_bytes_per_s=rate,
+            by=who("cli"),
+        )
     document = _all(found.savepoints)
     document["ok"] = document["ok"] and not found.findings
     document["findings"] += [
@@ -232,17 +250,26 @@ def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: i
         )
 
     console.answer(document, text)
-    if document["findings"]:
+    if not document["ok"]:
         raise typer.Exit(1)
 
 
-def _verify(opened: Repository, job: str, savepoint: str, level: Level, parallel: int) -> VerifyReport:
+def _verify(
+    opened: Repository, job: str, savepoint: str, level: Level, parallel: int, rate: int | None
+) -> VerifyReport:
     from streambank.job.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
 
     with console.progress() as progress:
         return verify_savepoint(
-            opened, job, savepoint, level.value, progress=progress, parallel=parallel, by=who("cli")
+            opened,
+            job,
+            savepoint,
+            level.value,
+            progress=progress,
+            parallel=parallel,
+            max_bytes_per_s=rate,
+            by=who("cli"),
         )
 
 

@@ -53,6 +53,7 @@ def choose(
     *,
     record: bool,
     by: Mapping[str, Any] | None = None,
+    max_bytes_per_s: int | None = None,
     progress: Progress | None = None,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
@@ -63,6 +64,7 @@ def choose(
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests.
         by: Who asks, for those records.
+        max_bytes_per_s: How many bytes are read in a second, at most.
         progress: Told about files and bytes that are checked.
 
     Raises:
@@ -71,7 +73,7 @@ def choose(
         IntegrityError: The one that was named is damaged.
     """
     if reference == LATEST_GOOD:
-        return _latest_good(repository, only_job(repository, job), record, by, progress)
+        return _latest_good(repository, only_job(repository, job), record, by, max_bytes_per_s, progress)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
@@ -147,13 +149,23 @@ def _latest_good(
     job: str,
     record: bool,
     by: Mapping[str, Any] | None,
+    max_bytes_per_s: int | None,
     progress: Progress | None,
 ) -> Chosen:
     skipped: list[Skipped] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     skipped += [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
     for summary in newest_first([one for one in summaries if one.error is None]):
-        report = verify(repository, job, summary.savepoint, "full", progress=progress, record=record, by=by)
+        report = verify(
+            repository,
+            job,
+            summary.savepoint,
+            "full",
+            progress=progress,
+            record=record,
+            max_bytes_per_s=max_bytes_per_s,
+            by=by,
+        )
         if report.restorable:
             return Chosen(repository.load(job, summary.savepoint), tuple(skipped))
         problem = next(finding for finding in report.findings if finding.severity == "error")

@@ -37,6 +37,7 @@ from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
+from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.sinks.file_begin import NewOutput
 from streambank.sinks.file_rollback import RollbackReport
@@ -56,6 +57,14 @@ class _Held:
     def check(self) -> None:
         self.operation.check()
         self.lease.check()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How many files at once, and how many bytes in a second."""
+
+    parallel: int
+    max_bytes_per_s: int | None
 
 
 def plan_restore(repository: Repository, reference: str, **wanted: Unpack[Wanted]) -> RestorePlan:
@@ -87,6 +96,7 @@ def restore(
     link: bool = False,
     by: Mapping[str, str] | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     **wanted: Unpack[Wanted],
 ) -> RestoreReport:
     """Restore a savepoint.
@@ -97,6 +107,7 @@ def restore(
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
         parallel: How many files are written at once.
+        max_bytes_per_s: How many bytes of the repository are read in a second, at most.
         wanted: Where to, and how: see `Wanted`.
 
     Raises:
@@ -112,8 +123,18 @@ def restore(
     request = Request(repository=repository, reference=reference, by=who, **wanted)
     generation = request.generation
     check_request(request)
+    check_parallel(parallel)
+    RateLimit(max_bytes_per_s)  # a rate that is none is refused before anything is done
     started, began = utc_now(), time.monotonic()
-    chosen = choose(repository, reference, request.job, record=True, by=request.by, progress=request.progress)
+    chosen = choose(
+        repository,
+        reference,
+        request.job,
+        record=True,
+        by=request.by,
+        max_bytes_per_s=max_bytes_per_s,
+        progress=request.progress,
+    )
     with (
         _holding(request, chosen) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
@@ -122,7 +143,8 @@ def restore(
             _ensure_first(request, chosen)
         prepared = prepare(request, chosen, owner, [])
         prepared.plan.check()
-        layout, rolled_back, begun = _write(request, prepared, owner, held, link, parallel)
+        pace = _Pace(parallel, max_bytes_per_s)
+        layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
@@ -202,7 +224,7 @@ def _write(
     owner: Owner,
     held: _Held | None,
     link: bool,
-    parallel: int,
+    pace: _Pace,
 ) -> tuple[LayoutReport, list[RollbackReport], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
@@ -227,7 +249,8 @@ def _write(
             link=link,
             fork=request.mode == "fork",
             before_commit=before_commit,
-            parallel=parallel,
+            parallel=pace.parallel,
+            max_bytes_per_s=pace.max_bytes_per_s,
             progress=request.progress,
         )
     except IntegrityError as error:

@@ -19,7 +19,7 @@ from streambank.errors import (
     StreambankError,
 )
 from streambank.savepoint.entry import nothing
-from streambank.savepoint.manifest import Manifest, decode_head
+from streambank.savepoint.manifest import Manifest, decode_head, glance
 from streambank.savepoint.marks import (
     PIN,
     UNREADABLE,
@@ -33,6 +33,8 @@ from streambank.storage.base import Store
 from streambank.storage.chunks import chunks
 from streambank.storage.names import check_name, split_job
 from streambank.times import to_json_time
+
+_GLANCE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +139,7 @@ def listed(store: Store, job: str | None = None) -> list[tuple[str, str]]:
 
 def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary]:
     """Every savepoint, by job and then by age; damaged ones, with their `error`, first within their job."""
-    marks: dict[tuple[str, str], list[str]] = {}
-    for info in store.list("marks/" + job if job else "marks"):
-        place, _, name = info.path.removeprefix("marks/").rpartition("/")
-        of_job, _, savepoint = place.rpartition("/")
-        marks.setdefault((of_job, savepoint), []).append(name)
+    marks = _marks(store, job)
     found = (_summary(store, *which, marks.get(which, ())) for which in listed(store, job))
     yield from sorted(
         (it for it in found if it),
@@ -163,6 +161,34 @@ def read_head(store: Store, job: str, savepoint: str) -> Manifest:
     except NotFoundError as error:
         raise no_such_savepoint(job, savepoint) from error
     return check_place(manifest, job, savepoint)
+
+
+def heads(store: Store, job: str) -> Iterator[Manifest]:
+    """The savepoints of a job without their files, newest batch first; damaged ones are left out.
+
+    Only as much is read as it takes to choose one: who counts on what a head says loads the savepoint. For
+    `job` those of its queries are among them.
+    """
+    for of_job, savepoint in sorted(listed(store, job), key=lambda which: _batch(which[1]), reverse=True):
+        what = manifest_name(of_job, savepoint)
+        try:
+            head = glance(store.read(manifest_key(of_job, savepoint), 0, _GLANCE_BYTES), what)
+            yield check_place(head, of_job, savepoint) if head else read_head(store, of_job, savepoint)
+        except (NotFoundError, IntegrityError, FormatError):
+            continue
+
+
+def distrusted(store: Store, job: str) -> bool:
+    """Whether the last verification of any listed savepoint of a job found damage."""
+    there = set(listed(store, job))
+    for which, names in _marks(store, job).items():
+        name = latest(names, VERIFIED) if which in there else None
+        try:
+            if name is not None and not to_verification(read_mark(store, *which, name)).ok:
+                return True
+        except (NotFoundError, *UNREADABLE):
+            continue  # it says nothing, or is gone
+    return False
 
 
 def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str]:
@@ -230,6 +256,22 @@ def check_place(manifest: Manifest, job: str, savepoint: str) -> Manifest:
             hint="Somebody or something moved it: use another savepoint.",
         )
     return manifest
+
+
+def _marks(store: Store, job: str | None) -> dict[tuple[str, str], list[str]]:
+    """Names of the marks of each savepoint."""
+    marks: dict[tuple[str, str], list[str]] = {}
+    for info in store.list("marks/" + job if job else "marks"):
+        place, _, name = info.path.removeprefix("marks/").rpartition("/")
+        of_job, _, savepoint = place.rpartition("/")
+        marks.setdefault((of_job, savepoint), []).append(name)
+    return marks
+
+
+def _batch(savepoint: str) -> tuple[int, str]:
+    """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
+    digits = savepoint.partition("-")[0].removeprefix("b")
+    return (int(digits) if digits.isdecimal() else -1), savepoint
 
 
 def _is_job(place: str) -> bool:

@@ -11,9 +11,13 @@ from typing import Any, Protocol
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 from streambank.storage.chunks import undamaged
 
+_BUNDLE_BYTES = 1 << 20
+_BUNDLE_FILES = 64
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
 
@@ -65,7 +69,27 @@ class ObjectSink(Protocol):
         """Store bytes, and return their digest."""
 
 
-def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | None = None) -> FileEntry:
+def bundles(tasks: Sequence[CopyTask]) -> Iterator[Sequence[CopyTask]]:
+    """Tasks in the same order, small ones together: a thread is given as much as is worth handing over."""
+    bundle: list[CopyTask] = []
+    size_bytes = 0
+    for task in tasks:
+        if bundle and (size_bytes + task.size_bytes > _BUNDLE_BYTES or len(bundle) == _BUNDLE_FILES):
+            yield bundle
+            bundle, size_bytes = [], 0
+        bundle.append(task)
+        size_bytes += task.size_bytes
+    if bundle:
+        yield bundle
+
+
+def run_task(
+    task: CopyTask,
+    source: Store,
+    writer: ObjectSink,
+    held: Held | None = None,
+    rate: RateLimit = UNLIMITED,
+) -> FileEntry:
     """Copy one file, and return what the manifest says about it.
 
     Args:
@@ -73,6 +97,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         source: The store that it is in.
         writer: Where to.
         held: The same file, where it is held already.
+        rate: How fast it may be read.
 
     Raises:
         ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
@@ -81,7 +106,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
         file = held if held is not None else source.hold(task.path)
         try:
             check_unmoved(task, file.info)
-            digest = undamaged(lambda: _moved_into(writer, task, file))
+            digest = undamaged(lambda: _moved_into(writer, task, file, rate))
             check_unmoved(task, file.current())
         finally:
             if held is None:
@@ -98,9 +123,11 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
     )
 
 
-def _moved_into(writer: ObjectSink, task: CopyTask, file: Held) -> str:
+def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit) -> str:
     with file.open() as reader:
-        return writer.add(_exactly(task, reader), task.size_bytes)
+        if task.size_bytes <= SMALL_BYTES:
+            return writer.add(_whole(task, reader, rate), task.size_bytes)
+        return writer.add(_exactly(task, reader, rate), task.size_bytes)
 
 
 def check_unmoved(task: CopyTask, info: FileInfo) -> None:
@@ -133,12 +160,25 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
     return [_stat(store, task.path) for task in tasks]
 
 
-def _exactly(task: CopyTask, reader: Any) -> Iterator[bytes]:
+def _whole(task: CopyTask, reader: Any, rate: RateLimit) -> bytes:
+    """All bytes of a small file, which must be as many as planned."""
+    rate.spend(task.size_bytes)
+    data: bytes = reader.read(task.size_bytes + 1)  # one more would show that it grew
+    while 0 < len(data) < task.size_bytes and (more := reader.read(task.size_bytes + 1 - len(data))):
+        data += more
+    if len(data) != task.size_bytes:
+        raise moved(task, f"had {len(data)} bytes instead of {task.size_bytes}")
+    return data
+
+
+def _exactly(task: CopyTask, reader: Any, rate: RateLimit) -> Iterator[bytes]:
     """The bytes of a file, which must be as many as planned."""
     left = task.size_bytes
+    rate.spend(min(left, CHUNK_BYTES))
     while chunk := reader.read(CHUNK_BYTES):
         left -= len(chunk)
         yield chunk
+        rate.spend(min(max(left, 0), CHUNK_BYTES))
     if left:
         raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Protocol
 
 from streambank.errors import FormatError, IntegrityError, StorageError
@@ -20,14 +21,15 @@ _DIGEST = re.compile(r"(blake3|sha256):([0-9a-f]{64})")
 class Hasher(Protocol):
     """What every digest algorithm here can do."""
 
-    def update(self, data: bytes, /) -> object:
+    def update(self, data: bytes | memoryview, /) -> object:
         """Take in more bytes."""
 
     def hexdigest(self) -> str:
         """The digest of all bytes so far, as hex digits."""
 
 
-def _blake3() -> Hasher:
+@cache
+def _blake3_type() -> Callable[[], Hasher]:
     try:
         from blake3 import blake3
     except ImportError as error:
@@ -36,7 +38,11 @@ def _blake3() -> Hasher:
             code="missing-package",
             hint="Install blake3, or make the repository with SHA-256 digests.",
         ) from error
-    return blake3()
+    return blake3
+
+
+def _blake3() -> Hasher:
+    return _blake3_type()()
 
 
 ALGORITHMS: dict[str, Callable[[], Hasher]] = {"blake3": _blake3, "sha256": hashlib.sha256}
@@ -63,8 +69,11 @@ def new_hasher(name: str) -> Hasher:
 def digest_of(name: str, data: bytes | Iterable[bytes]) -> str:
     """The digest of some bytes, as `name:hex`."""
     hasher = new_hasher(name)
-    for chunk in (data,) if isinstance(data, bytes) else data:
-        hasher.update(chunk)
+    if isinstance(data, bytes):
+        hasher.update(data)
+    else:
+        for chunk in data:
+            hasher.update(chunk)
     return f"{name}:{hasher.hexdigest()}"
 
 

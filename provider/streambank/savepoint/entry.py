@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from streambank.errors import IntegrityError
 from streambank.savepoint.digest import is_digest
+from streambank.savepoint.sealed import dumps, quoted
 from streambank.storage.names import is_key
 
 NOTHING: Mapping[str, Any] = {}
@@ -53,6 +55,16 @@ class FileEntry:
             **self.extra,
         }
 
+    def to_json(self) -> str:
+        """`to_dict` as JSON on one line, several times as fast as the general way."""
+        if self.extra:
+            return dumps(self.to_dict())
+        return (
+            f'{{"path": {quoted(self.path)}, "size_bytes": {self.size_bytes}, '
+            f'"digest": {quoted(self.digest)}, "mtime_ns": {self.mtime_ns}, '
+            f'"identity": {quoted(self.identity)}, "role": {quoted(self.role)}}}'
+        )
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> FileEntry:
         """The entry that `to_dict` gave.
@@ -60,7 +72,9 @@ class FileEntry:
         Raises:
             IntegrityError: A field is missing or of another type, or the path could climb out of its root.
         """
-        extra = {name: value for name, value in fields.items() if name not in _KNOWN}
+        extra = None
+        if len(fields) > len(_KNOWN):
+            extra = {name: value for name, value in fields.items() if name not in _KNOWN}
         try:
             entry = cls(
                 path=fields["path"],
@@ -68,12 +82,17 @@ class FileEntry:
                 digest=fields["digest"],
                 mtime_ns=fields["mtime_ns"],
                 identity=fields["identity"],
-                role=fields["role"],
+                role=_shared(fields["role"]),
                 extra=extra or NOTHING,
             )
         except KeyError as error:
             raise _bad(f"A file of the savepoint has no field {error}.", "bad-entry") from error
         return check_entry(entry)
+
+
+def _shared(role: Any) -> Any:
+    """The same text as one object for all files: there are but a few roles."""
+    return sys.intern(role) if type(role) is str else role
 
 
 _KNOWN = frozenset({"path", "size_bytes", "digest", "mtime_ns", "identity", "role"})
@@ -87,9 +106,16 @@ def check_entry(entry: FileEntry) -> FileEntry:
     """
     if not isinstance(entry.path, str) or not is_key(entry.path):
         raise _bad(f"The savepoint lists a file whose path is not allowed: {entry.path!r}.", "bad-path")
-    whole = all(type(number) is int and number >= 0 for number in (entry.size_bytes, entry.mtime_ns))
-    texts = isinstance(entry.identity, str) and isinstance(entry.role, str)
-    if not (whole and texts and is_digest(entry.digest)):
+    # Spelled out, since this is done for each of perhaps a million files.
+    if not (
+        type(entry.size_bytes) is int
+        and type(entry.mtime_ns) is int
+        and entry.size_bytes >= 0
+        and entry.mtime_ns >= 0
+        and isinstance(entry.identity, str)
+        and isinstance(entry.role, str)
+        and is_digest(entry.digest)
+    ):
         raise _bad(f"The savepoint's entry of the file {entry.path} is malformed.", "bad-entry")
     return entry
 

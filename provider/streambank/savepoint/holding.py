@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from streambank.errors import NotFoundError
 from streambank.savepoint.copying import CopyTask, check_unmoved, moved
@@ -38,20 +38,21 @@ def held(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[dic
     Raises:
         ConflictError: `checkpoint-moved`: one of them went away or is another one already.
     """
-    with ExitStack() as stack:
-        files: dict[tuple[int, str], Held] = {}
+    files: dict[tuple[int, str], Held] = {}
+    able = {origin for origin, store in stores.items() if store.features.holds}
+    try:
         for task in tasks:
-            store = stores[task.origin]
-            if not store.features.holds:
+            if task.origin not in able:
                 continue
             try:
-                file = store.hold(task.path)
+                file = files[task.origin, task.path] = stores[task.origin].hold(task.path)
             except NotFoundError as error:
                 raise moved(task, "went away") from error
-            stack.callback(file.close)
             check_unmoved(task, file.info)
-            files[task.origin, task.path] = file
         yield files
+    finally:
+        for file in files.values():
+            file.close()
 
 
 def _room_for(wanted: int) -> int:

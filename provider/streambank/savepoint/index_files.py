@@ -75,7 +75,8 @@ class IndexFiles:
 
     def find(self, digest: str) -> list[IndexedObject]:
         """Every place where an object lies: several where it was stored again after a pack had been lost."""
-        self.load(refresh=False)
+        if not self._ready:
+            self.load(refresh=False)
         place = self._index.find(digest)
         return [place, *self._index.find_others(digest)] if place else []
 

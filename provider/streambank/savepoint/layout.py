@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,6 @@ from streambank.errors import (
     FormatError,
     IntegrityError,
     NotFoundError,
-    RefusedError,
     StorageError,
     StreambankError,
 )
@@ -35,33 +34,16 @@ from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.reading import CheckedReader, ObjectLocation
 from streambank.savepoint.repository import Repository
+from streambank.savepoint.target import METADATA, NOTE, IsLive, Owner, check_target
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Store
 from streambank.storage.chunks import undamaged
 
-METADATA = "metadata"
-_NOTE = "streambank_restore"
 _GROUP_BYTES = 32 << 20
 
-IsLive = Callable[[Mapping[str, Any]], bool | None]
-"""Whether the process that an owner describes still lives; None where that cannot be told from here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who lays out, for the note in the target.
-
-    Attributes:
-        details: What tells the process from others: host, boot, pid, ...
-        is_live: Judges the details of another note.
-        exclusive: A lock elsewhere makes sure that nobody else lays out into this target, so that a note
-            that is there is that of a dead process whatever it says.
-    """
-
-    details: Mapping[str, Any]
-    is_live: IsLive
-    exclusive: bool = False
+__all__ = ["METADATA", "IsLive", "LayoutReport", "Owner", "check_target", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +94,7 @@ def lay_out(
     fork: bool = False,
     before_commit: Callable[[], None] | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     progress: Progress | None = None,
 ) -> LayoutReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
@@ -126,6 +109,7 @@ def lay_out(
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
         parallel: How many files are written at once.
+        max_bytes_per_s: How many bytes of the repository are read in a second, at most.
         progress: Told about files and bytes.
 
     Raises:
@@ -134,55 +118,11 @@ def lay_out(
         IntegrityError: The savepoint is damaged.
         StorageError: The environment failed.
     """
-    return _Layout(repository, manifest, target, link, fork, parallel).run(owner, before_commit, progress)
-
-
-def check_target(target: Store, owner: Owner) -> list[FileInfo]:
-    """Make sure that a target may be used, and return what has to be removed from it first. Reads only.
-
-    Raises:
-        RefusedError: `target-not-empty`: it holds files that no dead layout left.
-        ConflictError: `restore-in-progress`: a layout that may be alive is at work there.
-    """
-    there = list(target.list())
-    if not there:
-        return []
-    note = _read_note(target)
-    if note is None:
-        some = ", ".join(sorted(info.path for info in there)[:3])
-        raise RefusedError(
-            f"{target.uri} is not empty: it holds {some}{', ...' if len(there) > 3 else ''}.",
-            code="target-not-empty",
-            hint="Restore into a new or empty directory, or into the job's next generation.",
-        )
-    foreign = {info.path for info in there} - set(note["files"]) - {METADATA}
-    if foreign:
-        raise RefusedError(
-            f"{target.uri} holds what a dead restore left, and {min(foreign)}, which that did not write.",
-            code="target-not-empty",
-            hint="Look at that file, remove the directory, or restore into another one.",
-        )
-    live = False if owner.exclusive else owner.is_live(note["owner"])
-    if live is not False:
-        who = ", ".join(f"{name} {value}" for name, value in note["owner"].items())
-        raise ConflictError(
-            f"A restore {'is' if live else 'may be'} at work in {target.uri} ({who}).",
-            code="restore-in-progress",
-            hint="Wait for it; if you know it to be dead, remove the directory and restore again.",
-        )
-    return there
-
-
-def _read_note(target: Store) -> dict[str, Any] | None:
-    """The note of an unfinished layout; None where the target's `metadata` is none."""
-    try:
-        fields = json.loads(target.read(METADATA))
-        note = fields[_NOTE]
-        if isinstance(note["owner"], dict) and isinstance(note["files"], list):
-            return dict(note)
-    except (NotFoundError, ValueError, KeyError, TypeError):
-        return None
-    return None
+    check_parallel(parallel)
+    rate = RateLimit(max_bytes_per_s)
+    return _Layout(repository, manifest, target, link, fork, parallel, rate).run(
+        owner, before_commit, progress
+    )
 
 
 class _Layout:
@@ -194,6 +134,7 @@ class _Layout:
         link: bool,
         fork: bool,
         parallel: int,
+        rate: RateLimit,
     ) -> None:
         self.repository = repository
         self.manifest = manifest
@@ -202,6 +143,7 @@ class _Layout:
         self.fork = fork
         self.query_id = manifest.query_id
         self.parallel = parallel
+        self.rate = rate
         self.linked = 0
         self.rewritten: dict[str, int] = {}
         # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
@@ -252,7 +194,7 @@ class _Layout:
         """Write the note; where an earlier one is taken over, what belongs to it goes first."""
         note = {
             "says": "A restore into this directory is not finished. Do not start a query here.",
-            _NOTE: {
+            NOTE: {
                 "token": str(uuid.uuid4()),
                 "job": self.manifest.job,
                 "savepoint": self.manifest.savepoint,
@@ -300,8 +242,15 @@ class _Layout:
         if self.link and self._linked(files, entry):
             self.linked += 1
         elif not self._copied(files, entry):
-            undamaged(lambda: files.write(entry.path, self.repository.object_chunks(entry.digest)))
+            undamaged(
+                lambda: files.write(entry.path, self._spent(self.repository.object_chunks(entry.digest)))
+            )
         done(entry)
+
+    def _spent(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.rate.spend(len(chunk))
+            yield chunk
 
     def _copied(self, files: Store, entry: FileEntry) -> bool:
         """Let the service copy an object where it holds both sides, and hash what arrived."""
@@ -318,8 +267,8 @@ class _Layout:
         place = self.repository.object_location(entry.digest)
         if place.kind != "object":
             return False
-        for _ in self.repository.object_chunks(entry.digest):
-            pass  # a link copies nothing, so this is where the bytes are hashed
+        # A link copies nothing, so this is where the bytes are hashed.
+        self.repository.hash_object(entry.digest, self.rate.spend)
         return files.link_from(self.repository.store, place.key, entry.path)
 
     def _place_small(
@@ -331,6 +280,7 @@ class _Layout:
         for digest, data in self.repository.read_objects(by_digest):
             if isinstance(data, IntegrityError):
                 raise data
+            self.rate.spend(len(data))
             for entry in by_digest[digest]:
                 files.write(entry.path, self._rewrite(entry, data))
                 done(entry)

@@ -14,23 +14,24 @@ from datetime import datetime
 from types import NoneType
 from typing import Any
 
-from streambank.errors import InputError
+from streambank.errors import InputError, IntegrityError
 from streambank.savepoint.digest import DEFAULT_DIGEST
 from streambank.savepoint.entry import NOTHING, FileEntry, check_entry, in_order, nothing, sort_key
 from streambank.savepoint.sealed import (
     FORMAT,
     damaged,
-    dumps,
     field_line,
     head_lines,
     parse_field,
     seal,
+    split_lines,
     unseal,
 )
 from streambank.storage.names import check_name, split_job
 from streambank.times import from_json_time, to_json_time
 
 MANIFEST_SEAL = "manifest_digest"
+_LINES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ def decode(data: bytes | Iterable[bytes], what: str = "savepoint's manifest") ->
         FormatError: A newer Streambank wrote it (code `unknown-format`).
     """
     files: list[FileEntry] = []
-    head = _parse((data,) if isinstance(data, bytes) else data, what, files.append)
+    head = _parse((data,) if isinstance(data, bytes) else data, what, files.extend)
     return _to_manifest(head, tuple(in_order(files)), what)
 
 
@@ -176,6 +177,29 @@ def decode_head(chunks: Iterable[bytes], what: str = "savepoint's manifest") -> 
     return _to_manifest(_parse(chunks, what, None), (), what)
 
 
+def glance(beginning: bytes, what: str = "savepoint's manifest") -> Manifest | None:
+    """The manifest without its `files`, from the beginning of its file alone; its seal is not checked.
+
+    Good for choosing among savepoints, and for nothing that rests on what they say.
+
+    Returns:
+        None where the beginning does not reach the files, or cannot be read.
+    """
+    before, found, _ = beginning.partition(b'\n"files": [\n')
+    if not found:
+        return None
+    head: dict[str, Any] = {}
+    try:
+        for line in split_lines(before.removeprefix(b"{\n") + b"\n"):
+            name, value = parse_field(line, what)
+            head[name] = value
+        if head.pop("format", None) != FORMAT:
+            return None
+        return _to_manifest(head, (), what)
+    except (IntegrityError, ValueError):
+        return None
+
+
 def _lines(manifest: Manifest) -> Iterator[bytes]:
     yield from head_lines(manifest.digest)
     for name, value in _head_fields(manifest):
@@ -183,7 +207,7 @@ def _lines(manifest: Manifest) -> Iterator[bytes]:
     yield b'"files": [\n'
     before = b""
     for entry in in_order(sorted(manifest.files, key=lambda entry: sort_key(entry.path))):
-        yield before + dumps(check_entry(entry).to_dict()).encode()
+        yield before + check_entry(entry).to_json().encode()
         before = b",\n"
     yield b"\n],\n" if before else b"],\n"
 
@@ -200,18 +224,27 @@ def _head_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     yield from manifest.extra.items()
 
 
-def _parse(chunks: Iterable[bytes], what: str, keep: Callable[[FileEntry], object] | None) -> dict[str, Any]:
-    """The fields but `files`, each of which goes to `keep`."""
+def _parse(
+    chunks: Iterable[bytes], what: str, keep: Callable[[list[FileEntry]], object] | None
+) -> dict[str, Any]:
+    """The fields but `files`, which go to `keep`, some at a time."""
     head: dict[str, Any] = {}
     lines = unseal(chunks, MANIFEST_SEAL, what)
     for line in lines:
         if line == b'"files": [\n':
             name, value = "files", None
+            gathered: list[bytes] = []
             for entry in lines:
                 if entry == b"],\n":
                     break
-                if keep is not None:
-                    keep(_parse_entry(entry, what))
+                if keep is None:
+                    continue
+                gathered.append(entry)
+                if len(gathered) == _LINES_AT_ONCE:
+                    keep(_parse_entries(gathered, what))
+                    gathered = []
+            if gathered and keep is not None:
+                keep(_parse_entries(gathered, what))
         else:
             name, value = parse_field(line, what)
         if name in head:
@@ -222,14 +255,15 @@ def _parse(chunks: Iterable[bytes], what: str, keep: Callable[[FileEntry], objec
     return head
 
 
-def _parse_entry(line: bytes, what: str) -> FileEntry:
+def _parse_entries(lines: list[bytes], what: str) -> list[FileEntry]:
+    """The entries in some lines, which are parsed together: that is several times as fast as one by one."""
     try:
-        fields = json.loads(line.rstrip().removesuffix(b","))
+        parsed = json.loads(b"[" + b"".join(lines).rstrip().removesuffix(b",") + b"]")
     except (ValueError, RecursionError) as error:
         raise damaged(what, "the line of a file cannot be read") from error
-    if not isinstance(fields, dict):
+    if len(parsed) != len(lines) or not all(isinstance(fields, dict) for fields in parsed):
         raise damaged(what, "the line of a file holds something else")
-    return FileEntry.from_dict(fields)
+    return [FileEntry.from_dict(fields) for fields in parsed]
 
 
 def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) -> Manifest:

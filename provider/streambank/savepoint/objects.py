@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import BinaryIO, cast
 
@@ -14,7 +14,7 @@ from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
 from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.savepoint.reading import CheckedReader, ObjectLocation, damaged_object, groups, missing_pack
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import Store
+from streambank.storage.base import CHUNK_BYTES, Store
 
 
 class Objects:
@@ -57,14 +57,14 @@ class Objects:
             return _packed_location(digest, place)
         key = object_key(digest)
         try:
-            size_bytes = self._store.stat(key).size_bytes
+            info = self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)
             if place is None:
                 raise self._missing(digest) from error
             return _packed_location(digest, place)
-        return ObjectLocation("object", key, 0, size_bytes, size_bytes)
+        return ObjectLocation("object", key, 0, info.size_bytes, info.size_bytes, info.names)
 
     def check(self, digest: str, size_bytes: int) -> None:
         """See `Repository.check_object`."""
@@ -96,6 +96,13 @@ class Objects:
             data = self._read(location.key, location.offset, location.length)
             return nullcontext(io.BytesIO(_checked(digest, location, data)))
         return self._open_file(digest, location)
+
+    def hash(self, digest: str, passing: Callable[[int], None]) -> None:
+        """See `Repository.hash_object`."""
+        with self.open(digest) as reader:
+            buffer = memoryview(bytearray(CHUNK_BYTES))
+            while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
+                passing(count)
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
         """See `Repository.read_objects`."""

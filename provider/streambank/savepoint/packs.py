@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError
 from streambank.savepoint.digest import digest_of, is_digest, split_digest
 from streambank.savepoint.sealed import dumps
-from streambank.storage.base import Store
+from streambank.storage.base import CHUNK_BYTES, Store
 
-SMALL_BYTES = 1 << 20
-"""Objects up to this size travel in packs; larger ones are files of their own."""
+SMALL_BYTES = 512 << 10
+"""Objects up to this size travel in packs; larger ones are files of their own, which a restore may link."""
 PACK_BYTES = 32 << 20
 """A pack is closed once it holds this much."""
 PACK_FORMAT = 1
@@ -98,7 +98,7 @@ class PackBuilder:
         table, trailer, digest = _table_and_trailer(self._entries, self._digest_name)
         size_bytes = self.size_bytes + len(table) + TRAILER_BYTES
         pack = Pack(split_digest(digest)[1], size_bytes, tuple(self._entries))
-        return pack, [*self._parts, table, trailer]
+        return pack, [*_joined(self._parts), table, trailer]
 
 
 def read_pack(store: Store, pack_id: str) -> Pack:
@@ -177,17 +177,28 @@ def _table_and_trailer(entries: Sequence[PackEntry], digest_name: str) -> tuple[
     return table, f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode(), digest
 
 
+def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks that are worth a write each."""
+    gathered: list[bytes] = []
+    size_bytes = 0
+    for part in parts:
+        gathered.append(part)
+        size_bytes += len(part)
+        if size_bytes >= CHUNK_BYTES:
+            yield b"".join(gathered)
+            gathered, size_bytes = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
 def _table_lines(entries: Sequence[PackEntry]) -> Iterator[bytes]:
     size_bytes = entries[-1].offset + entries[-1].length if entries else 0
     yield f"{dumps({'pack': PACK_FORMAT, 'objects': len(entries), 'size_bytes': size_bytes})}\n".encode()
-    for entry in entries:
-        line = {
-            "digest": entry.digest,
-            "offset": entry.offset,
-            "length": entry.length,
-            "encoding": entry.encoding,
-        }
-        yield f"{dumps(line)}\n".encode()
+    for entry in entries:  # digests and encodings need no escaping
+        yield (
+            f'{{"digest": "{entry.digest}", "offset": {entry.offset}, "length": {entry.length}, '
+            f'"encoding": "{entry.encoding}"}}\n'
+        ).encode()
 
 
 def _parse_table(table: bytes, key: str) -> tuple[PackEntry, ...]:

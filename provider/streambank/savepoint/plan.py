@@ -88,8 +88,8 @@ class Budget:
     def of(cls, listing: Mapping[str, FileInfo]) -> Budget:
         """The budget that the commit log of a listing shows."""
         commits = sorted(
-            (int(name), info.mtime_ns)
-            for path, info in listing.items()
+            (int(name), listing[path].mtime_ns)
+            for path in listing
             if path.startswith("commits/") and (name := path.removeprefix("commits/")).isdigit()
         )
         period_s = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
@@ -28,6 +28,7 @@ class ObjectLocation:
         offset: First byte in it.
         length: How many bytes.
         file_bytes: How long that whole file should be: a pack as the index says, an object's as it is.
+        names: How many names share an object's file; more than one where a restore has linked it.
     """
 
     kind: Literal["object", "pack"]
@@ -35,6 +36,7 @@ class ObjectLocation:
     offset: int
     length: int
     file_bytes: int
+    names: int = 1
 
 
 class CheckedReader(io.RawIOBase):
@@ -68,10 +70,18 @@ class CheckedReader(io.RawIOBase):
         return self.read()
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
-        """See `read`."""
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        """See `read`; where the file can, the bytes come here without one more copy."""
+        into: Callable[[memoryview], int | None] | None = getattr(self._reader, "readinto", None)
+        if into is None:
+            data = self.read(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
+        count = into(buffer) or 0
+        if count:
+            self._hasher.update(buffer[:count])
+        elif len(buffer):
+            self._compare()
+        return count
 
     def _compare(self) -> None:
         if f"{self._algorithm}:{self._hasher.hexdigest()}" != self._digest:

@@ -7,7 +7,7 @@ manifest there is no savepoint; after it, it is complete. docs/formats/repositor
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -119,6 +119,18 @@ class Repository:
             IntegrityError: As `open_object`.
         """
         return b"".join(self.object_chunks(digest))
+
+    def hash_object(self, digest: str, passing: Callable[[int], None] = lambda count: None) -> None:
+        """Read an object through and compare its digest, without keeping its bytes.
+
+        Args:
+            digest: Of the object.
+            passing: Told after each step how many bytes were read.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        self.objects.hash(digest, passing)
 
     def read_objects(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
         """Many small objects, read pack by pack in few large steps, in no promised order.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streambank.errors import IntegrityError
+from streambank.errors import FormatError, IntegrityError, NotFoundError
+from streambank.savepoint import catalog
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.copying import CHECKPOINT, CopyTask
 from streambank.savepoint.entry import FileEntry
@@ -22,12 +23,10 @@ class Arrived:
     Attributes:
         entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
         parent: The savepoint they are known from.
-        distrust: A verification of the job found damage, so an object that is used again has to be read.
     """
 
     entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
     parent: str | None = None
-    distrust: bool = False
 
     def add(self, task: CopyTask, entry: FileEntry) -> None:
         """A file has arrived."""
@@ -47,14 +46,9 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
         sinks: The sinks of the take.
     """
     arrived = Arrived()
-    newest = None
-    for summary in repository.manifests(job):  # oldest first
-        arrived.distrust = arrived.distrust or summary.verified_ok is False
-        if summary.error is None and (summary.job, summary.checkpoint) == (job, checkpoint):
-            newest = summary
-    if newest is None:
+    manifest = _newest(repository, job, checkpoint)
+    if manifest is None:
         return arrived
-    manifest = repository.load(job, newest.savepoint)
     whole = healed_objects(repository, manifest)
     arrived.parent = manifest.savepoint
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
@@ -65,6 +59,16 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
         if entry.digest in whole:
             arrived.entries[origin, entry.path, entry.identity] = entry
     return arrived
+
+
+def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
+    for head in catalog.heads(repository.store, job):
+        if (head.job, head.checkpoint) == (job, checkpoint):
+            try:
+                return repository.load(job, head.savepoint)
+            except (NotFoundError, IntegrityError, FormatError):
+                continue  # its files are damaged, or it is gone
+    return None
 
 
 def check_objects(repository: Repository, manifest: Manifest) -> None:

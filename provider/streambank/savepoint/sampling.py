@@ -21,6 +21,7 @@ from streambank.savepoint.coverage import POSITIONS, Window, position
 from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sealed import damaged, decode_record, encode_record
 from streambank.savepoint.verify import (
@@ -90,6 +91,7 @@ def verify_sample(
     job: str | None = None,
     progress: Progress | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> SampleReport:
     """Hash the next share of a repository, and record the results beside each savepoint.
@@ -100,11 +102,15 @@ def verify_sample(
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
         progress: Told about objects and bytes.
         parallel: How many objects are hashed at once.
+        max_bytes_per_s: How many bytes are read in a second, at most.
         by: Who verifies, for the records.
 
     Raises:
+        InputError: `parallel` or the rate is less than 1.
         StorageError: The environment failed; the next run hashes the same share again.
     """
+    check_parallel(parallel)
+    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     start, findings = _read_cursor(repository, job)
     window = Window.of(start, share)
@@ -113,7 +119,7 @@ def verify_sample(
     bad: dict[str, StreambankError] = dict(flaws(repository, objects))
     chosen = {digest: objects[digest] for digest in objects if digest in wanted and digest not in bad}
     meter = Meter(progress, "check", len(chosen), sum(chosen.values()))
-    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, meter=meter))
+    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, rate=rate, meter=meter))
     reports = [
         report
         for each in which
@@ -195,7 +201,7 @@ def _judge(
         job=job,
         batch=manifest.batch if manifest else None,
         level="sampled",
-        ok=not findings,
+        ok=all(finding.severity == "info" for finding in findings),
         restorable=not any(finding.severity == "error" for finding in findings),
         findings=tuple(sorted(findings, key=lambda finding: finding.file)),
         files=sum(1 for _ in manifest.all_files()) if manifest else 0,

@@ -24,11 +24,13 @@ from streambank.savepoint.digest import new_hasher
 FORMAT = 1
 """The version that is written, and the only one that is read."""
 RECORD_SEAL = "record_digest"
+_BLOCK_BYTES = 256 << 10
 
 
-def dumps(value: object) -> str:
-    """JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode
+"""JSON on one line."""
+quoted = json.encoder.encode_basestring
+"""A string as `dumps` writes it."""
 
 
 def field_line(name: str, value: object) -> bytes:
@@ -44,11 +46,11 @@ def head_lines(digest_name: str) -> Iterator[bytes]:
 
 
 def seal(lines: Iterable[bytes], seal_name: str, digest_name: str) -> Iterator[bytes]:
-    """The lines of a file without its closing brace, then its seal and the brace."""
+    """The lines of a file without its closing brace, some at a time, then its seal and the brace."""
     hasher = new_hasher(digest_name)
-    for line in lines:
-        hasher.update(line)
-        yield line
+    for block in _blocks(lines):
+        hasher.update(block)
+        yield block
     yield _seal_lines(seal_name, digest_name, hasher.hexdigest())
 
 
@@ -66,8 +68,12 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
         IntegrityError: It is cut off, or not as it was written (code `record-damaged`).
         FormatError: It is of a format that is not known.
     """
-    lines = split_lines(chunks)
-    opening, version, digest = next(lines, b""), next(lines, b""), next(lines, b"")
+    blocks = _whole_lines(chunks)
+    beginning = b""
+    while beginning.count(b"\n") < 3 and (block := next(blocks, b"")):
+        beginning += block
+    parts = beginning.split(b"\n", 3)
+    opening, version, digest = (part + b"\n" for part in (*parts, b"", b"", b"")[:3])
     if opening != b"{\n":
         raise damaged(what, "it is empty, or something else")
     _check_format(version, what)
@@ -75,17 +81,21 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
     if name != "digest" or not isinstance(digest_name, str):
         raise damaged(what, "it does not say how it is sealed")
     hasher = new_hasher(digest_name)
-    for line in (opening, version, digest):
-        hasher.update(line)
+    hasher.update(opening + version + digest)
     yield digest
     start = f'"{seal_name}": '.encode()
-    for line in lines:
-        if line.startswith(start):
-            if line + b"".join(lines) != _seal_lines(seal_name, digest_name, hasher.hexdigest()):
+    block = parts[3] if len(parts) > 3 else b""
+    while block := block or next(blocks, b""):
+        end = 0 if block.startswith(start) else block.find(b"\n" + start) + 1
+        found = end > 0 or block.startswith(start)
+        body = block[:end] if found else block
+        hasher.update(body)
+        yield from split_lines(body)
+        if found:
+            if block[end:] + b"".join(blocks) != _seal_lines(seal_name, digest_name, hasher.hexdigest()):
                 raise damaged(what, "it is not what was written")
             return
-        hasher.update(line)
-        yield line
+        block = b""
     raise damaged(what, "its end is missing")
 
 
@@ -122,13 +132,11 @@ def parse_field(line: bytes, what: str) -> tuple[str, Any]:
     return name, value
 
 
-def split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines with their ends, from chunks cut anywhere."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
+def split_lines(block: bytes) -> Iterator[bytes]:
+    """Lines with their ends; the last may have none."""
+    *lines, rest = block.split(b"\n")
+    for line in lines:
+        yield line + b"\n"
     if rest:
         yield rest
 
@@ -140,6 +148,34 @@ def damaged(what: str, why: str) -> IntegrityError:
         code="record-damaged",
         hint="Use another one, or put this file back from a replica or a backup.",
     )
+
+
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Chunks cut anywhere as blocks of whole lines; the last may lack its end."""
+    rest = b""
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield rest + chunk[:end]
+            rest = chunk[end:]
+        else:
+            rest += chunk
+    if rest:
+        yield rest
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines gathered to blocks that are worth a write."""
+    gathered: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        gathered.append(line)
+        size_bytes += len(line)
+        if size_bytes >= _BLOCK_BYTES:
+            yield b"".join(gathered)
+            gathered, size_bytes = [], 0
+    if gathered:
+        yield b"".join(gathered)
 
 
 def _check_format(line: bytes, what: str) -> None:

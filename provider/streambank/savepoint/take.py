@@ -13,74 +13,42 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import ConflictError, InputError, IntegrityError, NotFoundError, StreambankError
+from streambank.errors import (
+    ConflictError,
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StreambankError,
+)
 from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved, run_task
+from streambank.savepoint.catalog import distrusted, heads
+from streambank.savepoint.copying import CHECKPOINT, CopyTask, bundles, look, moved, run_task
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.healing import heal, lacking_objects
 from streambank.savepoint.holding import held, slices
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.reuse import check_objects, from_newest
+from streambank.savepoint.result import TakeResult
+from streambank.savepoint.reuse import Arrived, check_objects, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
+
+__all__ = ["ClosureKind", "TakeResult", "take"]
 
 ClosureKind = Literal["safe", "minimal"]
 
 MAX_NOTE_CHARACTERS = 4000
 _PLAN_AGAIN = ("checkpoint-moved", "sink-moved", "size-changed")
-
-
-@dataclass(frozen=True, slots=True)
-class TakeResult:
-    """What a take gave.
-
-    Attributes:
-        savepoint: Its id.
-        job: `job` or `job/query`.
-        batch: The committed batch it is of.
-        files: How many files it has, sinks' included.
-        bytes: Their size.
-        new_bytes: Bytes that were added to the repository.
-        new_files: Files that had to be read.
-        seconds: How long it took.
-        replans: How often it had to plan again, because the query moved on.
-        already_there: The savepoint of this batch was there before, or another take made it meanwhile.
-    """
-
-    savepoint: str
-    job: str
-    batch: int
-    files: int
-    bytes: int
-    new_bytes: int
-    new_files: int
-    seconds: float
-    replans: int
-    already_there: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as JSON."""
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "files": self.files,
-            "bytes": self.bytes,
-            "new_bytes": self.new_bytes,
-            "new_files": self.new_files,
-            "seconds": round(self.seconds, 3),
-            "replans": self.replans,
-            "already_there": self.already_there,
-        }
 
 
 def take(
@@ -96,6 +64,7 @@ def take(
     taken_by: Mapping[str, Any] | None = None,
     new_query: bool = False,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     max_replans: int = 8,
     lease_epoch: Callable[[], str | None] | None = None,
     spark_version: str | None = None,
@@ -117,6 +86,7 @@ def take(
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
         parallel: How many files are copied at once.
+        max_bytes_per_s: How many bytes of the checkpoint and the sinks are read in a second, at most.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         spark_version: Spark that writes the checkpoint, where it is known.
@@ -150,7 +120,8 @@ def take(
         "application": application,
         "conf": conf,
     }
-    work = _Take(checkpoint, repository, job, sinks, details, parallel, lease_epoch, progress)
+    rate = RateLimit(max_bytes_per_s)
+    work = _Take(checkpoint, repository, job, sinks, details, parallel, rate, lease_epoch, progress)
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
         repository.pin(job, result.savepoint)
@@ -168,6 +139,7 @@ class _Take:
         sinks: Sequence[SinkCapture],
         details: Mapping[str, Any],
         parallel: int,
+        rate: RateLimit,
         lease_epoch: Callable[[], str | None] | None,
         progress: Progress | None,
     ) -> None:
@@ -177,11 +149,13 @@ class _Take:
         self.sinks = sinks
         self.details = details
         self.parallel = parallel
+        self.rate = rate
         self.lease_epoch = lease_epoch
         self.progress = progress
         self.reader = CheckpointReader(checkpoint)
         self.started = time.monotonic()
-        self.arrived = from_newest(repository, job, checkpoint.uri, sinks)
+        self.arrived: Arrived | None = None
+        self.distrust = distrusted(repository.store, job)
         self.new_files = 0
         self.budget = Budget(0, None)
 
@@ -189,6 +163,8 @@ class _Take:
         last: StreambankError | None = None
         attempt_s = 0.0
         with self.repository.writer() as writer:
+            if batch is None and (there := self._unchanged(writer)) is not None:
+                return there
             for replans in range(max_replans + 1):
                 began = time.monotonic()
                 try:
@@ -229,8 +205,10 @@ class _Take:
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
         captured = [sink.capture(closure.batch) for sink in self.sinks]
+        if self.arrived is None:
+            self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
-        self._copy(plan, writer)
+        self._copy(plan, writer, self.arrived)
         self._check_unmoved(plan)
         if self.lease_epoch and self.lease_epoch() != epoch:
             raise ConflictError(
@@ -239,8 +217,8 @@ class _Take:
                 hint="Take again.",
             )
         writer.flush()
-        manifest = self._manifest(savepoint, plan, writer, replans)
-        if self.arrived.distrust:
+        manifest = self._manifest(savepoint, plan, self.arrived, writer, replans)
+        if self.distrust:
             check_objects(self.repository, manifest)
         if not self.repository.commit(manifest):
             there = self._already_there(savepoint, writer, replans)
@@ -253,8 +231,12 @@ class _Take:
         return self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
 
     def _check_query(self, query_id: str, new_query: bool) -> None:
-        known = {summary.query_id for summary in self.repository.manifests(self.job) if summary.error is None}
-        if known and query_id not in known and not new_query:
+        known: set[str] = set()
+        for head in heads(self.repository.store, self.job):
+            if head.query_id == query_id or new_query:
+                return
+            known.add(head.query_id)
+        if known:
             raise ConflictError(
                 f"The checkpoint is of query {query_id}, but the savepoints of job {self.job} are of "
                 f"{', '.join(sorted(known))}.",
@@ -280,7 +262,7 @@ class _Take:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
-        distrust = self.arrived.distrust
+        distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
         if lacking:
             heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
@@ -294,20 +276,30 @@ class _Take:
             )
         return self._result(manifest, replans, already_there=True, new_bytes=writer.new_bytes)
 
-    def _copy(self, plan: TakePlan, writer: ObjectWriter) -> None:
+    def _unchanged(self, writer: ObjectWriter) -> TakeResult | None:
+        """The result where the newest batch has its savepoint: nothing is listed or planned then."""
+        try:
+            batch = self.reader.last_committed()
+            if batch is None:
+                return None
+            savepoint = self._savepoint_id(self.reader.query_id(), batch)
+        except (ConflictError, NotFoundError, FormatError):
+            return None  # whatever it is, the plan will say it
+        return self._already_there(savepoint, writer, 0)
+
+    def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
         with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-take") as pool:
             for tasks in slices(plan.copy, plan.stores):
                 with held(tasks, plan.stores) as files:
 
-                    def work(task: CopyTask, files: Mapping[tuple[int, str], Any] = files) -> None:
-                        entry = run_task(
-                            task, plan.stores[task.origin], writer, files.get((task.origin, task.path))
-                        )
-                        self.arrived.add(task, entry)
-                        meter.add(1, task.size_bytes)
+                    def work(some: Sequence[CopyTask], files: Mapping[tuple[int, str], Any] = files) -> None:
+                        for task in some:
+                            store, file = plan.stores[task.origin], files.get((task.origin, task.path))
+                            arrived.add(task, run_task(task, store, writer, file, self.rate))
+                            meter.add(1, task.size_bytes)
 
-                    futures = [pool.submit(work, task) for task in tasks]
+                    futures = [pool.submit(work, some) for some in bundles(tasks)]
                     try:
                         for future in futures:
                             future.result()
@@ -324,9 +316,11 @@ class _Take:
                 if info is not None and info.identity != task.identity:
                     raise moved(task, "was written again")
 
-    def _manifest(self, savepoint: str, plan: TakePlan, writer: ObjectWriter, replans: int) -> Manifest:
+    def _manifest(
+        self, savepoint: str, plan: TakePlan, arrived: Arrived, writer: ObjectWriter, replans: int
+    ) -> Manifest:
         closure = plan.closure
-        entries = [(task, self.arrived.entries[task.key]) for task in plan.tasks]
+        entries = [(task, arrived.entries[task.key]) for task in plan.tasks]
         # The role is that of this plan; everything else is as it was when the bytes were read.
         files = tuple(_entry(entry, task) for task, entry in entries if task.origin == CHECKPOINT)
         sinks = tuple(
@@ -349,7 +343,7 @@ class _Take:
             offset_conf=closure.offset_conf,
             sources=tuple(asdict(source) for source in closure.sources),
             sinks=sinks,
-            parent=self.arrived.parent,
+            parent=arrived.parent,
             bytes=sum(task.size_bytes for task in plan.tasks),
             file_count=len(plan.tasks),
             stats={

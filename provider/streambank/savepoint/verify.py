@@ -23,6 +23,7 @@ from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import flaws
 from streambank.times import to_json_time
@@ -45,7 +46,7 @@ class VerifyReport:
         job: `job` or `job/query`.
         batch: Its batch; None where the manifest cannot be read.
         level: How deep it looked.
-        ok: Whether nothing was found.
+        ok: Whether nothing is wrong: what is only worth knowing may be found all the same.
         restorable: Whether there is no finding of severity `error`, so that the savepoint can be restored.
         findings: What is wrong.
         files: How many files of the savepoint were looked at.
@@ -92,6 +93,7 @@ def verify(
     progress: Progress | None = None,
     record: bool = True,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
     """Verify one savepoint.
@@ -104,15 +106,18 @@ def verify(
         progress: Told about files and bytes.
         record: Leave the result beside the manifest.
         parallel: How many objects are hashed at once.
+        max_bytes_per_s: How many bytes are read in a second, at most.
         by: Who verifies, for the record.
 
     Raises:
-        InputError: The level is not known.
+        InputError: The level is not known, or a number cannot be right.
         NotFoundError: There is no such savepoint.
         StorageError: The environment failed, so nothing can be said.
     """
     if level not in get_args(Level):
         raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
+    check_parallel(parallel)
+    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     findings: list[Finding] = []
     manifest: Manifest | None = None
@@ -124,7 +129,7 @@ def verify(
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, parallel)
+        check = _Check(repository, manifest, parallel, rate)
         findings += check.quick() if level == "quick" else check.full(progress)
     findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
@@ -132,7 +137,7 @@ def verify(
         job=job,
         batch=manifest.batch if manifest else None,
         level=level,
-        ok=not findings,
+        ok=all(finding.severity == "info" for finding in findings),
         restorable=not any(finding.severity == "error" for finding in findings),
         findings=tuple(findings),
         files=files,
@@ -180,9 +185,10 @@ def leave_record(
 class _Check:
     """The check of one savepoint whose manifest is whole."""
 
-    def __init__(self, repository: Repository, manifest: Manifest, parallel: int) -> None:
+    def __init__(self, repository: Repository, manifest: Manifest, parallel: int, rate: RateLimit) -> None:
         self.repository = repository
         self.parallel = parallel
+        self.rate = rate
         self.manifest = manifest
         self.objects = manifest.objects()
         self.entries: dict[str, list[FileEntry]] = {}
@@ -191,15 +197,31 @@ class _Check:
         self.bad: set[str] = set()
 
     def quick(self) -> Iterator[Finding]:
-        for digest, error in flaws(self.repository, self.objects):
+        shared: list[str] = []
+        for digest, error in flaws(self.repository, self.objects, shared=shared):
             yield from self._findings(digest, error)
+        if shared:
+            yield self._shared(shared)
+
+    def _shared(self, digests: list[str]) -> Finding:
+        first = self.entries[digests[0]][0]
+        return Finding(
+            "objects-shared",
+            "info",
+            first.path,
+            f"{len(digests)} objects share their bytes with files elsewhere: a restore has linked them.",
+            "Damage to such a file damages the savepoint too: for them it is no independent backup.",
+            "Restore without --link where the savepoint must stand alone, or keep a replica.",
+        )
 
     def full(self, progress: Progress | None) -> Iterator[Finding]:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
         objects = {digest: self.objects[digest] for digest in rest}
-        for digest, error in damaged_objects(self.repository, objects, parallel=self.parallel, meter=meter):
+        for digest, error in damaged_objects(
+            self.repository, objects, parallel=self.parallel, rate=self.rate, meter=meter
+        ):
             yield from self._findings(digest, error)
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         yield from checksum_findings(self.repository, whole)

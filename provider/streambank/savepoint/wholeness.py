@@ -13,7 +13,11 @@ Flaw = tuple[str, StreambankError]
 
 
 def flaws(
-    repository: Repository, objects: Mapping[str, int], *, also: Set[str] = frozenset()
+    repository: Repository,
+    objects: Mapping[str, int],
+    *,
+    also: Set[str] = frozenset(),
+    shared: list[str] | None = None,
 ) -> Iterator[Flaw]:
     """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
 
@@ -21,6 +25,7 @@ def flaws(
         repository: Where they should be.
         objects: Digest and size of each.
         also: Codes of storage errors that are flaws too; any other one is raised.
+        shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, StreambankError | None] = {}
     for digest, size_bytes in objects.items():
@@ -31,6 +36,8 @@ def flaws(
                 raise
             yield digest, error
             continue
+        if shared is not None and place.names > 1:
+            shared.append(digest)
         if place.length != size_bytes:
             yield (
                 digest,

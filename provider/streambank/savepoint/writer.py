@@ -9,10 +9,15 @@ from types import TracebackType
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.digest import digest_of, new_hasher, split_digest
 from streambank.savepoint.packs import PACK_BYTES, SMALL_BYTES, Pack, PackBuilder, pack_key
+from streambank.savepoint.settling import Settling
 from streambank.storage.base import Store
 
 INDEX_EVERY_PACKS = 16
 """So often an index file is written on the way: a take that was killed need not move everything again."""
+SETTLE_BYTES = 256 << 20
+"""So many bytes of large objects are made durable together, for the same reason."""
+BUFFER_BYTES = 8 << 20
+"""Objects up to this size are hashed before they are written: one that is there is not written at all."""
 
 
 def object_key(digest: str) -> str:
@@ -60,6 +65,8 @@ class ObjectWriter:
         self._has = has
         self._publish = publish
         self._pack_bytes = pack_bytes
+        self._settling = Settling(store)
+        self._unsettled_bytes = 0
         self._state = threading.Condition()
         self._builder = PackBuilder(digest_name)
         self._added: set[str] = set()
@@ -75,6 +82,7 @@ class ObjectWriter:
     ) -> None:
         if kind is None:
             self.flush()
+        self._settling.__exit__(kind, error, trace)
 
     def add(self, data: bytes | Iterable[bytes], size_bytes: int) -> str:
         """Store one object unless it is there.
@@ -97,7 +105,7 @@ class ObjectWriter:
         return self._add_small(whole)
 
     def flush(self) -> None:
-        """Store what is gathered, then index it.
+        """Store what is gathered, make it durable, then index it.
 
         Raises:
             StorageError: That failed, here or in another thread since the last flush.
@@ -161,18 +169,40 @@ class ObjectWriter:
             nonlocal digest, stored
             _check_size(read_bytes, size_bytes)
             digest = f"{self._digest_name}:{hasher.hexdigest()}"
-            stored = digest in self.damaged or not self._has(digest, size_bytes)
+            stored = not self._is_there(digest, size_bytes)
             return object_key(digest) if stored else None
 
-        self._store.write_named(passing(), name)
+        chunks: Iterable[bytes] = passing()
+        if size_bytes <= BUFFER_BYTES:
+            chunks = list(chunks)
+            if name() is None:
+                with self._state:
+                    self.known_objects += 1
+                return digest
+        with self._settling.files() as files:
+            files.write_named(chunks, name)
+        due = False
         with self._state:
             if stored and digest not in self._added:
                 self.new_objects += 1
                 self.new_bytes += size_bytes
+                self._added.add(digest)
             else:
                 self.known_objects += 1
-            self._added.add(digest)
+            if stored:
+                self._unsettled_bytes += size_bytes
+                due = self._unsettled_bytes >= SETTLE_BYTES
+                if due:
+                    self._unsettled_bytes = 0
+        if due:
+            self._settling.settle()
         return digest
+
+    def _is_there(self, digest: str, size_bytes: int) -> bool:
+        """Whether a large object need not be written: this writer has, or it was there and is not damaged."""
+        if digest in self._added:
+            return True
+        return digest not in self.damaged and self._has(digest, size_bytes)
 
     def _write_pack(self, builder: PackBuilder) -> None:
         """Store one pack; the caller has counted it in `_writing`."""
@@ -201,6 +231,7 @@ class ObjectWriter:
     def _index(self) -> None:
         with self._state:
             packs, self._unindexed = self._unindexed, []
+        self._settling.settle()
         if packs:
             self._publish(packs)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, runtime_checkable
 
 CHUNK_BYTES = 1 << 20
@@ -35,12 +35,14 @@ class FileInfo:
         identity: An opaque token that changes whenever the bytes may have changed: inode, size and nanosecond
             mtime on a local disk, ETag or version on an object store. Equal path and identity mean equal
             bytes.
+        names: How many names share these very bytes (hard links); 1 where there is no such thing.
     """
 
     path: str
     size_bytes: int
     mtime_ns: int
     identity: str
+    names: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,10 @@ class Store(Protocol):
         renamed through it has every promise of the contract but one: a power cut before the end of the `with`
         may take it away, or leave a name with a part of its bytes or none. After the end all of it is as
         durable as this store's own writes are. A `with` that is left by an error promises nothing.
+
+        What `write_named` creates is never there in part, at no moment: where a write is not durable at once,
+        its name comes only with the end of the `with`, after its bytes are. So a name that says what is in
+        the file, as a digest does, never lies, and of what was named once nothing has to be written again.
 
         Raises:
             StorageError: At the end: something did not reach the disk. What was written must be given up.

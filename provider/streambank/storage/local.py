@@ -20,9 +20,14 @@ from streambank.storage.base import Features, FileInfo, Store
 from streambank.storage.local_errors import exists_error, translate
 from streambank.storage.local_read import LocalHeld, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
-from streambank.storage.local_sync import sync_below
+from streambank.storage.local_sync import sync_directories
+from streambank.storage.local_waiting import Waiting
 from streambank.storage.local_write import copy_descriptor, create_exclusively, write_all
-from streambank.storage.names import check_key, check_prefix, is_key, is_temporary
+from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
+
+Row = tuple[str, int, int, int, int]
+"""A file of a folder: name, inode, size, mtime in nanoseconds, how many names it has."""
+_SHORT_NAME = 24
 
 
 def open_location(uri: str) -> LocalStore:
@@ -41,6 +46,7 @@ class LocalStore:
     def __init__(self, root: str | os.PathLike[str], *, fsync: bool = True) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - Path.resolve would follow links
         self._root = Root(str(self.root), str(self.root), fsync=fsync)
+        self._waiting: Waiting | None = None
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -59,6 +65,8 @@ class LocalStore:
         """See `Store.child`; the child's links may lead anywhere inside this store's root."""
         child = LocalStore(self.root / check_key(prefix), fsync=self._root.fsync)
         child._root.boundary = self._root.boundary
+        child._root.unsettled = self._root.unsettled
+        child._waiting = self._waiting
         return child
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
@@ -66,11 +74,26 @@ class LocalStore:
 
         A link to a directory, or out of the root, is listed as itself; reading it is refused by name.
         """
+        for folder, rows in self.scan(prefix):
+            for name, number, size_bytes, mtime_ns, names in rows:
+                key = f"{folder}/{name}" if folder else name
+                yield FileInfo(key, size_bytes, mtime_ns, f"{number}-{size_bytes}-{mtime_ns}", names)
+
+    def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
+        """What `list` gives, folder by folder: several times as fast where there are many files.
+
+        Yields:
+            A folder, and of each file directly in it name, inode, size, mtime in nanoseconds and how many
+            names it has.
+        """
         pending = [check_prefix(prefix)]
+        usable: set[str] = set()
         while pending:
-            files, directories = self._scan(pending.pop())
+            folder = pending.pop()
+            rows, directories = self._scan(folder, usable)
             pending += directories
-            yield from files
+            if rows:
+                yield folder, rows
 
     def names(self, prefix: str = "") -> Sequence[str]:
         """See `Store.names`."""
@@ -145,9 +168,12 @@ class LocalStore:
             key = name()
             if key is None:
                 return None
-            parent, last = _split(key)
-            with self._root.directory(parent, create=True) as directory:
-                self._publish(root, temporary, directory, last, key, exclusive=False)
+            if self._waiting is not None:
+                self._waiting.add(self._root, root, temporary, descriptor, check_key(key))
+            else:
+                parent, last = _split(key)
+                with self._root.directory(parent, create=True) as directory:
+                    self._publish(root, temporary, directory, last, key, exclusive=False)
             return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
 
     @contextmanager
@@ -159,9 +185,13 @@ class LocalStore:
         with self._root.directory("", create=True) as root:
             view = LocalStore(self.root, fsync=False)
             view._root.boundary = self._root.boundary
-            yield view
+            unsettled: set[str] = set()
+            view._root.unsettled = unsettled
+            with Waiting(view._root, root) as view._waiting:
+                yield view
             try:
-                sync_below(root)
+                if unsettled:
+                    sync_directories(root, unsettled)
             except OSError as error:
                 raise translate(error, str(self.root)) from error
 
@@ -215,7 +245,7 @@ class LocalStore:
                 if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
                     return False
                 raise translate(error, self._root.join(key)) from error
-            self._root.sync(directory)
+            self._root.sync(directory, self._root.join(parent))
             return True
 
     def delete(self, key: str) -> None:
@@ -243,10 +273,10 @@ class LocalStore:
                     raise exists_error(self._root.join(new_key)) from error
             except OSError as error:
                 raise translate(error, self._root.join(key)) from error
-            self._root.sync(new_directory)
+            self._root.sync(new_directory, self._root.join(new_parent))
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
-            self._root.sync(directory)
+            self._root.sync(directory, self._root.join(parent))
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`."""
@@ -255,44 +285,57 @@ class LocalStore:
             with suppress(OSError):  # it is not empty, or somebody else was faster
                 Path(directory).rmdir()
 
-    def _scan(self, directory: str) -> tuple[Sequence[FileInfo], Sequence[str]]:
-        """Files and directories directly below a directory, by key."""
-        files: list[FileInfo] = []
+    def _scan(self, directory: str, usable: set[str]) -> tuple[Sequence[Row], Sequence[str]]:
+        """Files and directories directly below a directory; `usable` are names that need no check again."""
+        rows: list[Row] = []
         directories: list[str] = []
         try:
             with self._root.directory(directory) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
-                    if is_temporary(entry.name):
-                        continue
-                    key = self._usable(f"{directory}/{entry.name}" if directory else entry.name)
-                    if entry.is_dir(follow_symlinks=False):
-                        directories.append(key)
-                        continue
-                    with suppress(FileNotFoundError):  # it vanished between the listing and the stat
-                        if entry.is_symlink():
-                            files.append(self._link_info(key))
-                        elif entry.is_file(follow_symlinks=False):
-                            files.append(file_info(key, entry.stat(follow_symlinks=False)))
+                    name = entry.name
+                    if name not in usable:
+                        if is_temporary(name):
+                            continue
+                        key = f"{directory}/{name}" if directory else name
+                        if not is_part(name) or len(key) > MAX_KEY_LENGTH:
+                            raise self._unusable(key)
+                        if len(name) <= _SHORT_NAME and len(directory) < MAX_KEY_LENGTH // 2:
+                            usable.add(name)  # the same names are in many directories
+                    try:
+                        if entry.is_file(follow_symlinks=False):
+                            found = entry.stat(follow_symlinks=False)
+                        elif entry.is_dir(follow_symlinks=False):
+                            directories.append(f"{directory}/{name}" if directory else name)
+                            continue
+                        elif entry.is_symlink():
+                            found = self._link_status(f"{directory}/{name}" if directory else name)
+                        else:
+                            continue
+                    except FileNotFoundError:
+                        continue  # it vanished between the listing and the stat
+                    rows.append((name, found.st_ino, found.st_size, found.st_mtime_ns, found.st_nlink))
         except NotFoundError:
-            return (), ()
+            return [], []
         except OSError as error:
             raise translate(error, self._root.join(directory)) from error
-        return files, directories
+        return rows, directories
 
-    def _usable(self, key: str) -> str:
-        if is_key(key):
-            return key
-        raise FormatError(
+    def _unusable(self, key: str) -> FormatError:
+        return FormatError(
             f"{self.root} holds a file whose name cannot be used: {key!r}.",
             code="bad-key",
             hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
         )
 
-    def _link_info(self, key: str) -> FileInfo:
+    def _link_status(self, key: str) -> os.stat_result:
         try:
-            return self.stat(key)
+            descriptor, _ = self._root.open_file(key, LOOK)
         except (NotFoundError, IntegrityError):
-            return file_info(key, os.lstat(self._root.join(key)))
+            return os.lstat(self._root.join(key))
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> FileInfo:
         chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
@@ -319,7 +362,7 @@ class LocalStore:
                 os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=new_directory)
         except OSError as error:
             raise translate(error, self._root.join(key)) from error
-        self._root.sync(new_directory)
+        self._root.sync(new_directory, self._root.join(key.rpartition("/")[0]))
 
     def _is_same_file(self, key: str, other: str) -> bool:
         try:

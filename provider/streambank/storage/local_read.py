@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
 from streambank.storage.base import FileInfo
@@ -26,11 +25,9 @@ class LocalHeld:
         """See `Held.info`."""
         return self._info
 
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
+    def open(self) -> AbstractContextManager[BinaryIO]:
         """See `Held.open`."""
-        with _DescriptorReader(self._descriptor, self._info.size_bytes) as reader:
-            yield cast("BinaryIO", reader)
+        return cast("BinaryIO", _DescriptorReader(self._descriptor, self._info.size_bytes))
 
     def current(self) -> FileInfo:
         """See `Held.current`."""

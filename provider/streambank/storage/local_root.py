@@ -32,12 +32,16 @@ class Root:
         path: Its absolute path.
         boundary: What links may lead into: the path itself, or the one of the store that this is a child of.
         fsync: Whether new names are made durable.
+
+    Attributes:
+        unsettled: Directories with new names that are not durable yet, in the view of a `bulk`; else None.
     """
 
     def __init__(self, path: str, boundary: str, *, fsync: bool) -> None:
         self.path = path
         self.boundary = boundary
         self.fsync = fsync
+        self.unsettled: set[str] | None = None
         self._real_boundary: str | None = None
 
     def join(self, key: str) -> str:
@@ -85,7 +89,7 @@ class Root:
     @contextmanager
     def temporary(self, directory: int) -> Iterator[tuple[str, int]]:
         """Name and descriptor of an empty file; whatever still has that name at the end is removed."""
-        name = f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        name = temporary_name()
         try:
             descriptor = os.open(name, _CREATE, 0o666, dir_fd=directory)
         except OSError as error:
@@ -97,10 +101,12 @@ class Root:
             with suppress(FileNotFoundError):  # it has its real name by now
                 os.unlink(name, dir_fd=directory)
 
-    def sync(self, directory: int) -> None:
-        """Make new names in a directory durable."""
+    def sync(self, directory: int, path: str) -> None:
+        """Make new names in a directory durable, or note that somebody has to."""
         if self.fsync:
             sync_directory(directory)
+        elif self.unsettled is not None:
+            self.unsettled.add(path)  # adding to a set is atomic
 
     def _open_directory(self, path: str, *, create: bool) -> int:
         try:
@@ -128,7 +134,7 @@ class Root:
         try:
             with suppress(FileExistsError):  # another writer was faster
                 os.mkdir(name, dir_fd=parent)
-            self.sync(parent)
+            self.sync(parent, parent_path or "/")
         except OSError as error:
             raise translate(error, path) from error
         finally:
@@ -146,10 +152,15 @@ class Root:
                 )
 
 
+def temporary_name() -> str:
+    """A name for a file that has no real one yet; no store lists it."""
+    return f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+
+
 def file_info(key: str, status: os.stat_result) -> FileInfo:
     """A stat of the operating system as ours."""
     identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
-    return FileInfo(key, status.st_size, status.st_mtime_ns, identity)
+    return FileInfo(key, status.st_size, status.st_mtime_ns, identity, status.st_nlink)
 
 
 def _real_path(descriptor: int, path: str) -> str:

@@ -14,7 +14,7 @@ import ctypes
 import os
 import re
 import stat as statmod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -25,14 +25,21 @@ _REPORTS_ERRORS = (5, 8)
 # linux/magic.h and the file systems' own headers: ext2 to ext4, XFS, btrfs, F2FS, tmpfs
 _WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
 _STATFS_LONGS = 64  # more than any struct statfs; its first field, a long, is the type
+_DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
-def sync_below(root: int) -> None:
-    """Make every file and name below a directory durable.
+FEW = 32
+"""So many files are synced one by one, which leaves alone what others have left dirty."""
+
+
+def sync_directories(root: int, directories: Iterable[str]) -> None:
+    """Make the files and names directly in some directories durable.
 
     Args:
-        root: Its descriptor, opened before the first of the writes: `syncfs` reports what went wrong since.
+        root: Descriptor of a directory above them, opened before the first of the writes: `syncfs` reports
+            what went wrong since.
+        directories: Their paths.
 
     Raises:
         OSError: Something could not be written.
@@ -40,15 +47,58 @@ def sync_below(root: int) -> None:
     synced: set[int] = set()
     if _sync_file_system(root):
         synced.add(os.fstat(root).st_dev)
-    for _, _, names, directory in os.fwalk(".", onerror=_raise_unless_gone, dir_fd=root):
-        device = os.fstat(directory).st_dev
-        if device in synced:
+    for path in directories:
+        try:
+            directory = os.open(path, _DIRECTORY)
+        except OSError as error:
+            _raise_unless_gone(error)
             continue
-        if _sync_file_system(directory):  # of something that is mounted below the root
-            synced.add(device)
-            continue
-        _sync_files(directory, names)
-        sync_directory(directory)
+        try:
+            device = os.fstat(directory).st_dev
+            if device in synced:
+                continue
+            if _sync_file_system(directory):  # of something that is mounted below the root
+                synced.add(device)
+                continue
+            _sync_files(directory, os.listdir(directory))  # noqa: PTH208 - of a descriptor
+            sync_directory(directory)
+        finally:
+            os.close(directory)
+
+
+def sync_names(root: int, directories: Iterable[str]) -> None:
+    """Make new names in some directories durable, of files whose bytes are durable already.
+
+    Args:
+        root: Descriptor of a directory above them, on the same file system.
+        directories: Their paths.
+
+    Raises:
+        OSError: Something could not be written.
+    """
+    paths = sorted(directories)
+    if len(paths) > FEW and _sync_file_system(root):
+        return
+    for path in paths:
+        directory = os.open(path, _DIRECTORY)
+        try:
+            sync_directory(directory)
+        finally:
+            os.close(directory)
+
+
+def sync_all(root: int, names: Sequence[str]) -> None:
+    """Make the bytes of files that lie directly in a directory durable.
+
+    Args:
+        root: Its descriptor, opened before the first of the writes.
+        names: The files.
+
+    Raises:
+        OSError: Something could not be written.
+    """
+    if len(names) <= FEW or not _sync_file_system(root):
+        _sync_files(root, names)
 
 
 def _sync_files(directory: int, names: Sequence[str]) -> None:

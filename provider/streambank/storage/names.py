@@ -30,6 +30,11 @@ def is_key(key: str) -> bool:
     return "//" not in framed and "/./" not in framed and "/../" not in framed
 
 
+def is_part(name: str) -> bool:
+    """Whether a name that a directory lists may be a part of a key."""
+    return _CHARACTERS.fullmatch(name) is not None
+
+
 def check_key(key: str) -> str:
     """The same key, if it may name a file below a root.
 

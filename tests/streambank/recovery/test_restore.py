@@ -107,7 +107,7 @@ class TestModes:
         assert not shop.repository.pinned(JOB, taken.savepoint)
 
     def test_link_shares_bytes_and_warns(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path, state_bytes=1 << 20)
+        shop = Workshop(tmp_path, state_bytes=512 << 10)
         shop.run(6)
         taken = shop.take()
         report = shop.restore(taken.savepoint, link=True)

@@ -188,7 +188,7 @@ def test_a_file_that_changed_its_size_is_a_conflict(repository: Repository) -> N
 
 def test_packs_are_closed_when_they_are_full(repository: Repository) -> None:
     with repository.writer() as writer:
-        for number in range(40):
+        for number in range(80):
             data = number.to_bytes(4, "big") * (SMALL_BYTES // 4)
             writer.add(data, len(data))
     assert len(keys(repository.store, "packs")) == 2

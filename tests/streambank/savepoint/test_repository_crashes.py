@@ -56,7 +56,7 @@ def test_a_killed_writer_leaves_most_of_its_work_behind(monkeypatch: pytest.Monk
     inner = MemoryStore()
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("crash-before", call=6, operations=frozenset({"write"}), key="packs/"))
-    contents = [bytes([number]) * 1_000_000 for number in range(250)]
+    contents = [number.to_bytes(2, "big") * 250_000 for number in range(500)]
     with pytest.raises(SimulatedCrash), Repository.open(faulty).writer() as writer:
         for data in contents:
             writer.add(data, len(data))
@@ -65,7 +65,7 @@ def test_a_killed_writer_leaves_most_of_its_work_behind(monkeypatch: pytest.Monk
     with Repository.open(inner).writer() as writer:
         for data in contents:
             writer.add(data, len(data))
-    assert writer.known_objects >= 4 * 33
+    assert writer.known_objects >= 4 * 67
     assert writer.new_objects + writer.known_objects == len(contents)
 
 
@@ -87,7 +87,7 @@ def test_a_failed_pack_fails_the_flush_in_every_thread() -> None:
     inner = MemoryStore()
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("full", operations=frozenset({"write"}), key="packs/"))
-    contents = [bytes([number]) * 1_000_000 for number in range(40)]
+    contents = [bytes([number]) * 500_000 for number in range(80)]
     writer = Repository.open(faulty).writer()
     with ThreadPoolExecutor(4) as pool:
         outcomes = [pool.submit(writer.add, data, len(data)) for data in contents]

@@ -1,0 +1,82 @@
+"""The place that a layout writes into: whether it may be used, and its note while it is not finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.errors import ConflictError, NotFoundError, RefusedError
+from streambank.storage.base import FileInfo, Store
+
+METADATA = "metadata"
+NOTE = "streambank_restore"
+"""The field of an unfinished target's `metadata` that holds the note."""
+
+IsLive = Callable[[Mapping[str, Any]], bool | None]
+"""Whether the process that an owner describes still lives; None where that cannot be told from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who lays out, for the note in the target.
+
+    Attributes:
+        details: What tells the process from others: host, boot, pid, ...
+        is_live: Judges the details of another note.
+        exclusive: A lock elsewhere makes sure that nobody else lays out into this target, so that a note
+            that is there is that of a dead process whatever it says.
+    """
+
+    details: Mapping[str, Any]
+    is_live: IsLive
+    exclusive: bool = False
+
+
+def check_target(target: Store, owner: Owner) -> list[FileInfo]:
+    """Make sure that a target may be used, and return what has to be removed from it first. Reads only.
+
+    Raises:
+        RefusedError: `target-not-empty`: it holds files that no dead layout left.
+        ConflictError: `restore-in-progress`: a layout that may be alive is at work there.
+    """
+    there = list(target.list())
+    if not there:
+        return []
+    note = read_note(target)
+    if note is None:
+        some = ", ".join(sorted(info.path for info in there)[:3])
+        raise RefusedError(
+            f"{target.uri} is not empty: it holds {some}{', ...' if len(there) > 3 else ''}.",
+            code="target-not-empty",
+            hint="Restore into a new or empty directory, or into the job's next generation.",
+        )
+    foreign = {info.path for info in there} - set(note["files"]) - {METADATA}
+    if foreign:
+        raise RefusedError(
+            f"{target.uri} holds what a dead restore left, and {min(foreign)}, which that did not write.",
+            code="target-not-empty",
+            hint="Look at that file, remove the directory, or restore into another one.",
+        )
+    live = False if owner.exclusive else owner.is_live(note["owner"])
+    if live is not False:
+        who = ", ".join(f"{name} {value}" for name, value in note["owner"].items())
+        raise ConflictError(
+            f"A restore {'is' if live else 'may be'} at work in {target.uri} ({who}).",
+            code="restore-in-progress",
+            hint="Wait for it; if you know it to be dead, remove the directory and restore again.",
+        )
+    return there
+
+
+def read_note(target: Store) -> dict[str, Any] | None:
+    """The note of an unfinished layout; None where the target's `metadata` is none."""
+    try:
+        fields = json.loads(target.read(METADATA))
+        note = fields[NOTE]
+        if isinstance(note["owner"], dict) and isinstance(note["files"], list):
+            return dict(note)
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return None
