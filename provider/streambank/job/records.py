@@ -195,13 +195,14 @@ class RecordStream:
             self.create(mark, {"pruned_up_to": mark}, suffix=_PRUNED)
         names = self.store.names(self.prefix)
         there = set(_matching(_NAME, names)) - set(numbers)
+        # The mark before stays as well: who lists a folder while one comes and another goes may see neither.
+        marks = {self.key(one, _PRUNED) for one in sorted(_matching(_MARK, names))[-2:]}
         # Ascending, so that whoever holds a claim finds its own record gone before the next one is.
         for name in sorted(names):
-            found = _ANY.fullmatch(name)
-            if found is not None and int(found[1]) <= mark and int(found[1]) not in there:
-                key = f"{self.prefix}/{name}"
-                if key != self.key(mark, _PRUNED):
-                    self.store.delete(key)
+            found, key = _ANY.fullmatch(name), f"{self.prefix}/{name}"
+            if found is None or int(found[1]) > mark or int(found[1]) in there or key in marks:
+                continue
+            self.store.delete(key)
 
 
 def _matching(pattern: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:

@@ -75,6 +75,17 @@ def test_the_newest_and_the_young_stay(control: JobControl) -> None:
     assert control.desired_records.append({}) == 11
 
 
+def test_the_newest_two_marks_stay(control: JobControl) -> None:
+    stream = control.desired_records
+    for _ in range(4):
+        fill(stream, 5)
+        prune_records(control, KEEP_3)
+
+    marks = [name for name in control.store.names("desired") if "pruned" in name]
+    assert marks == ["0000000012.pruned.json", "0000000017.pruned.json"]
+    assert (stream.pruned_up_to(), stream.numbers()) == (17, [18, 19, 20])
+
+
 def test_nothing_is_written_where_nothing_is_old(control: JobControl) -> None:
     fill(control.desired_records, 50, NEW)
     epochs(control, 5)
