@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streambank.errors import NotFoundError, StreambankError
-from streambank.replicas.reading import DAMAGE, Reading, is_damage, read_small
 from streambank.savepoint.digest import digest_of
+from streambank.savepoint.hashing import DAMAGE, Reading, is_damage, read_small
 from streambank.savepoint.packs import (
     ENCODING_NONE,
     SMALL_BYTES,

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Mapping, Sequence, Set
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError, StorageError, StreambankError
+from streambank.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StreambankError,
+)
 from streambank.replicas.mending import Mender, Repaired, Replicas, mend
-from streambank.replicas.reading import BAD_DISK, DAMAGE, is_damage, unreadable
 from streambank.replicas.replicate import read_manifest
 from streambank.savepoint.catalog import manifest_key
+from streambank.savepoint.hashing import BAD_DISK, DAMAGE, damaged_objects, is_damage
 from streambank.savepoint.header import HEADER_KEY
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
@@ -114,20 +121,41 @@ def repair(
         by: Who asks, for the records of verifications.
 
     Raises:
+        InputError: A replica names objects by another digest (code `other-digest`), or is what is to be
+            repaired (`same-repository`).
         StorageError: A place failed as a whole; what is repaired stays so, and the next try goes on.
     """
     started = time.monotonic()
+    for replica in replicas:
+        _check_fit(repository, replica)
     run = _Repair(repository, replicas, which, dry_run, progress, parallel)
     if header_error is not None:
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
     if not dry_run:
         fresh = Repository.open(repository.store)
-        run.report.verified = [
-            verify(fresh, *each, "full", progress=progress, parallel=parallel, by=by) for each in touched
-        ]
+        for each in touched:
+            with suppress(NotFoundError):  # it was deleted meanwhile
+                report = verify(fresh, *each, "full", progress=progress, parallel=parallel, by=by)
+                run.report.verified.append(report)
     run.report.seconds = time.monotonic() - started
     return run.report
+
+
+def _check_fit(repository: Repository, replica: Repository) -> None:
+    if (replica.id, replica.store.uri) == (repository.id, repository.store.uri):
+        raise InputError(
+            f"{replica.store.uri} cannot be repaired from itself.",
+            code="same-repository",
+            hint="Name a replica of it.",
+        )
+    if replica.digest_name != repository.digest_name:
+        raise InputError(
+            f"{replica.store.uri} names objects by {replica.digest_name}, and {repository.store.uri} by "
+            f"{repository.digest_name}: it is no replica of it.",
+            code="other-digest",
+            hint="Name a replica that `streambank replicate` made.",
+        )
 
 
 class _Repair:
@@ -162,13 +190,14 @@ class _Repair:
                 hidden = {digest for digest, error in lacking.items() if error.code in _BY_INDEX}
             else:
                 lacking = dict(flaws(self.repository, objects, also=BAD_DISK))
-        lacking |= self._unreadable({it: size for it, size in objects.items() if it not in lacking})
+        rest = {digest: size for digest, size in objects.items() if digest not in lacking}
+        lacking |= self._unreadable(self.repository, rest)
         lacking = {digest: error for digest, error in lacking.items() if digest not in hidden}
         users |= self._users(lacking)
         lost = self._mend({digest: objects[digest] for digest in lacking})
         for digest, reason in lost.items():
-            self._give_up(self._place(digest), lacking[digest].message, reason, users[digest])
-        unfit = {which for digest in lost for which in users[digest]}
+            self._give_up(self._place(digest), lacking[digest].message, reason, users.get(digest, []))
+        unfit = {which for digest in lost for which in users.get(digest, [])}
         for which, copy in self.copies.items():
             self._manifest(which, copy, complete=which not in unfit)
         self._marks()
@@ -230,9 +259,9 @@ class _Repair:
         self.report.repaired += [Repaired("index", key) for key in damaged or ["index/"]]
         return True
 
-    def _unreadable(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
+    def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
-        return dict(unreadable(self.repository, objects, parallel=self.parallel, meter=meter))
+        return dict(damaged_objects(repository, objects, parallel=self.parallel, meter=meter, also=BAD_DISK))
 
     def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
         """Bring objects back; those that stay lost, and why."""
@@ -247,9 +276,8 @@ class _Repair:
             fresh = Repository.open(self.repository.store)
             hoped = {digest: size for digest, size in lacking.items() if digest not in lost}
             bad = dict(flaws(fresh, hoped, also=BAD_DISK))
-            meter = Meter(self.progress, "check", len(hoped), sum(hoped.values()))
             rest = {digest: size for digest, size in hoped.items() if digest not in bad}
-            bad |= dict(unreadable(fresh, rest, parallel=self.parallel, meter=meter))
+            bad |= self._unreadable(fresh, rest)
             lost |= {digest: f"What was written does not read back: {bad[digest].message}" for digest in bad}
         return lost
 

@@ -20,9 +20,9 @@ from streambank.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.replicas.reading import DAMAGE, is_damage
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
+from streambank.savepoint.hashing import DAMAGE, is_damage
 from streambank.savepoint.manifest import Manifest, decode
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from streambank.errors import NotFoundError, StreambankError
-from streambank.replicas.reading import DAMAGE, Reading, read_small, unreadable
+from streambank.savepoint.hashing import BAD_DISK, DAMAGE, Reading, damaged_objects, read_small
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
 from streambank.savepoint.repository import ObjectWriter, Repository
@@ -102,7 +102,7 @@ class Transfer:
             return {}
         rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
         meter = Meter(None, "check", len(rest), sum(rest.values()))
-        bad = dict(unreadable(self.target, rest, parallel=self.parallel, meter=meter))
+        bad = dict(damaged_objects(self.target, rest, parallel=self.parallel, meter=meter, also=BAD_DISK))
         self._hashed.update(rest.keys() - bad.keys())
         return bad
 

@@ -1,15 +1,126 @@
-"""Reading objects through to see whether they are what was stored; whoever looks for damage uses this."""
+"""Reading objects through to see whether they are what was stored; whoever looks for damage uses this.
+
+A take, a restore or a full verification ends where the disk fails, since nothing can be said then. A replica,
+a repair and a sampled verification are there for that very case: for them one file that cannot be read is one
+file's matter, and the rest goes on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 
-from streambank.errors import FormatError, IntegrityError
+from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
 from streambank.savepoint.rate import UNLIMITED, RateLimit
+from streambank.savepoint.reading import ObjectLocation
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.threads import each
+
+DAMAGE = (IntegrityError, FormatError)
+BAD_DISK: Set[str] = frozenset({"io-error", "no-permission"})
+"""Codes of storage errors that are about one file."""
+
+
+def is_damage(error: StreambankError, also: Set[str] = BAD_DISK) -> bool:
+    """Whether an error of reading is about this one file, so that others may well be read.
+
+    Args:
+        error: What was raised.
+        also: Codes of storage errors that count as damage.
+    """
+    return isinstance(error, DAMAGE) or (isinstance(error, StorageError) and error.code in also)
+
+
+class Reading:
+    """One object of a repository as it is read, which remembers whether reading it was what failed.
+
+    Args:
+        repository: Where it is.
+        digest: Which.
+        also: Codes of storage errors that count as damage.
+
+    Attributes:
+        digest: Which.
+        error: Why it cannot be read.
+    """
+
+    def __init__(self, repository: Repository, digest: str, also: Set[str] = BAD_DISK) -> None:
+        self.digest = digest
+        self.error: StreambankError | None = None
+        self._repository = repository
+        self._also = also
+
+    def location(self) -> ObjectLocation:
+        """Where it lies.
+
+        Raises:
+            IntegrityError, FormatError: It is not there; also in `error`.
+        """
+        try:
+            return self._repository.object_location(self.digest)
+        except DAMAGE as error:
+            self.error = error
+            raise
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes; the last step compares the digest.
+
+        Raises:
+            IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
+        """
+        with self._remembering():
+            yield from self._repository.object_chunks(self.digest)
+
+    def hash(self, passing: Callable[[int], None]) -> None:
+        """Read it through and compare its digest.
+
+        Args:
+            passing: Told after each step how many bytes were read.
+
+        Raises:
+            IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
+        """
+        with self._remembering():
+            self._repository.hash_object(self.digest, passing)
+
+    @contextmanager
+    def _remembering(self) -> Iterator[None]:
+        try:
+            yield
+        except (*DAMAGE, StorageError) as error:
+            if is_damage(error, self._also):
+                self.error = error
+            raise
+
+
+def read_small(
+    repository: Repository, objects: Mapping[str, int], also: Set[str] = BAD_DISK
+) -> Iterator[tuple[str, bytes | StreambankError]]:
+    """Small objects, read pack by pack, each as its bytes or what is wrong with it.
+
+    Args:
+        repository: Where they are.
+        objects: Digest and size of each.
+        also: Codes of storage errors that count as damage.
+
+    Raises:
+        StorageError: The place as a whole cannot be read.
+    """
+    left = dict(objects)
+    try:
+        for digest, data in repository.read_objects(objects):
+            del left[digest]
+            yield digest, data
+    except (FormatError, StorageError) as error:
+        if not is_damage(error, also):
+            raise
+        if len(objects) == 1:
+            yield from ((digest, error) for digest in left)
+        else:  # one by one, so that only those are lost that lie there
+            for digest, size_bytes in list(left.items()):
+                yield from read_small(repository, {digest: size_bytes}, also)
 
 
 def damaged_objects(
@@ -19,7 +130,8 @@ def damaged_objects(
     parallel: int = 1,
     rate: RateLimit = UNLIMITED,
     meter: Meter | None = None,
-) -> Iterator[tuple[str, IntegrityError | FormatError]]:
+    also: Set[str] = frozenset(),
+) -> Iterator[tuple[str, StreambankError]]:
     """Objects that are not what was stored, found by reading all of them.
 
     Args:
@@ -28,24 +140,31 @@ def damaged_objects(
         parallel: How many large ones are read at once.
         rate: How fast they may be read.
         meter: Told about each one that is done with.
-    """
+        also: Codes of storage errors that count as damage; any other one is raised.
 
-    def read(digest: str) -> IntegrityError | FormatError | None:
-        try:
-            repository.hash_object(digest, rate.spend)
-        except (IntegrityError, FormatError) as error:
-            return error
-        return None
+
+    Raises:
+        StorageError: The place, or in it something else than what `also` names, cannot be read.
+    """
 
     def done(digest: str) -> None:
         if meter is not None:
             meter.add(1, objects[digest])
 
-    small = [digest for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES]
-    for digest, data in repository.read_objects(small):
+    def read(digest: str) -> StreambankError | None:
+        reading = Reading(repository, digest, also)
+        try:
+            reading.hash(rate.spend)
+        except (*DAMAGE, StorageError):
+            if reading.error is None:
+                raise
+        return reading.error
+
+    small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
+    for digest, data in read_small(repository, small, also):
         rate.spend(objects[digest])
         done(digest)
-        if isinstance(data, IntegrityError):
+        if not isinstance(data, bytes):
             yield digest, data
     large = [digest for digest, size_bytes in objects.items() if size_bytes > SMALL_BYTES]
     for digest, error in zip(large, each(read, large, parallel), strict=True):

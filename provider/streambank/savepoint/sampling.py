@@ -18,7 +18,7 @@ from typing import Any
 from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint.coverage import POSITIONS, Window, position
-from streambank.savepoint.hashing import damaged_objects
+from streambank.savepoint.hashing import BAD_DISK, damaged_objects
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
@@ -107,7 +107,8 @@ def verify_sample(
 
     Raises:
         InputError: `parallel` or the rate is less than 1.
-        StorageError: The environment failed; the next run hashes the same share again.
+        StorageError: The place as a whole failed; the next run hashes the same share again. A single file
+            that the disk does not give is a finding.
     """
     check_parallel(parallel)
     rate = RateLimit(max_bytes_per_s)
@@ -116,10 +117,10 @@ def verify_sample(
     window = Window.of(start, share)
     which = [(each.job, each.savepoint) for each in repository.manifests(job)]
     objects, wanted = _survey(repository, which, window)
-    bad: dict[str, StreambankError] = dict(flaws(repository, objects))
+    bad: dict[str, StreambankError] = dict(flaws(repository, objects, also=BAD_DISK))
     chosen = {digest: objects[digest] for digest in objects if digest in wanted and digest not in bad}
     meter = Meter(progress, "check", len(chosen), sum(chosen.values()))
-    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, rate=rate, meter=meter))
+    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, rate=rate, meter=meter, also=BAD_DISK))
     reports = [
         report
         for each in which

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from streambank.errors import IntegrityError, NotFoundError, StorageError
+from streambank.errors import InputError, IntegrityError, NotFoundError, StorageError
 from streambank.replicas.headless import open_for_repair
 from streambank.replicas.repair import RepairReport, repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
@@ -399,3 +399,13 @@ def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repo
     report = mend(store, replica)
     assert report.ok and [one.file for one in report.repaired] == ["packs/"]
     assert_whole(store)
+
+
+def test_what_is_no_replica_is_refused(store: Store, replica: Repository) -> None:
+    other = Repository.open(MemoryStore(), create=True, digest="sha256")
+    with pytest.raises(InputError) as raised:
+        mend(store, other)
+    assert raised.value.code == "other-digest"
+    with pytest.raises(InputError) as raised:
+        mend(store, Repository.open(store))
+    assert raised.value.code == "same-repository"

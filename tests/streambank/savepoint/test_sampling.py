@@ -276,3 +276,12 @@ def test_a_run_that_fails_anywhere_is_done_again(kind: Kind) -> None:
 
 def test_positions_are_spread_by_the_digest() -> None:
     assert position("blake3:" + "80000000" + "0" * 56) == POSITIONS // 2
+
+
+def test_a_bad_place_of_the_disk_is_a_finding_and_holds_up_no_other_run(repository: Repository) -> None:
+    faulty = FaultyStore(repository.store, Fault("error", operations=frozenset({"open"}), key="objects/"))
+    report = verify_sample(Repository.open(faulty), parse_share("100%"), parallel=1)
+    faulty.assert_fired()
+    (finding,) = [finding for one in report.savepoints for finding in one.findings]
+    assert (finding.code, finding.severity, finding.file) == ("io-error", "error", "state/0/1/4.zip")
+    assert repository.store.exists(cursor_key(None))
