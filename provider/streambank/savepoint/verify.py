@@ -32,7 +32,9 @@ Depth = Literal["quick", "full", "sampled"]
 """How deep a report looked; `sampled` is what `sampling` does."""
 
 _NO_RESTORE = "The savepoint cannot be restored."
-_USE_ANOTHER = "Restore another savepoint (`latest-good` finds one); this one may be whole in a replica."
+_USE_ANOTHER = (
+    "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
+)
 
 
 @dataclass(frozen=True, slots=True)
