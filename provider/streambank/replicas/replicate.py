@@ -206,7 +206,8 @@ def replicate_to(
         store = opener(location)
         location = store.uri
         replica = open_replica(source, store)
-        done += replicate(source, replica, which, progress=progress, parallel=parallel, by=by)
+        for each in replicate(source, replica, which, progress=progress, parallel=parallel, by=by):
+            done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:
         error = failure
     return ReplicaReport(location, error, tuple(done), time.monotonic() - started)
@@ -240,8 +241,10 @@ class _Copy:
             return self._result("gone")
         except (*DAMAGE, StorageError) as error:
             return self._failed(error)
+        there: Manifest | None
         try:
-            there = self.replica.load(self.job, self.savepoint)
+            same = self.replica.store.read(self.key) == data
+            there = manifest if same else self.replica.load(self.job, self.savepoint)
         except NotFoundError:
             there = None
         except DAMAGE as error:

@@ -91,5 +91,5 @@ def _refuse_headless(store: Store) -> None:
         raise IntegrityError(
             f"The repository at {store.uri} has lost its {HEADER_KEY}.",
             code="header-missing",
-            hint="Put the file back from a backup; nothing else of the repository is touched.",
+            hint="Put it back from a backup, or let `streambank repair` make it again.",
         )

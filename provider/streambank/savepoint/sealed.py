@@ -146,7 +146,7 @@ def damaged(what: str, why: str) -> IntegrityError:
     return IntegrityError(
         f"The {what} is damaged: {why}.",
         code="record-damaged",
-        hint="Use another one, or put this file back from a replica or a backup.",
+        hint="Use another one, or `streambank repair` takes it again from a replica that has it whole.",
     )
 
 

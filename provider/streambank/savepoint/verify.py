@@ -34,7 +34,9 @@ Depth = Literal["quick", "full", "sampled"]
 
 _NO_RESTORE = "The savepoint cannot be restored."
 _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
-_USE_ANOTHER = "Restore another savepoint (`latest-good` finds one); this one may be whole in a replica."
+_USE_ANOTHER = (
+    "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +16,15 @@ from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.savepoint.catalog import listed
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
+from streambank.storage import open_store
 from streambank.storage.base import Features, Store
+from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.repositories import FILES, assert_whole, flip, keys, save
+from tests.support.s3_servers import S3Server, seaweedfs
+
+__all__ = ["seaweedfs"]  # fixture
 
 CRASHES: tuple[Kind, ...] = ("crash-before", "crash-during", "crash-after")
 FAILURES: tuple[Kind, ...] = ("error", "full", "lost-reply")
@@ -179,3 +186,40 @@ def test_repair_fails_at_any_call_that_changes_something(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [*CRASHES, *FAILURES])
 def test_repair_fails_at_any_call(kind: Kind) -> None:
     repair_with(kind, every_call=True)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("kind", CRASHES)
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_on_disks_and_buckets_too(
+    where: str, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    places = itertools.count()
+    if where == "s3":
+        server: S3Server = request.getfixturevalue("seaweedfs").use(monkeypatch)
+
+    def place() -> Store:
+        if where == "s3":
+            return open_store(server.location())
+        return LocalStore(tmp_path / str(next(places)), fsync=False)
+
+    source = place()
+    for key in keys(filled()):
+        source.write(key, filled().read(key))
+    for number in numbers(lambda store: bring(source, store), place(), every_call=False):
+        target = place()
+        faulty = FaultyStore(target, Fault(kind, call=number))
+        with suppress(SimulatedCrash):
+            bring(source, faulty)
+        faulty.assert_fired()
+        assert_whole(target)
+        bring(source, target)
+        assert len(whole(target)) == 2
+        for prefix in ("objects", "packs", "savepoints"):
+            flip(target, keys(target, prefix)[0], 60)
+        broken = FaultyStore(target, Fault(kind, call=3, operations=WRITES))
+        with suppress(SimulatedCrash):
+            mend(broken, source)
+        broken.assert_fired()
+        mend(target, source)
+        assert len(whole(target)) == 2
