@@ -15,9 +15,9 @@ from tests.support.driver import Job, printed
 
 @pytest.mark.spark
 def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
-    job = Job(tmp_path)
-    moved = {MAIN: replace(job.spec("refused.py").queries[MAIN], new_sinks={"file:///old": "file:///new"})}
-    with job.driver("refused.py", queries=moved) as driver:
+    job, old = Job(tmp_path), tmp_path / "old"
+    moved = replace(job.spec("refused.py").queries[MAIN], new_sinks={old.as_uri(): "file:///new"})
+    with job.driver("refused.py", str(old), queries={MAIN: moved}) as driver:
         assert driver.wait() == 7, driver.tail()
         assert printed(driver) == {
             "connect": "connect-not-supported",
@@ -37,6 +37,7 @@ def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
             "again": True,
         }
         assert driver.events("driver-ended")[0]["exit_code"] == 7
+        assert not old.exists()
 
 
 @pytest.mark.parametrize("application", ["app.jar", "notebook.ipynb", "app.zip", "app"])

@@ -1,4 +1,7 @@
-"""Asks for everything that the runner refuses, and prints the code of each refusal."""
+"""Asks for everything that the runner refuses, and prints the code of each refusal.
+
+Its argument is the output directory from which a restore took the query away.
+"""
 
 import json
 import sys
@@ -32,10 +35,11 @@ attempt("real time", lambda: rows().writeStream.format("console").trigger(**real
 attempt("async", lambda: rows().writeStream.option("asyncProgressTrackingEnabled", "true"))
 attempt("async in start", lambda: rows().writeStream.start("/nowhere", asyncProgressTrackingEnabled=True))
 
-attempt("old output", lambda: rows().writeStream.start("/old"))
-attempt("old output by option", lambda: rows().writeStream.option("path", "file:/old/").start())
-attempt("old output by options", lambda: rows().writeStream.options(PATH="/old").start())
-attempt("old output in start", lambda: rows().writeStream.start(PATH="/x/../old"))
+old = sys.argv[1]
+attempt("old output", lambda: rows().writeStream.start(old))
+attempt("old output by option", lambda: rows().writeStream.option("path", f"file:{old}/").start())
+attempt("old output by options", lambda: rows().writeStream.options(PATH=old).start())
+attempt("old output in start", lambda: rows().writeStream.start(PATH=f"{old}/x/.."))
 
 writer = rows().writeStream.format("noop").trigger(processingTime="1 hour")
 query = writer.start()
