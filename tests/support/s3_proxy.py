@@ -42,11 +42,13 @@ class Proxy:
         endpoint: Its address.
         faults: What it does; tests append to it.
         requests: Method and path of every request that came.
+        ignored: Headers (in lower case) that never reach the server, as if it did not know them.
     """
 
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    ignored: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fault(self, method: str, path: str) -> Fault | None:
@@ -81,7 +83,7 @@ def proxy(server: str) -> Iterator[Proxy]:
             try:
                 upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():
-                    if name.lower() not in ("connection", "expect"):
+                    if name.lower() not in {"connection", "expect"} | running.ignored:
                         upstream.putheader(name, value)
                 upstream.endheaders(body)
                 answer = upstream.getresponse()

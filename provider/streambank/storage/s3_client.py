@@ -42,12 +42,14 @@ class Service:
         endpoint: Its address, to see whether two stores are on the same service; never printed.
         encryption: What every request that makes an object says about encryption.
         slots: A place for each part of an upload that waits in memory.
+        proven: Buckets in which it has refused to create an object that was there.
     """
 
     client: Any
     endpoint: str
     encryption: Mapping[str, Any]
     slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARTS_AT_ONCE))
+    proven: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

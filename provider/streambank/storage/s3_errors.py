@@ -6,7 +6,7 @@ may hold parts of requests, and those are signed with credentials.
 
 from __future__ import annotations
 
-from streambank.errors import ConflictError, NotFoundError, StorageError, StreambankError
+from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
 
 _RIGHTS = (
     "Give these credentials the right to it. A key that is not there is answered like this too, where the "
@@ -117,6 +117,16 @@ def missing_error(uri: str) -> NotFoundError:
 def exists_error(uri: str) -> ConflictError:
     """It is there already."""
     return ConflictError(f"{uri} is there already.", code="exists")
+
+
+def no_exclusive_create_error(uri: str) -> InputError:
+    """The service ignores the one condition that everything rests on."""
+    return InputError(
+        f"{uri} cannot be created safely: the service replaced an object that it was told not to replace.",
+        code="no-exclusive-create",
+        hint="It does not know PUT with If-None-Match: a newer version of it may. A checkpoint there can be "
+        "saved; keep repositories, job records and restored checkpoints elsewhere.",
+    )
 
 
 def corrupt_error(uri: str, how: str) -> StorageError:

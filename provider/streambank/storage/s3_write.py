@@ -20,7 +20,7 @@ from streambank.errors import ConflictError, StorageError
 from streambank.storage.base import CHUNK_BYTES
 from streambank.storage.local_errors import translate as translate_local
 from streambank.storage.s3_client import Place, status_of
-from streambank.storage.s3_errors import corrupt_error, exists_error
+from streambank.storage.s3_errors import corrupt_error, exists_error, no_exclusive_create_error
 from streambank.storage.s3_parts import TOKEN, made_by, put_parts
 from streambank.storage.s3_read import Crc32, etag_of, spelled
 
@@ -107,6 +107,7 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
 
     Raises:
         ConflictError: There is one (code `exists`).
+        InputError: The service replaces what is there all the same (code `no-exclusive-create`).
         StorageError: It cannot be written, or whether it was cannot be found out.
     """
     if spool.size_bytes > _LIMIT_BYTES:
@@ -120,7 +121,9 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
         if attempt:  # others write the same key at this moment, and the service wants us to ask again
             time.sleep(random.uniform(0, 0.1 * 2**attempt))
         try:
-            return _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
+            written = _create(place, spool, said)
+            _prove(place, spool, said)
+            return written
         except _RefusedError as refused:
             if refused.status == _REFUSED:
                 mine = _mine(place, token)
@@ -135,6 +138,28 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
     raise ConflictError(
         f"{place.uri} is written by others at the same time.", code="exists", hint="Try again."
     )
+
+
+def _create(place: Place, spool: Spool, said: Mapping[str, str]) -> Written:
+    return _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
+
+
+def _prove(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
+    """Ask once more for the same object, the first time in a bucket: who makes it again would let two win.
+
+    Older services ignore the condition without a word. Nothing is changed by asking where it is known.
+    """
+    if place.bucket in place.service.proven or spool.size_bytes > CHUNK_BYTES:
+        return
+    try:
+        _create(place, spool, said)
+    except _RefusedError:
+        place.service.proven.add(place.bucket)
+        return
+    except StorageError:
+        return  # the object is written, and the next one asks again
+    place.call("delete_object", expect=(404,))
+    raise no_exclusive_create_error(place.uri)
 
 
 class _RefusedError(Exception):

@@ -26,6 +26,11 @@ from tests.support.workshop import BY, JOB, Workshop
 
 __all__ = ["seaweedfs"]  # a fixture
 
+pytestmark = pytest.mark.filterwarnings(
+    # A heartbeat of the process that was killed comes to its end in the same way.
+    "ignore:Exception in thread keep-:pytest.PytestUnhandledThreadExceptionWarning"
+)
+
 LARGE = 1_100_000
 """Larger than what goes into packs."""
 SOME = 2
