@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import copies, limits, memory, running
 from bench.peers import PEERS, missing
 from bench.report import Report
-from bench.workloads import MB, LargeFiles, SmallFiles, Workload
+from bench.workloads import LargeFiles, SmallFiles, Workload
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 
@@ -76,8 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _large(megabytes: float) -> LargeFiles:
-    partitions = 20
-    return LargeFiles(partitions, max(2, round(megabytes * MB / partitions / MB)))
+    return LargeFiles(partitions=max(1, round(megabytes / 100)))
 
 
 def _small(files: float) -> SmallFiles:

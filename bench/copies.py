@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from bench.limits import waiting_s
 from bench.peers import CP, PEERS, Peer
 from bench.tree import environment
 from bench.workloads import Workload
@@ -40,11 +41,13 @@ class Once:
     Attributes:
         seconds: How long it took.
         cpu_seconds: How much processor time it used, kernel and child processes included.
+        waited_seconds: For how long somebody on the machine waited for a processor meanwhile.
         ratio: Against `cp -r` of the same round.
     """
 
     seconds: float
     cpu_seconds: float
+    waited_seconds: float = 0.0
     ratio: float = 0.0
 
 
@@ -80,6 +83,11 @@ class Row:
     def cores(self) -> float:
         """How many processors it kept busy, in the median."""
         return statistics.median(one.cpu_seconds / one.seconds for one in self.rounds)
+
+    @property
+    def others(self) -> float:
+        """For which share of the time somebody on the machine waited for a processor, in the median."""
+        return statistics.median(one.waited_seconds / one.seconds for one in self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +134,11 @@ class Round:
     def timed(self, what: str, work: Callable[[], T]) -> T:
         """Do it once what came before is written back, and note what it took."""
         os.sync()
-        cpu_s, started = _cpu_s(), time.perf_counter()
+        cpu_s, waited_s, started = _cpu_s(), waiting_s(), time.perf_counter()
         result = work()
         seconds = time.perf_counter() - started
-        self.done.setdefault(what, []).append(Once(seconds, _cpu_s() - cpu_s))
+        once = Once(seconds, _cpu_s() - cpu_s, waiting_s() - waited_s)
+        self.done.setdefault(what, []).append(once)
         return result
 
 
@@ -147,7 +156,7 @@ def measure(
         workload: What to measure with.
         folder: Where to write; on the file system that is to be measured.
         rounds: How often; medians are reported.
-        peer_rounds: In how many of them the other tools take part.
+        peer_rounds: In how many of them the other tools take part, where the time suffices.
         until: No round begins that would probably end after this time of `time.monotonic`; the first always.
         say: Told about each round.
     """
@@ -158,7 +167,8 @@ def measure(
     for turn in range(rounds):
         began = time.monotonic()
         say(f"{workload.name}: round {turn + 1} of {rounds}")
-        done.append(_round(workload, source, folder, turn, with_peers=turn < peer_rounds))
+        with_peers = [peer for peer in PEERS if peer.there and turn < peer_rounds]
+        done.append(_round(workload, source, folder, turn, with_peers, until))
         if time.monotonic() + (time.monotonic() - began) > until:
             break
     source_bytes = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
@@ -166,11 +176,19 @@ def measure(
     return _table(workload, done, source_bytes)
 
 
-def _round(workload: Workload, source: Path, folder: Path, turn: int, *, with_peers: bool) -> Round:
+def _round(
+    workload: Workload, source: Path, folder: Path, turn: int, peers: Sequence[Peer], until: float
+) -> Round:
     one = Round(turn)
-    contenders: list[Callable[[], None]] = [lambda: _streambank(one, workload, source, folder)]
-    if with_peers:
-        contenders += [partial(_peer, one, workload, source, folder, peer) for peer in PEERS if peer.there]
+
+    def in_time(peer: Peer) -> None:
+        if time.monotonic() < until:
+            _peer(one, workload, source, folder, peer)
+
+    contenders: list[Callable[[], None]] = [
+        partial(_streambank, one, workload, source, folder),
+        *(partial(in_time, peer) for peer in peers),
+    ]
     first = turn % len(contenders)  # another one comes first in each round
     _plain_copy(one, source, folder)
     for contender in (*contenders[first:], *contenders[:first]):
@@ -268,9 +286,7 @@ def _table(workload: Workload, rounds: Sequence[Round], source_bytes: int) -> Ta
     for one in rounds:
         copy_s = statistics.mean(copy.seconds for copy in one.done[COPY])
         for what, times in one.done.items():
-            rows.setdefault(what, []).extend(
-                Once(each.seconds, each.cpu_seconds, each.seconds / copy_s) for each in times
-            )
+            rows.setdefault(what, []).extend(replace(each, ratio=each.seconds / copy_s) for each in times)
     names = [COPY, *OURS, *sorted(rows.keys() - {COPY, *OURS}, key=list(rows).index)]
     return Table(workload, [Row(what, rows[what]) for what in names], source_bytes, **rounds[-1].facts)
 

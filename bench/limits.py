@@ -33,17 +33,30 @@ class Limits:
     cached: float
     disk: float
 
-    def reason(self, cores: float) -> str:
+    def reason(self, cores: float, others: float = 0.0) -> str:
         """What a row waited for.
 
         Args:
             cores: How many processors it kept busy.
+            others: For which share of its time somebody on the machine waited for a processor.
         """
+        busy = f"{cores:.1f} of {self.cores} processors"
         if cores >= 0.8 * self.cores:
-            return "all processors busy"
+            return f"processors: {busy}"
+        if others > 0.5:
+            return f"other work on this machine: got {busy}"
         if cores >= 0.75:
-            return f"{cores:.1f} of {self.cores} processors busy: Python, a file at a time"
-        return f"{cores:.1f} of {self.cores} processors busy: waits for the disk"
+            return f"one processor, a file at a time: {busy}"
+        return f"the disk: {busy}"
+
+
+def waiting_s() -> float:
+    """For how long somebody on this machine has waited for a processor so far; 0 where nobody tells."""
+    try:
+        first, *_ = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return int(first.rpartition("total=")[2]) / 1e6
 
 
 def measure(folder: Path, mib: int = 512) -> Limits:

@@ -99,7 +99,7 @@ class Report:
                 f"{limits.hash_all:,.0f} with {limits.cores}; writing into the page cache "
                 f"{limits.cached:,.0f}, and to the disk {limits.disk:,.0f}. The last column of a table "
                 "says what "
-                "a row waited for, from the processor time it used."
+                "a row waited for, from the processor time it used and the pressure that the kernel reports."
             ),
         ]
 
@@ -130,7 +130,7 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
 
 
 def _reason(row: Row, limits: Limits) -> str:
-    return limits.reason(row.cores)
+    return limits.reason(row.cores, row.others)
 
 
 def _running_lines(arms: Sequence[Arm]) -> list[str]:

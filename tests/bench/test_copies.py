@@ -80,11 +80,13 @@ def test_rounds_that_no_longer_fit_are_left_out(tmp_path: Path, monkeypatch: pyt
 
 
 def test_figures_of_rounds_are_put_together() -> None:
-    row = Row("x", [Once(2.0, 2.0, 0.5), Once(4.0, 2.0, 0.9), Once(1.0, 1.0, 0.4)])
+    row = Row("x", [Once(2.0, 2.0, 2.0, 0.5), Once(4.0, 2.0, 0.0, 0.9), Once(1.0, 1.0, 0.5, 0.4)])
     assert (row.seconds, row.ratio, row.spread, row.cores) == (2.0, 0.5, (0.4, 0.9), 1.0)
+    assert row.others == 0.5
     can = Limits(2, 1, 1, 1, 1)
-    assert can.reason(1.7) == "all processors busy"
-    assert "Python" in can.reason(1.0) and "disk" in can.reason(0.3)
+    assert can.reason(1.7, 0.9).startswith("processors")
+    assert can.reason(1.0).startswith("one processor") and can.reason(0.3).startswith("the disk")
+    assert can.reason(0.3, 0.9).startswith("other work") and limits.waiting_s() >= 0
 
 
 def test_absent_tools_are_named_with_their_packages() -> None:

@@ -62,7 +62,9 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
 
 
 def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
-    for head in catalog.heads(repository.store, job):
+    # By time, not by batch: a checkpoint that began anew at the same place counts from 0 again.
+    heads = sorted(catalog.heads(repository.store, job), key=lambda head: head.taken_at, reverse=True)
+    for head in heads:
         if (head.job, head.checkpoint) == (job, checkpoint):
             try:
                 return repository.load(job, head.savepoint)

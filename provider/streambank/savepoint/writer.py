@@ -80,9 +80,11 @@ class ObjectWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is not None:
+            self._settling.__exit__(kind, error, trace)
+            return
+        with self._settling:
             self.flush()
-        self._settling.__exit__(kind, error, trace)
 
     def add(self, data: bytes | Iterable[bytes], size_bytes: int) -> str:
         """Store one object unless it is there.

@@ -160,6 +160,10 @@ class LocalStore:
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
         """See `Store.write_named`."""
+        if self._waiting is not None:
+            return self._waiting.write(
+                self._root, lambda descriptor, path: self._fill(descriptor, data, path), name
+            )
         with (
             self._root.directory("", create=True) as root,
             self._root.temporary(root) as (temporary, descriptor),
@@ -168,12 +172,9 @@ class LocalStore:
             key = name()
             if key is None:
                 return None
-            if self._waiting is not None:
-                self._waiting.add(self._root, root, temporary, descriptor, check_key(key))
-            else:
-                parent, last = _split(key)
-                with self._root.directory(parent, create=True) as directory:
-                    self._publish(root, temporary, directory, last, key, exclusive=False)
+            parent, last = _split(key)
+            with self._root.directory(parent, create=True) as directory:
+                self._publish(root, temporary, directory, last, key, exclusive=False)
             return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
 
     @contextmanager

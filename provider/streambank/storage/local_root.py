@@ -89,17 +89,21 @@ class Root:
     @contextmanager
     def temporary(self, directory: int) -> Iterator[tuple[str, int]]:
         """Name and descriptor of an empty file; whatever still has that name at the end is removed."""
-        name = temporary_name()
-        try:
-            descriptor = os.open(name, _CREATE, 0o666, dir_fd=directory)
-        except OSError as error:
-            raise translate(error, self.join(name)) from error
+        name, descriptor = self.create_temporary(directory)
         try:
             yield name, descriptor
         finally:
             os.close(descriptor)
             with suppress(FileNotFoundError):  # it has its real name by now
                 os.unlink(name, dir_fd=directory)
+
+    def create_temporary(self, directory: int) -> tuple[str, int]:
+        """Name and descriptor of an empty file that no store lists."""
+        name = f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        try:
+            return name, os.open(name, _CREATE, 0o666, dir_fd=directory)
+        except OSError as error:
+            raise translate(error, self.join(name)) from error
 
     def sync(self, directory: int, path: str) -> None:
         """Make new names in a directory durable, or note that somebody has to."""
@@ -150,11 +154,6 @@ class Root:
                     code="symlink-escape",
                     hint="Put the files themselves there, or name the directory that holds them.",
                 )
-
-
-def temporary_name() -> str:
-    """A name for a file that has no real one yet; no store lists it."""
-    return f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
 
 
 def file_info(key: str, status: os.stat_result) -> FileInfo:

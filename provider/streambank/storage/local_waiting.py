@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
+from streambank.storage.base import FileInfo
 from streambank.storage.local_errors import translate
-from streambank.storage.local_root import Root, temporary_name
+from streambank.storage.local_root import Root
 from streambank.storage.local_sync import sync_all, sync_names
+from streambank.storage.names import check_key
 
 
 class Waiting:
@@ -44,29 +47,33 @@ class Waiting:
                 with suppress(OSError):  # it has its real name by now; what cannot be removed is never listed
                     os.unlink(temporary, dir_fd=self._descriptor)
 
-    def add(self, root: Root, directory: int, temporary: str, descriptor: int, key: str) -> None:
-        """Keep a finished file until the end.
+    def write(
+        self, root: Root, fill: Callable[[int, str], FileInfo], name: Callable[[], str | None]
+    ) -> FileInfo | None:
+        """Write a file, and keep its name until the end.
 
         Args:
             root: The store that it is written to: the bulk's own, or a child of it.
-            directory: Descriptor of the directory that it lies in, the root of that store.
-            temporary: Its name there, which the caller is about to remove.
-            descriptor: The file itself.
-            key: Its key in that store.
+            fill: Writes the bytes to a descriptor, under a name for messages.
+            name: The file's key in that store, once the bytes have passed; None to drop it.
         """
-        kept = temporary_name()
-        path = root.join(key)
+        temporary, descriptor = self._root.create_temporary(self._descriptor)
         try:
-            os.replace(temporary, kept, src_dir_fd=directory, dst_dir_fd=self._descriptor)
+            info = fill(descriptor, temporary)
+            key = name()
+            if key is None:
+                return None
+            path = root.join(check_key(key))
             if hasattr(os, "posix_fadvise"):  # begins to write it back, so that the end has less to wait for
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError as error:
-            raise translate(error, path) from error
-        with self._lock:
-            replaced = self._files.get(path)
-            self._files[path] = kept
-        if replaced is not None:
-            os.unlink(replaced, dir_fd=self._descriptor)
+            with self._lock:
+                replaced, self._files[path] = self._files.get(path), temporary
+            temporary = replaced or ""
+            return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
+        finally:
+            os.close(descriptor)
+            if temporary:
+                os.unlink(temporary, dir_fd=self._descriptor)
 
     def _name_all(self) -> None:
         if not self._files:

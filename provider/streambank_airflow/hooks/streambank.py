@@ -219,7 +219,8 @@ class StreambankHook(DeclarationHook):
         else:
             job, found = repository.find(savepoint, ref)
         report = verify(repository, job, found, "full" if level == "full" else "quick", by=by)
-        said = [f"{one.file}: {one.cause} {one.effect}" for one in report.findings]
+        wrong = [one for one in report.findings if one.severity != "info"]
+        said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said
 
     def plan_restore(

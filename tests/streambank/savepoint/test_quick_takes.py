@@ -22,6 +22,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage.local import LocalStore
 from tests.support.faulty_store import READS, FaultyStore
+from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.repositories import manifest_of
 from tests.support.workshop import JOB, Workshop
 
@@ -165,3 +166,15 @@ def test_giving_way_is_for_this_process_alone() -> None:
     )
     assert done.stdout.strip() == b"19"
     assert os.getpriority(os.PRIO_PROCESS, 0) < 19
+
+
+def test_a_checkpoint_that_began_anew_builds_upon_its_own_savepoints(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, sink=False)
+    shop.run(9).take()
+    for info in list(shop.checkpoint.list()):
+        shop.checkpoint.delete(info.path)
+    shop.live = LiveCheckpoint(shop.checkpoint)
+    first = shop.run(2).take(new_query=True)
+    second = shop.run(1).take()
+    assert shop.repository.load(JOB, second.savepoint).parent == first.savepoint
+    assert second.new_files < second.files
