@@ -176,6 +176,17 @@ def decode_head(chunks: Iterable[bytes], what: str = "savepoint's manifest") -> 
     return _to_manifest(_parse(chunks, what, None), (), what)
 
 
+def decode_each(chunks: Iterable[bytes], what: str, each: Callable[[FileEntry], object]) -> Manifest:
+    """The manifest without its `files`, each of which is handed on and not kept.
+
+    Whether they are intact is known only once this has returned.
+
+    Raises:
+        IntegrityError, FormatError: As `decode`, but for the order of the files.
+    """
+    return _to_manifest(_parse(chunks, what, each), (), what)
+
+
 def _lines(manifest: Manifest) -> Iterator[bytes]:
     yield from head_lines(manifest.digest)
     for name, value in _head_fields(manifest):

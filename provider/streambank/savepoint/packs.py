@@ -89,14 +89,19 @@ class PackBuilder:
         """Digests of the objects so far."""
         return [entry.digest for entry in self._entries]
 
-    def finish(self) -> tuple[Pack, list[bytes]]:
-        """The pack and the chunks of its file."""
-        table = b"".join(_table_lines(self._entries))
-        digest = digest_of(self._digest_name, table)
-        trailer = f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode()
-        size_bytes = self.size_bytes + len(table) + TRAILER_BYTES
-        pack = Pack(split_digest(digest)[1], size_bytes, tuple(self._entries))
-        return pack, [*self._parts, table, trailer]
+    def finish(self, salt: str = "") -> tuple[Pack, list[bytes]]:
+        """The pack and the chunks of its file; with a salt under a name that it has never had."""
+        pack, tail = seal_pack(self._entries, self._digest_name, salt)
+        return pack, [*self._parts, *tail]
+
+
+def seal_pack(entries: list[PackEntry], digest_name: str, salt: str = "") -> tuple[Pack, list[bytes]]:
+    """The pack that holds these objects, and the chunks that follow their bytes in its file."""
+    table = b"".join(_table_lines(entries, salt))
+    digest = digest_of(digest_name, table)
+    trailer = f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode()
+    size_bytes = (entries[-1].offset + entries[-1].length if entries else 0) + len(table) + TRAILER_BYTES
+    return Pack(split_digest(digest)[1], size_bytes, tuple(entries)), [table, trailer]
 
 
 def read_pack(store: Store, pack_id: str) -> Pack:
@@ -137,9 +142,10 @@ def read_pack(store: Store, pack_id: str) -> Pack:
     return Pack(pack_id, size_bytes, entries)
 
 
-def _table_lines(entries: list[PackEntry]) -> Iterator[bytes]:
+def _table_lines(entries: list[PackEntry], salt: str) -> Iterator[bytes]:
     size_bytes = entries[-1].offset + entries[-1].length if entries else 0
-    yield f"{dumps({'pack': PACK_FORMAT, 'objects': len(entries), 'size_bytes': size_bytes})}\n".encode()
+    header: dict[str, object] = {"pack": PACK_FORMAT, "objects": len(entries), "size_bytes": size_bytes}
+    yield f"{dumps(header | {'salt': salt} if salt else header)}\n".encode()
     for entry in entries:
         line = {
             "digest": entry.digest,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streambank.errors import IntegrityError
+from streambank.errors import IntegrityError, NotFoundError
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.copying import CHECKPOINT, CopyTask
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.repository import Repository
+from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.wholeness import whole_objects
 
 
@@ -53,8 +53,12 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
             newest = summary
     if newest is None:
         return arrived
-    manifest = repository.load(job, newest.savepoint)
+    try:
+        manifest = repository.load(job, newest.savepoint)
+    except NotFoundError:
+        return arrived  # it was expired since it was listed
     whole = whole_objects(repository, manifest)
+    whole -= repository.condemned(whole, refresh=True)
     arrived.parent = manifest.savepoint
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):
@@ -64,6 +68,20 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
         if entry.digest in whole:
             arrived.entries[origin, entry.path, entry.identity] = entry
     return arrived
+
+
+def forget_condemned(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
+    """What a sweep has condemned since it arrived is read and stored again.
+
+    Args:
+        repository: Where it is.
+        arrived: What the take counts on.
+        writer: What the take stores with.
+    """
+    lost = repository.condemned({entry.digest for entry in arrived.entries.values()}, refresh=True)
+    for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
+        del arrived.entries[key]
+    writer.forget(lost)
 
 
 def check_objects(repository: Repository, manifest: Manifest) -> None:

@@ -29,14 +29,14 @@ from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.reuse import check_objects, from_newest
+from streambank.savepoint.reuse import check_objects, forget_condemned, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
 
 ClosureKind = Literal["safe", "minimal"]
 
 MAX_NOTE_CHARACTERS = 4000
-_PLAN_AGAIN = ("checkpoint-moved", "sink-moved", "size-changed")
+_PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,8 @@ class _Take:
                 except ConflictError as error:
                     if error.code not in _PLAN_AGAIN:
                         raise
+                    if error.code == "objects-condemned":
+                        forget_condemned(self.repository, self.arrived, writer)
                     last = error
                 except NotFoundError as error:
                     # A batch that was asked for will not come back; another newest one will.
@@ -282,6 +284,7 @@ class _Take:
             return None
         distrust = self.arrived.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
+        lacking |= self.repository.condemned(manifest.objects(), refresh=True)
         if lacking:
             heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
             lacking = lacking_objects(self.repository, manifest, distrust=distrust)
