@@ -208,8 +208,16 @@ class Repository:
                 raise
             return False
         if boot_clock_s() - looked_s > COMMIT_WINDOW_S:
-            check_lasting(self, manifest)  # this machine slept: a sweep may have been at work meanwhile
+            self._look_after_sleep(manifest)
         return True
+
+    def _look_after_sleep(self, manifest: Manifest) -> None:
+        """This machine slept while it listed a savepoint: a sweep may have been at work meanwhile."""
+        try:
+            check_lasting(self, manifest)
+        except IntegrityError:
+            self.store.delete(manifest_key(manifest.job, manifest.savepoint))
+            raise
 
     def load(self, job: str, savepoint: str) -> Manifest:
         """A savepoint's manifest, checked.

@@ -142,7 +142,7 @@ def test_a_crash_at_any_call(prepared: tuple[Path, Work], kind: Kind, tmp_path: 
         work.do(inner)  # a second run
         assert batches(inner) == work.listed
         assert_whole(inner)
-        if number % 9 == 0:
+        if number % 15 == 0:
             settle(inner, clock)
 
 
