@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.errors import StorageError
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
@@ -18,7 +19,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
+from tests.support.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel
 
@@ -110,7 +111,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> tu
     return folder, Work(sweep_all, (1, 2), -1)
 
 
-@pytest.mark.parametrize("kind", ["crash-before", "crash-after"])
+@pytest.mark.parametrize("kind", ["crash-before", "crash-after", "lost-reply", "full"])
 def test_a_crash_at_any_call(prepared: tuple[Path, Work], kind: Kind, tmp_path: Path, clock: Clock) -> None:
     template, work = prepared
     before = assert_whole(LocalStore(template))
@@ -123,11 +124,11 @@ def test_a_crash_at_any_call(prepared: tuple[Path, Work], kind: Kind, tmp_path: 
     assert len(undisturbed.calls) > 8
 
     for number, call in enumerate(undisturbed.calls, start=1):
-        if kind == "crash-after" and call.operation not in WRITES:
+        if kind != "crash-before" and call.operation not in (PASSING if kind == "full" else WRITES):
             continue  # the same as a crash before the next call
         inner = copied(template, tmp_path / "work")
         faulty = FaultyStore(inner, Fault(kind, call=number))
-        with pytest.raises(SimulatedCrash):
+        with pytest.raises((SimulatedCrash, StorageError)):
             work.do(faulty)
         faulty.assert_fired()
 
