@@ -162,10 +162,10 @@ class _Expire:
         """Delete one from the list, unless it is pinned; whether it is gone."""
         copy, made_s = aside
         repository = self.repository
-        fields = {"reasons": [reason.to_dict() for reason in decision.reasons]}
-        add_mark(repository.store, repository.digest_name, *copy.which, EXPIRED, by=self.by, fields=fields)
         if may_be_pinned(repository.store, *copy.which):
             return False
+        fields = {"reasons": [reason.to_dict() for reason in decision.reasons]}
+        add_mark(repository.store, repository.digest_name, *copy.which, EXPIRED, by=self.by, fields=fields)
         # A sweep may remove the copy once it is old, so it must be young when the original goes.
         if boot_clock_s() - made_s > COMMIT_WINDOW_S:
             made_s = boot_clock_s()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
@@ -80,9 +80,10 @@ class Objects:
         """Every place where an object lies whole, as far as sizes tell, and that no sweep has condemned."""
         places = [_packed_location(digest, place) for place in self._lasting(digest) if self._is_whole(place)]
         key = object_key(digest)
-        if key not in self._condemned and self._store.exists(key):
-            size_bytes = self._store.stat(key).size_bytes
-            places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
+        if key not in self._condemned:
+            with suppress(NotFoundError):
+                size_bytes = self._store.stat(key).size_bytes
+                places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
     def locate(self, digest: str) -> ObjectLocation:
@@ -200,7 +201,7 @@ class Objects:
     def _is_condemned(self, digest: str) -> bool:
         """Whether all that the repository has of an object is going to be deleted."""
         key = object_key(digest)
-        if self._lasting(digest):
+        if any(self._is_whole(place) for place in self._lasting(digest)):
             return False
         if key in self._condemned:
             return True
