@@ -88,17 +88,6 @@ def relist(repository: Repository, manifest: Manifest) -> tuple[bool, int]:
         IntegrityError: A sweep has deleted some of it (code `savepoint-swept`).
         ConflictError: Sweeps are at work all the time (code `objects-condemned`).
     """
-    key = catalog.manifest_key(manifest.job, manifest.savepoint)
-    was_listed = repository.store.exists(key)
-    try:
-        return _relist(repository, manifest)
-    except IntegrityError:
-        if not was_listed:
-            repository.store.delete(key)  # this machine slept while it was listed, and sweeps were at work
-        raise
-
-
-def _relist(repository: Repository, manifest: Manifest) -> tuple[bool, int]:
     stored_again = 0
     for tries_left in reversed(range(_TRIES)):
         try:

@@ -212,10 +212,13 @@ class Repository:
         return True
 
     def _look_after_sleep(self, manifest: Manifest) -> None:
-        """This machine slept while it listed a savepoint: a sweep may have been at work meanwhile."""
+        """This machine slept while it listed a savepoint: a sweep may have been at work meanwhile.
+
+        Where it was, the savepoint is taken from the list that this very call has put it on.
+        """
         try:
             check_lasting(self, manifest)
-        except IntegrityError:
+        except (ConflictError, IntegrityError):
             self.store.delete(manifest_key(manifest.job, manifest.savepoint))
             raise
 
