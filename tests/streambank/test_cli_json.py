@@ -91,6 +91,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         "verify", "--all", *repository, "--sample", "60%", "--json"
     ).document
     given |= replicas(tmp_path, first)
+    keep = ("--keep-last", 1, "--min-verified", 0, "--json")
+    given["expire"] = succeed("expire", *repository, *keep).document
+    given["sweep"] = succeed("sweep", *repository, "--json").document
+    given["undelete"] = succeed("undelete", first, *repository, "--json").document
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
     manifest.write_bytes(manifest.read_bytes()[:-9])
     back = ("--job", "orders", "--into", tmp_path / "back", "--json")

@@ -25,10 +25,12 @@ from streambank.job.launch import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.job.retention import read_retention
 from streambank.job.toml_lines import TomlLines
+from streambank.retention.policy import Policy
 from streambank.storage.names import check_job_name, check_name
 
-LATER_TABLES = ("compact", "drill", "rehearse", "replicate", "rescale", "retention", "sla", "upgrade")
+LATER_TABLES = ("compact", "drill", "rehearse", "replicate", "rescale", "sla", "upgrade")
 """Tables that this version accepts without reading them."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -129,6 +131,7 @@ class Job:
         description: For people.
         tags: For people, and for Airflow.
         savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
+        retention: Which savepoints are kept; None where that is not declared.
         later: Tables of later versions, unread.
         source: The file that declares it, with the `line` of its table.
     """
@@ -152,6 +155,7 @@ class Job:
     stop: StopPolicy = StopPolicy()
     start: StartPolicy = StartPolicy()
     limits: Limits = Limits()
+    retention: Policy | None = None
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
@@ -285,6 +289,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         stop=_stop(fields.table("stop")),
         start=_start(fields.table("start")),
         limits=_limits(fields),
+        retention=read_retention(fields.table("retention")),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),

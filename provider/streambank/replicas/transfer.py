@@ -183,7 +183,7 @@ class Transfer:
         """Let the service copy one object, once it is known to be whole; False where it is to be streamed."""
         store, key = self.source.store, object_key(reading.digest)
         location = reading.location()
-        if location.kind != "object":
+        if location.kind != "object" or self.target.condemned([reading.digest]):
             return False
         try:
             identity = store.stat(key).identity

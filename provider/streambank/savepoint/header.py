@@ -12,7 +12,7 @@ from streambank.storage.base import Store
 from streambank.times import from_json_time, to_json_time, utc_now
 
 HEADER_KEY = "repository.json"
-_PARTS = frozenset({"index", "marks", "objects", "packs", "savepoints"})
+_PARTS = frozenset({"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints"})
 _MAY_BE_THERE_BEFORE = frozenset({"jobs", "lost+found"})
 
 

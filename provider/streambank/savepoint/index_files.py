@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
@@ -187,6 +188,23 @@ class IndexFiles:
             return isinstance(error, IntegrityError) and repair_table(self._store, pack, self._digest_name)
         except NotFoundError:
             return False  # it was deleted meanwhile
+
+    def drop(self, pack_ids: Set[str]) -> bool:
+        """Write the index without packs that are gone for good; whether there was anything to write.
+
+        Safe beside readers and writers: whoever merges index files at the same time may name them once more,
+        which does no harm, since nothing is ever read or counted on where the pack itself is not there.
+        """
+        replaced: list[str] = []
+        kept: dict[str, Pack] = {}
+        for index_id in index_ids(self._store):
+            packs = read_index(self._store, index_id, self._digest_name)
+            if packs is not None and any(pack.id in pack_ids for pack in packs):
+                replaced.append(index_id)
+                kept.update({pack.id: pack for pack in packs if pack.id not in pack_ids})
+        if replaced:
+            self._replace(list(kept.values()), replaced)
+        return bool(replaced)
 
     def _pack_ids(self) -> set[str]:
         return {info.path.rpartition("/")[2] for info in self._store.list("packs")}

@@ -200,6 +200,22 @@ def glance(beginning: bytes, what: str = "savepoint's manifest") -> Manifest | N
         return None
 
 
+def decode_each(chunks: Iterable[bytes], what: str, each: Callable[[FileEntry], object]) -> Manifest:
+    """The manifest without its `files`, each of which is handed on and not kept.
+
+    Whether they are intact is known only once this has returned.
+
+    Raises:
+        IntegrityError, FormatError: As `decode`, but for the order of the files.
+    """
+
+    def hand_on(entries: list[FileEntry]) -> None:
+        for entry in entries:
+            each(entry)
+
+    return _to_manifest(_parse(chunks, what, hand_on), (), what)
+
+
 def _lines(manifest: Manifest) -> Iterator[bytes]:
     yield from head_lines(manifest.digest)
     for name, value in _head_fields(manifest):

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
+from streambank.savepoint.condemned import Condemned
 from streambank.savepoint.digest import digest_of, split_digest
 from streambank.savepoint.index import REINDEX_HINT, IndexedObject
 from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
 from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, pack_key, read_pack
-from streambank.savepoint.reading import CheckedReader, ObjectLocation, damaged_object, groups, missing_pack
+from streambank.savepoint.reading import (
+    READ_BYTES,
+    CheckedReader,
+    ObjectLocation,
+    PartReader,
+    damaged_object,
+    groups,
+    missing_pack,
+)
 from streambank.savepoint.writer import ObjectWriter, object_key
 from streambank.storage.base import CHUNK_BYTES, Store
 
@@ -30,16 +39,21 @@ class Objects:
         self._digest_name = digest_name
         self._index = IndexFiles(store, digest_name)
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
+        self._condemned = Condemned(store)
 
     # Finding
 
     def has(self, digest: str, size_bytes: int | None = None) -> bool:
         """See `Repository.has`."""
-        place = self._find(digest)
-        if place is not None and size_bytes in (None, place.length) and self._is_whole(place):
-            return True
+        split_digest(digest)
+        for place in self._lasting(digest):
+            if size_bytes in (None, place.length) and self._is_whole(place):
+                return True
+        key = object_key(digest)
+        if key in self._condemned:
+            return False
         try:
-            info = self._store.stat(object_key(digest))
+            info = self._store.stat(key)
         except NotFoundError:
             return False
         return size_bytes in (None, info.size_bytes)
@@ -50,12 +64,37 @@ class Objects:
             return {digest for digest, size_bytes in digests.items() if not self.has(digest, size_bytes)}
         return {digest for digest in digests if not self.has(digest)}
 
+    def look_again(self) -> None:
+        """Take in what others wrote, condemned and deleted since the last look."""
+        self._index.load(refresh=True)
+        self._whole_packs.clear()
+        self._condemned.refresh()
+
+    def condemned(self, digests: Iterable[str], *, refresh: bool = False) -> set[str]:
+        """See `Repository.condemned`."""
+        if refresh:
+            self._condemned.refresh()
+        return {digest for digest in digests if self._is_condemned(digest)} if self._condemned else set()
+
+    def lasting_places(self, digest: str) -> list[ObjectLocation]:
+        """Every place where an object lies whole, as far as sizes tell, and that no sweep has condemned."""
+        places = [_packed_location(digest, place) for place in self._lasting(digest) if self._is_whole(place)]
+        key = object_key(digest)
+        if key not in self._condemned:
+            with suppress(NotFoundError):
+                size_bytes = self._store.stat(key).size_bytes
+                places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
+        return places
+
     def locate(self, digest: str) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in."""
         place = self._find(digest)
-        if place is not None:
-            return _packed_location(digest, place)
         key = object_key(digest)
+        # An index that was written beside a sweep may name a pack of a large object that is gone since.
+        if place is not None and (
+            place.length <= SMALL_BYTES or self._is_whole(place) or not self._store.exists(key)
+        ):
+            return _packed_location(digest, place)
         try:
             info = self._store.stat(key)
         except NotFoundError as error:
@@ -92,10 +131,13 @@ class Objects:
     def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
         """See `Repository.open_object`."""
         location = self.locate(digest)
-        if location.kind == "pack":
-            data = self._read(location.key, location.offset, location.length)
-            return nullcontext(io.BytesIO(_checked(digest, location, data)))
-        return self._open_file(digest, location)
+        if location.kind == "object":
+            return self._open_file(digest, location)
+        if location.length > READ_BYTES:
+            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
+            return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
+        data = self._read(location.key, location.offset, location.length)
+        return nullcontext(io.BytesIO(_checked(digest, location, data)))
 
     def hash(self, digest: str, passing: Callable[[int], None]) -> None:
         """See `Repository.hash_object`."""
@@ -127,9 +169,10 @@ class Objects:
 
     def writer(self) -> ObjectWriter:
         """See `Repository.writer`."""
-        self._index.load(refresh=True)
-        self._whole_packs.clear()
-        return ObjectWriter(self._store, self._digest_name, self._has_whole, self._publish)
+        self.look_again()
+        return ObjectWriter(
+            self._store, self._digest_name, self._has_whole, self._publish, condemned=self._condemned
+        )
 
     # The index
 
@@ -150,6 +193,10 @@ class Objects:
         """See `Repository.rebuild_index`."""
         return self._index.rebuild()
 
+    def drop_from_index(self, pack_ids: Set[str]) -> bool:
+        """See `IndexFiles.drop`."""
+        return self._index.drop(pack_ids)
+
     def _publish(self, packs: list[Pack]) -> None:
         self._index.publish(packs)
         self._whole_packs.update(pack.id for pack in packs)
@@ -158,6 +205,22 @@ class Objects:
         """Where a packed object lies; of several places one whose pack is whole."""
         split_digest(digest)
         return self._place(digest)
+
+    def _lasting(self, digest: str) -> Sequence[IndexedObject]:
+        """Where a packed object lies, without packs that a sweep is going to delete."""
+        places = self._index.find(digest)
+        if not self._condemned:
+            return places
+        return [place for place in places if pack_key(place.pack_id) not in self._condemned]
+
+    def _is_condemned(self, digest: str) -> bool:
+        """Whether all that the repository has of an object is going to be deleted."""
+        key = object_key(digest)
+        if any(self._is_whole(place) for place in self._lasting(digest)):
+            return False
+        if key in self._condemned:
+            return True
+        return bool(self._index.find(digest)) and not self._store.exists(key)
 
     def _place(self, digest: str) -> IndexedObject | None:
         places = self._index.find(digest)
@@ -169,8 +232,7 @@ class Objects:
         """What a writer asks: small objects live in packs and large ones in files, so one look is enough."""
         if size_bytes > SMALL_BYTES:
             return self.has(digest, size_bytes)
-        place = self._place(digest)
-        return place is not None and place.length == size_bytes and self._is_whole(place)
+        return any(place.length == size_bytes and self._is_whole(place) for place in self._lasting(digest))
 
     def _is_whole(self, place: IndexedObject) -> bool:
         """Whether a pack is there with the size it was written with; asked once a pack."""

@@ -31,6 +31,7 @@ TABLE_HINT = (
     "it. Else take the batch again, where its checkpoint is still there, or use another savepoint."
 )
 _TAIL_BYTES = 256 << 10  # read at once; holds trailer and table of most packs
+_SALT = re.compile(rb'"salt": "([0-9a-f]{32})"')
 _TRAILER = re.compile(rb"streambank-pack (\d{2}) (\d{16}) ((?:blake3|sha256):[0-9a-f]{64})\n")
 
 
@@ -93,12 +94,19 @@ class PackBuilder:
         """Digests of the objects so far."""
         return [entry.digest for entry in self._entries]
 
-    def finish(self) -> tuple[Pack, list[bytes]]:
-        """The pack and the chunks of its file."""
-        table, trailer, digest = _table_and_trailer(self._entries, self._digest_name)
-        size_bytes = self.size_bytes + len(table) + TRAILER_BYTES
-        pack = Pack(split_digest(digest)[1], size_bytes, tuple(self._entries))
-        return pack, [*_joined(self._parts), table, trailer]
+    def finish(self, salt: str = "") -> tuple[Pack, list[bytes]]:
+        """The pack and the chunks of its file; with a salt under a name that it has never had."""
+        pack, tail = seal_pack(self._entries, self._digest_name, salt)
+        return pack, [*_joined(self._parts), *tail]
+
+
+def seal_pack(entries: Sequence[PackEntry], digest_name: str, salt: str = "") -> tuple[Pack, list[bytes]]:
+    """The pack that holds these objects, and the chunks that follow their bytes in its file."""
+    table = b"".join(_table_lines(entries, salt))
+    digest = digest_of(digest_name, table)
+    trailer = f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode()
+    size_bytes = (entries[-1].offset + entries[-1].length if entries else 0) + len(table) + TRAILER_BYTES
+    return Pack(split_digest(digest)[1], size_bytes, tuple(entries)), [table, trailer]
 
 
 def read_pack(store: Store, pack_id: str) -> Pack:
@@ -157,24 +165,18 @@ def repair_table(store: Store, pack: Pack, digest_name: str) -> bool:
     Raises:
         NotFoundError: The pack is gone.
     """
-    table, trailer, digest = _table_and_trailer(pack.entries, digest_name)
-    if split_digest(digest)[1] != pack.id:
-        return False
     key = pack_key(pack.id)
     data = store.read(key)
-    if len(data) != pack.size_bytes:
-        return False
-    objects = data[: pack.size_bytes - len(table) - TRAILER_BYTES]
-    if data != objects + table + trailer:
-        store.write(key, [objects, table, trailer])
-    return True
-
-
-def _table_and_trailer(entries: Sequence[PackEntry], digest_name: str) -> tuple[bytes, bytes, str]:
-    """The end of a pack's file, and the digest of its table."""
-    table = b"".join(_table_lines(entries))
-    digest = digest_of(digest_name, table)
-    return table, f"streambank-pack {PACK_FORMAT:02d} {len(table):016d} {digest}\n".encode(), digest
+    salt = _SALT.search(data, sum(entry.length for entry in pack.entries))
+    entries = list(pack.entries)
+    for each in {"", salt[1].decode() if salt else ""}:
+        sealed, tail = seal_pack(entries, digest_name, each)
+        if sealed.id == pack.id and sealed.size_bytes == len(data) == pack.size_bytes:
+            objects = data[: len(data) - sum(map(len, tail))]
+            if data != objects + b"".join(tail):
+                store.write(key, [objects, *tail])
+            return True
+    return False
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -191,9 +193,10 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(gathered)
 
 
-def _table_lines(entries: Sequence[PackEntry]) -> Iterator[bytes]:
+def _table_lines(entries: Sequence[PackEntry], salt: str) -> Iterator[bytes]:
     size_bytes = entries[-1].offset + entries[-1].length if entries else 0
-    yield f"{dumps({'pack': PACK_FORMAT, 'objects': len(entries), 'size_bytes': size_bytes})}\n".encode()
+    header: dict[str, object] = {"pack": PACK_FORMAT, "objects": len(entries), "size_bytes": size_bytes}
+    yield f"{dumps(header | {'salt': salt} if salt else header)}\n".encode()
     for entry in entries:  # digests and encodings need no escaping
         yield (
             f'{{"digest": "{entry.digest}", "offset": {entry.offset}, "length": {entry.length}, '

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-from streambank.errors import IntegrityError
+from streambank.errors import IntegrityError, NotFoundError
 from streambank.savepoint.digest import new_hasher, split_digest
 from streambank.savepoint.packs import pack_key
+from streambank.storage.base import Store
 
 READ_BYTES = 8 << 20
 """How much of a pack is read at once."""
@@ -86,6 +87,44 @@ class CheckedReader(io.RawIOBase):
     def _compare(self) -> None:
         if f"{self._algorithm}:{self._hasher.hexdigest()}" != self._digest:
             raise damaged_object(self._digest, self._location, "its bytes are not those that were stored")
+
+
+def part_chunks(store: Store, location: ObjectLocation) -> Iterator[bytes]:
+    """The bytes of an object that lies in a pack, in steps of `READ_BYTES`; their digest is not compared.
+
+    Raises:
+        NotFoundError: The file is gone.
+    """
+    for done in range(0, location.length, READ_BYTES):
+        yield store.read(location.key, location.offset + done, min(READ_BYTES, location.length - done))
+
+
+class PartReader(io.RawIOBase):
+    """Reads an object that lies in a pack, step by step; wrap it in a buffer of `READ_BYTES`."""
+
+    def __init__(self, store: Store, location: ObjectLocation) -> None:
+        self._store = store
+        self._location = location
+        self._done = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
+        """The next bytes.
+
+        Raises:
+            IntegrityError: The pack is gone (code `pack-missing`).
+        """
+        wanted = min(len(buffer), self._location.length - self._done)
+        try:
+            data = self._store.read(self._location.key, self._location.offset + self._done, wanted)
+        except NotFoundError as error:
+            raise missing_pack(self._location.key.rpartition("/")[2]) from error
+        self._done += len(data)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def groups(wanted: list[tuple[str, ObjectLocation]]) -> Iterator[list[tuple[str, ObjectLocation]]]:

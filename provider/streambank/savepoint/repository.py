@@ -15,6 +15,8 @@ from typing import Any, BinaryIO
 from streambank.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint import catalog
 from streambank.savepoint.catalog import SavepointSummary, check_place, manifest_key, manifest_name
+from streambank.savepoint.committing import check_lasting
+from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.digest import DEFAULT_DIGEST
 from streambank.savepoint.header import RepositoryHeader, create_header, read_header
@@ -81,12 +83,24 @@ class Repository:
     # Objects
 
     def has(self, digest: str, size_bytes: int | None = None) -> bool:
-        """Whether an object is there, of this size where one is given. Its bytes are not read."""
+        """Whether an object is there to stay, of this size where one is given. Its bytes are not read.
+
+        What a sweep is going to delete is not: store it again, and it goes where it lasts.
+        """
         return self.objects.has(digest, size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
         """Those of some objects that are not there, or not of the size that a mapping gives."""
         return self.objects.missing(digests)
+
+    def condemned(self, digests: Iterable[str], *, refresh: bool = False) -> set[str]:
+        """Those of some objects that a sweep is going to delete: there is no other copy of them here.
+
+        Args:
+            digests: The objects.
+            refresh: Look again what has been condemned since the repository was last looked at.
+        """
+        return self.objects.condemned(digests, refresh=refresh)
 
     def writer(self) -> ObjectWriter:
         """Something that adds objects; use it in a `with`."""
@@ -205,6 +219,8 @@ class Repository:
 
         Raises:
             IntegrityError: An object that it names is not there (code `object-missing`).
+            ConflictError: A sweep has condemned an object meanwhile (code `objects-condemned`): store again
+                what `condemned` names, and commit again.
         """
         return self._commit(manifest, encode(replace(manifest, digest=self.digest_name)))
 
@@ -225,22 +241,30 @@ class Repository:
         return self._commit(manifest, data, exclusive=not replace_damaged)
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
-        missing = self.missing(manifest.objects())
-        if missing:
-            raise IntegrityError(
-                f"The savepoint {manifest.savepoint} of {manifest.job} names objects that the repository "
-                f"does not hold: {len(missing)} of them, such as {min(missing)}.",
-                code="object-missing",
-                hint="Nothing was listed. Take it again.",
-            )
         key = manifest_key(manifest.job, manifest.savepoint)
+        looked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)
         except ConflictError as error:
             if error.code != "exists":
                 raise
             return False
+        if boot_clock_s() - looked_s > COMMIT_WINDOW_S:
+            self._look_after_sleep(manifest, made=exclusive)
         return True
+
+    def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:
+        """This machine slept while it listed a savepoint: a sweep may have been at work meanwhile.
+
+        Where it was, the savepoint is taken from the list that this very call has put it on; one that was
+        listed before, and whose manifest was only mended (not `made`), stays there for a repair to find.
+        """
+        try:
+            check_lasting(self, manifest)
+        except (ConflictError, IntegrityError):
+            if made:
+                self.store.delete(manifest_key(manifest.job, manifest.savepoint))
+            raise
 
     def load(self, job: str, savepoint: str) -> Manifest:
         """A savepoint's manifest, checked.
@@ -271,9 +295,13 @@ class Repository:
         """Exempt a savepoint from retention.
 
         Raises:
-            NotFoundError: There is no such savepoint.
+            NotFoundError: There is no such savepoint, or it was expired meanwhile.
         """
-        return self._mark(job, savepoint, PIN, by, {"pinned": True, "note": note})
+        mark = self._mark(job, savepoint, PIN, by, {"pinned": True, "note": note})
+        # Whoever expires it looks for pins once more after it, so that one of the two sees the other.
+        if not self.store.exists(manifest_key(job, savepoint)):
+            raise catalog.no_such_savepoint(job, savepoint)
+        return mark
 
     def unpin(self, job: str, savepoint: str, *, by: Mapping[str, Any] | None = None, note: str = "") -> Mark:
         """Leave a savepoint to retention again.

@@ -12,7 +12,7 @@ from streambank.savepoint.copying import CHECKPOINT, CopyTask
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.hashing import damaged_objects
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.wholeness import healed_objects
 
 
@@ -50,6 +50,7 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
     if manifest is None:
         return arrived
     whole = healed_objects(repository, manifest)
+    whole -= repository.condemned(whole, refresh=True)
     arrived.parent = manifest.savepoint
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):
@@ -71,6 +72,20 @@ def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | Non
             except (NotFoundError, IntegrityError, FormatError):
                 continue  # its files are damaged, or it is gone
     return None
+
+
+def forget_condemned(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
+    """What a sweep has condemned since it arrived is read and stored again.
+
+    Args:
+        repository: Where it is.
+        arrived: What the take counts on.
+        writer: What the take stores with.
+    """
+    lost = repository.condemned({entry.digest for entry in arrived.entries.values()}, refresh=True)
+    for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
+        del arrived.entries[key]
+    writer.forget(lost)
 
 
 def check_objects(repository: Repository, manifest: Manifest) -> None:

@@ -39,7 +39,7 @@ from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.result import TakeResult
-from streambank.savepoint.reuse import Arrived, check_objects, from_newest
+from streambank.savepoint.reuse import Arrived, check_objects, forget_condemned, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
 
@@ -48,7 +48,7 @@ __all__ = ["ClosureKind", "TakeResult", "take"]
 ClosureKind = Literal["safe", "minimal"]
 
 MAX_NOTE_CHARACTERS = 4000
-_PLAN_AGAIN = ("checkpoint-moved", "sink-moved", "size-changed")
+_PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
 def take(
@@ -172,6 +172,8 @@ class _Take:
                 except ConflictError as error:
                     if error.code not in _PLAN_AGAIN:
                         raise
+                    if error.code == "objects-condemned" and self.arrived is not None:
+                        forget_condemned(self.repository, self.arrived, writer)
                     last = error
                 except NotFoundError as error:
                     # A batch that was asked for will not come back; another newest one will.
@@ -264,6 +266,7 @@ class _Take:
             return None
         distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
+        lacking |= self.repository.condemned(manifest.objects(), refresh=True)
         if lacking:
             heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
             lacking = lacking_objects(self.repository, manifest, distrust=distrust)

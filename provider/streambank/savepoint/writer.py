@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Callable, Container, Iterable, Iterator
 from types import TracebackType
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.digest import digest_of, new_hasher, split_digest
-from streambank.savepoint.packs import PACK_BYTES, SMALL_BYTES, Pack, PackBuilder, pack_key
+from streambank.savepoint.packs import (
+    PACK_BYTES,
+    SMALL_BYTES,
+    Pack,
+    PackBuilder,
+    PackEntry,
+    pack_key,
+    seal_pack,
+)
 from streambank.savepoint.settling import Settling
 from streambank.storage.base import Store
 
@@ -37,6 +46,7 @@ class ObjectWriter:
         has: Whether the repository holds an object of this digest and size.
         publish: Writes an index file for packs that are stored, and takes it into the repository's own index.
         pack_bytes: How large a pack grows.
+        condemned: Names that a sweep is going to delete: what would get such a one is stored under another.
 
     Attributes:
         new_objects: How many objects were stored.
@@ -54,6 +64,7 @@ class ObjectWriter:
         publish: Callable[[list[Pack]], None],
         *,
         pack_bytes: int = PACK_BYTES,
+        condemned: Container[str] = frozenset(),
     ) -> None:
         self.new_objects = 0
         self.new_bytes = 0
@@ -67,6 +78,7 @@ class ObjectWriter:
         self._pack_bytes = pack_bytes
         self._settling = Settling(store)
         self._unsettled_bytes = 0
+        self._condemned = condemned
         self._state = threading.Condition()
         self._builder = PackBuilder(digest_name)
         self._added: set[str] = set()
@@ -105,6 +117,11 @@ class ObjectWriter:
         whole = data if isinstance(data, bytes) else b"".join(data)
         _check_size(len(whole), size_bytes)
         return self._add_small(whole)
+
+    def forget(self, digests: Iterable[str]) -> None:
+        """Store these objects again when they are added again: a sweep has condemned where they lie."""
+        with self._state:
+            self._added.difference_update(digests)
 
     def flush(self) -> None:
         """Store what is gathered, make it durable, then index it.
@@ -159,19 +176,26 @@ class ObjectWriter:
         read_bytes = 0
         digest = ""
         stored = False
+        pack: Pack | None = None
 
         def passing() -> Iterator[bytes]:
-            nonlocal read_bytes
+            nonlocal read_bytes, digest, stored, pack
             for chunk in data:
                 hasher.update(chunk)
                 read_bytes += len(chunk)
                 yield chunk
-
-        def name() -> str | None:
-            nonlocal digest, stored
             _check_size(read_bytes, size_bytes)
             digest = f"{self._digest_name}:{hasher.hexdigest()}"
             stored = not self._is_there(digest, size_bytes)
+            if stored and object_key(digest) in self._condemned:
+                # It has one name as a file of its own, and that one is lost: a pack of its own has a new one.
+                entry = PackEntry(digest, 0, size_bytes)
+                pack, tail = seal_pack([entry], self._digest_name, uuid.uuid4().hex)
+                yield from tail
+
+        def name() -> str | None:
+            if pack is not None:
+                return pack_key(pack.id)
             return object_key(digest) if stored else None
 
         chunks: Iterable[bytes] = passing()
@@ -185,6 +209,8 @@ class ObjectWriter:
             files.write_named(chunks, name)
         due = False
         with self._state:
+            if pack is not None:
+                self._unindexed.append(pack)
             if stored and digest not in self._added:
                 self.new_objects += 1
                 self.new_bytes += size_bytes
@@ -211,6 +237,8 @@ class ObjectWriter:
         try:
             if len(builder):
                 pack, data = builder.finish()
+                if pack_key(pack.id) in self._condemned:
+                    pack, data = builder.finish(uuid.uuid4().hex)
                 if self.rewrite_packs or not self._stored(pack):
                     self._store.write(pack_key(pack.id), data)
                 with self._state:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from streambank.savepoint.condemned import condemn
 from streambank.savepoint.packs import TRAILER_BYTES, PackBuilder
 from streambank.savepoint.repository import Repository
 from streambank.storage.memory import MemoryStore
@@ -25,6 +26,7 @@ def test_the_samples_have_the_fields_that_are_written() -> None:
             "repository.json",
             f"savepoints/flights/{manifest.savepoint}.json",
             f"marks/flights/{manifest.savepoint}/pin-0000000001.json",
+            f"condemned/{condemn(store, 'blake3', ['objects/86/86c0'], {}).id}.json",
         )
     ]
     samples = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]

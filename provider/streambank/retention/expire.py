@@ -1,0 +1,237 @@
+"""Expiring savepoints: those that a policy does not keep are taken from the list, and can be brought back.
+
+In this order, so that a crash anywhere leaves each savepoint listed, or whole and ready to be brought back:
+
+1. The manifest of each is copied aside.
+2. Everything is decided anew, since others may have pinned, verified or expired meanwhile.
+3. What still is to go is deleted from the list. If it was pinned in that very moment, it is listed again.
+4. If several expired at once and together left too few verified savepoints, own ones are listed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streambank.errors import ConflictError, NotFoundError
+from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
+from streambank.retention.policy import Decision, Policy, Reason, decide
+from streambank.retention.undelete import read_back
+from streambank.savepoint.catalog import SavepointSummary, manifest_key
+from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
+from streambank.savepoint.marks import add_mark
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.times import utc_now
+
+EXPIRED = "expired"
+PolicyOf = Callable[[str], Policy | None]
+"""The policy of a job, by its name (`job` or `job/query`); None leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireReport:
+    """What an expire decided and did.
+
+    Attributes:
+        dry_run: Nothing was changed.
+        decisions: Of each savepoint that was judged, by job and then from the newest to the oldest.
+    """
+
+    dry_run: bool
+    decisions: tuple[Decision, ...]
+
+    @property
+    def dropped(self) -> tuple[Decision, ...]:
+        """Those that are not kept."""
+        return tuple(decision for decision in self.decisions if not decision.keep)
+
+    @property
+    def unreadable(self) -> tuple[Decision, ...]:
+        """Those whose manifest cannot be used."""
+        return tuple(decision for decision in self.decisions if decision.summary.error is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "dry_run": self.dry_run,
+            "ok": not self.unreadable,
+            "kept": len(self.decisions) - len(self.dropped),
+            "dropped": len(self.dropped),
+            "savepoints": [decision.to_dict() for decision in self.decisions],
+        }
+
+
+def expire(
+    repository: Repository,
+    policy: Policy | PolicyOf,
+    *,
+    job: str | None = None,
+    dry_run: bool = False,
+    by: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+    progress: Progress | None = None,
+) -> ExpireReport:
+    """Take the savepoints that a policy does not keep from the list.
+
+    Args:
+        repository: Where.
+        policy: Of all jobs, or a function that gives each job's own.
+        job: Only this one: for `job` its queries too, for `job/query` that query.
+        dry_run: Only say what would become of each.
+        by: Who asks.
+        now: The time; this machine's by default. It only limits how far savepoints from the future reach.
+        progress: Told about savepoints.
+
+    Raises:
+        InputError: A policy is empty (code `empty-policy`); nothing was changed.
+        ConflictError: It took too long between two steps (code `expire-too-slow`); nothing is lost.
+    """
+    if isinstance(policy, Policy):
+        policy.check()
+    work = _Expire(repository, policy, job, dict(by or {}), now or utc_now())
+    if not dry_run:
+        work.bring_back_pinned()
+    decisions = work.decide()
+    drops = [decision for decision in decisions if not decision.keep]
+    if dry_run or not drops:
+        return ExpireReport(dry_run, tuple(decisions))
+    meter = Meter(progress, "expire", len(drops), sum(drop.summary.bytes for drop in drops))
+    aside = work.set_aside(drops)
+    gone = []
+    for decision in work.decide():
+        if not decision.keep and _which(decision) in aside and work.drop(decision, aside[_which(decision)]):
+            gone.append(decision)
+            meter.add(1, decision.summary.bytes)
+    relisted = work.keep_promise(decisions, gone, aside)
+    went = {_which(decision) for decision in gone}
+    return ExpireReport(dry_run, tuple(_final(decision, went, relisted) for decision in decisions))
+
+
+class _Expire:
+    """One expire: what it was asked."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        policy: Policy | PolicyOf,
+        job: str | None,
+        by: Mapping[str, Any],
+        now: datetime,
+    ) -> None:
+        self.repository = repository
+        self.job = job
+        self.by = by
+        self.now = now
+        self._policy = policy
+
+    def decide(self) -> list[Decision]:
+        """What becomes of each savepoint as it is listed now."""
+        jobs: dict[str, list[SavepointSummary]] = {}
+        for summary in self.repository.manifests(self.job):
+            jobs.setdefault(summary.job, []).append(summary)
+        decisions = []
+        for name, summaries in jobs.items():
+            if (policy := self._policy_of(name)) is not None:
+                decisions += decide(summaries, policy, self.now)
+        return decisions
+
+    def bring_back_pinned(self) -> None:
+        """List again what was pinned in the moment in which an expire took it, and then died."""
+        store = self.repository.store
+        for copy in unlisted(store, expired_savepoints(store)):
+            mine = self.job is None or copy.job == self.job or copy.job.startswith(f"{self.job}/")
+            if mine and may_be_pinned(store, *copy.which):
+                read_back(self.repository, copy)
+
+    def set_aside(self, drops: Sequence[Decision]) -> dict[tuple[str, str], tuple[Expired, float]]:
+        """Copy the manifests; the copies by job and id, each with the moment before it was made."""
+        aside = {}
+        for decision in drops:
+            began_s = boot_clock_s()
+            try:
+                copy = set_aside(self.repository, *_which(decision))
+            except NotFoundError:
+                continue  # somebody else expired it
+            aside[_which(decision)] = copy, began_s
+        return aside
+
+    def drop(self, decision: Decision, aside: tuple[Expired, float]) -> bool:
+        """Delete one from the list, unless it is pinned; whether it is gone."""
+        copy, made_s = aside
+        repository = self.repository
+        if may_be_pinned(repository.store, *copy.which):
+            return False
+        fields = {"reasons": [reason.to_dict() for reason in decision.reasons]}
+        add_mark(repository.store, repository.digest_name, *copy.which, EXPIRED, by=self.by, fields=fields)
+        # A sweep may remove the copy once it is old, so it must be young when the original goes.
+        if boot_clock_s() - made_s > COMMIT_WINDOW_S:
+            made_s = boot_clock_s()
+            copy = set_aside(repository, *copy.which)
+        if boot_clock_s() - made_s > COMMIT_WINDOW_S:
+            raise ConflictError(
+                f"Expiring the savepoint {copy.savepoint} of {copy.job} took too long.",
+                code="expire-too-slow",
+                hint="Nothing is lost. Expire again when the storage answers faster.",
+            )
+        repository.store.delete(manifest_key(*copy.which))
+        if may_be_pinned(repository.store, *copy.which):
+            read_back(repository, copy)  # it was pinned after we had looked: one of the two sees the other
+            return False
+        return True
+
+    def keep_promise(
+        self,
+        before: Sequence[Decision],
+        gone: Sequence[Decision],
+        aside: Mapping[tuple[str, str], tuple[Expired, float]],
+    ) -> set[tuple[str, str]]:
+        """List own ones again where others have expired at the same time and too few are left.
+
+        Returns:
+            Job and id of those.
+        """
+        relisted: set[tuple[str, str]] = set()
+        if not gone:
+            return relisted
+        left = list(self.repository.manifests(self.job))
+        for counts in (_is_verified, _is_whole):
+            for name in sorted({decision.summary.job for decision in gone}):
+                policy = self._policy_of(name)
+                had = sum(counts(each.summary) for each in before if each.summary.job == name)
+                short = min(had, policy.min_verified) if policy else 0
+                short -= sum(counts(each) for each in left if each.job == name)
+                for decision in gone:  # the newest first
+                    own = decision.summary.job == name and _which(decision) not in relisted
+                    if short > 0 and own and counts(decision.summary):
+                        read_back(self.repository, aside[_which(decision)][0])
+                        relisted.add(_which(decision))
+                        left.append(decision.summary)
+                        short -= 1
+        return relisted
+
+    def _policy_of(self, job: str) -> Policy | None:
+        return self._policy if isinstance(self._policy, Policy) else self._policy(job)
+
+
+def _final(decision: Decision, went: set[tuple[str, str]], relisted: set[tuple[str, str]]) -> Decision:
+    """A decision as it came out at last."""
+    if decision.keep or (_which(decision) in went and _which(decision) not in relisted):
+        return decision
+    rule = "min-verified" if _which(decision) in relisted else "changed"
+    why = "others expired at the same time" if _which(decision) in relisted else "it was changed meanwhile"
+    return Decision(decision.summary, True, (Reason(rule, why),))
+
+
+def _is_verified(summary: SavepointSummary) -> bool:
+    return summary.error is None and summary.verified_ok is True
+
+
+def _is_whole(summary: SavepointSummary) -> bool:
+    return summary.error is None and summary.verified_ok is not False
+
+
+def _which(decision: Decision) -> tuple[str, str]:
+    return decision.summary.job, decision.summary.savepoint

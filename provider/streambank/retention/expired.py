@@ -1,0 +1,190 @@
+"""Expired savepoints: manifests that were moved aside, and can be listed again until a sweep removes them.
+
+Each time a savepoint is expired its manifest is copied, byte for byte, to a name that is never used twice:
+`expired/<job>/<savepoint>/<32 hex digits>.json`. Only a sweep deletes such a copy, after the grace. So of any
+processes that expire and bring back the same savepoint at once none can delete what another one relies on.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
+from streambank.savepoint.catalog import (
+    check_place,
+    listed,
+    manifest_key,
+    manifest_name,
+    no_such_savepoint,
+    read_head,
+)
+from streambank.savepoint.manifest import Manifest, decode, decode_head
+from streambank.savepoint.marks import PIN, UNREADABLE, is_pinned, latest, marks_prefix, read_mark
+from streambank.savepoint.repository import Repository
+from streambank.storage.base import Store
+from streambank.storage.chunks import chunks
+from streambank.storage.names import check_name, split_job
+
+FOLDER = "expired"
+UNUSABLE = (IntegrityError, FormatError, InputError)
+"""What a manifest raises that cannot be used."""
+_NAME = re.compile(r"[0-9a-f]{32}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """One copy of an expired savepoint's manifest.
+
+    Attributes:
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        key: Where the copy lies.
+        expired_ns: When it was made, by the clock of the storage, in nanoseconds since the epoch.
+        size_bytes: Its size.
+    """
+
+    job: str
+    savepoint: str
+    key: str
+    expired_ns: int
+    size_bytes: int
+
+    @property
+    def which(self) -> tuple[str, str]:
+        """Job and id."""
+        return self.job, self.savepoint
+
+    def to_dict(self) -> dict[str, Any]:
+        """What identifies it, as JSON."""
+        return {"job": self.job, "savepoint": self.savepoint}
+
+
+def set_aside(repository: Repository, job: str, savepoint: str) -> Expired:
+    """Copy a listed savepoint's manifest to where it can be brought back from; it stays listed.
+
+    Raises:
+        NotFoundError: It is not listed any more (code `no-such-savepoint`).
+        IntegrityError, FormatError: It cannot be used, so it is not touched.
+    """
+    store, source = repository.store, manifest_key(job, savepoint)
+    read_head(store, job, savepoint)
+    key = f"{FOLDER}/{job}/{savepoint}/{uuid.uuid4().hex}.json"
+    try:
+        with store.open(source) as reader:
+            store.write(key, chunks(reader), exclusive=True)
+    except NotFoundError as error:
+        raise no_such_savepoint(job, savepoint) from error
+    try:
+        with store.open(key) as reader:
+            check_place(decode_head(chunks(reader), manifest_name(job, savepoint)), job, savepoint)
+    except UNUSABLE:
+        store.delete(key)
+        raise
+    info = store.stat(key)
+    return Expired(job, savepoint, key, info.mtime_ns, info.size_bytes)
+
+
+def expired_savepoints(store: Store) -> list[Expired]:
+    """Every copy, the oldest first; several of one savepoint where it was expired more than once."""
+    found = []
+    for info in store.list(FOLDER):
+        place, _, name = info.path.removeprefix(FOLDER + "/").rpartition("/")
+        job, _, savepoint = place.rpartition("/")
+        if _NAME.fullmatch(name) and _is_named(job, savepoint):
+            found.append(Expired(job, savepoint, info.path, info.mtime_ns, info.size_bytes))
+    return sorted(found, key=lambda each: (each.expired_ns, each.key))
+
+
+def load(store: Store, copy: Expired) -> Manifest:
+    """The manifest in a copy, checked.
+
+    Raises:
+        NotFoundError: A sweep has removed it.
+        IntegrityError, FormatError: It cannot be used.
+    """
+    with store.open(copy.key) as reader:
+        manifest = decode(chunks(reader), manifest_name(copy.job, copy.savepoint))
+    return check_place(manifest, copy.job, copy.savepoint)
+
+
+def may_be_pinned(store: Store, job: str, savepoint: str) -> bool:
+    """Whether a savepoint, listed or not, is pinned, as far as anybody can tell."""
+    name = latest(store.names(marks_prefix(job, savepoint)), PIN)
+    if name is None:
+        return False
+    try:
+        return is_pinned(read_mark(store, job, savepoint, name))
+    except UNREADABLE:
+        return True
+
+
+def remove(store: Store, copy: Expired, others: bool) -> None:
+    """Remove a copy, and with the last one the marks of its savepoint, unless that is listed again.
+
+    The newest pin mark stays, so that no pin mark ever gets a number, and so a name, for the second time.
+
+    Args:
+        store: The repository's root.
+        copy: The copy.
+        others: Whether there are other copies of the same savepoint.
+    """
+    if not others and not store.exists(manifest_key(copy.job, copy.savepoint)):
+        prefix = marks_prefix(copy.job, copy.savepoint)
+        names = store.names(prefix)
+        newest_pin = latest(names, PIN)
+        for name in names:
+            if name != newest_pin:
+                store.delete(f"{prefix}/{name}")
+    store.delete(copy.key)
+
+
+def find(store: Store, reference: str, job: str | None = None) -> Expired:
+    """The newest copy of the expired savepoint that a person means; as `catalog.find` for listed ones.
+
+    Raises:
+        NotFoundError: None of that name is kept (code `not-expired`).
+        InputError: Several begin so (code `ambiguous`).
+    """
+    place, _, start = reference.rpartition("/")
+    check_name(start, "savepoint")
+    wanted = place or job
+    newest = {
+        copy.which: copy
+        for copy in expired_savepoints(store)
+        if copy.savepoint.startswith(start)
+        and (wanted is None or copy.job == wanted or copy.job.startswith(wanted + "/"))
+    }
+    exact = [which for which in newest if which[1] == start]
+    chosen = exact or sorted(newest)
+    if not chosen:
+        raise NotFoundError(
+            f"No expired savepoint {reference}{f' of {job}' if job else ''} is kept in {store.uri}.",
+            code="not-expired",
+            hint="It was swept for good, or never expired: `streambank list` shows what is there, "
+            "`streambank sweep --dry-run` what can be brought back.",
+        )
+    if len(chosen) > 1:
+        raise InputError(
+            f"{reference} may be {' or '.join('/'.join(which) for which in chosen)}.",
+            code="ambiguous",
+            hint="Give more of the id, or job/id.",
+        )
+    return newest[chosen[0]]
+
+
+def unlisted(store: Store, copies: list[Expired]) -> list[Expired]:
+    """Those whose savepoint is not listed: the newest copy of each."""
+    there = set(listed(store))
+    return list({copy.which: copy for copy in copies if copy.which not in there}.values())
+
+
+def _is_named(job: str, savepoint: str) -> bool:
+    try:
+        split_job(job)
+        check_name(savepoint, "savepoint")
+    except StreambankError:
+        return False
+    return True

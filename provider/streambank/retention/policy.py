@@ -1,0 +1,287 @@
+"""Which savepoints a policy keeps, and why each one is kept or dropped: pure, without any I/O.
+
+Rules are those that restic and borg have made known: of the last N hours (days, weeks, ...) in which there
+are savepoints, the newest of each is kept, by the UTC calendar. Rules add up; several may keep a savepoint.
+Each job, and each query of a job, is judged by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from streambank.errors import InputError
+from streambank.savepoint.catalog import SavepointSummary
+from streambank.times import to_json_time
+
+MIN_VERIFIED = 1
+"""How many verified savepoints are kept where a policy does not say."""
+FOUND_DAMAGE = "a verification found damage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What is kept; a rule of 0 is none.
+
+    Attributes:
+        keep_last: So many newest savepoints.
+        keep_hourly: The newest of each of so many last hours that have one; so for the other calendars.
+        keep_daily: Days.
+        keep_weekly: ISO weeks.
+        keep_monthly: Months.
+        keep_yearly: Years.
+        keep_within_s: All that were taken within so many seconds before the newest.
+        min_verified: So many that were verified and found whole stay, whatever the rules say.
+    """
+
+    keep_last: int = 0
+    keep_hourly: int = 0
+    keep_daily: int = 0
+    keep_weekly: int = 0
+    keep_monthly: int = 0
+    keep_yearly: int = 0
+    keep_within_s: float = 0.0
+    min_verified: int = MIN_VERIFIED
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rule keeps anything; `min_verified` is a promise, not a rule."""
+        return not (self.keep_last or self.keep_within_s or any(n for _, n, _ in _calendars(self)))
+
+    def check(self) -> Policy:
+        """The same policy, if it keeps something.
+
+        Raises:
+            InputError: No rule does (code `empty-policy`), or a number is negative (`bad-policy`).
+        """
+        numbers = (
+            self.keep_last,
+            self.keep_within_s,
+            self.min_verified,
+            *(n for _, n, _ in _calendars(self)),
+        )
+        if any(number < 0 for number in numbers):
+            raise InputError("A number of a retention policy is negative.", code="bad-policy")
+        if self.is_empty:
+            raise InputError(
+                "The retention policy is empty: it would drop every savepoint.",
+                code="empty-policy",
+                hint="Give at least one rule, such as --keep-last 10 or --keep-daily 7.",
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The policy as JSON."""
+        return {
+            "keep_last": self.keep_last,
+            "keep_hourly": self.keep_hourly,
+            "keep_daily": self.keep_daily,
+            "keep_weekly": self.keep_weekly,
+            "keep_monthly": self.keep_monthly,
+            "keep_yearly": self.keep_yearly,
+            "keep_within_s": self.keep_within_s,
+            "min_verified": self.min_verified,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a savepoint is kept, or why a rule does not keep it.
+
+    Attributes:
+        rule: `last`, `hourly`, ..., `within`, `pinned`, `min-verified`, `unreadable` or `damaged`.
+        why: For people.
+    """
+
+    rule: str
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The reason as JSON."""
+        return {"rule": self.rule, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one savepoint.
+
+    Attributes:
+        summary: The savepoint.
+        keep: Whether it stays.
+        reasons: At least one.
+    """
+
+    summary: SavepointSummary
+    keep: bool
+    reasons: tuple[Reason, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The decision as JSON."""
+        taken_at = self.summary.taken_at
+        return {
+            "job": self.summary.job,
+            "savepoint": self.summary.savepoint,
+            "batch": self.summary.batch,
+            "taken_at": to_json_time(taken_at) if taken_at else None,
+            "bytes": self.summary.bytes,
+            "keep": self.keep,
+            "reasons": [reason.to_dict() for reason in self.reasons],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One rule applied to some savepoints: why it keeps each that it keeps, and passes over the others."""
+
+    name: str
+    keeps: Mapping[str, str]
+    passes: Mapping[str, str]
+
+
+def decide(summaries: Iterable[SavepointSummary], policy: Policy, now: datetime) -> list[Decision]:
+    """What becomes of each savepoint, by job and then from the newest to the oldest.
+
+    A savepoint that a verification found damaged takes no place from a whole one: rules are applied to the
+    whole ones alone and to all of them, and what either way keeps is kept.
+
+    Args:
+        summaries: Savepoints of any jobs.
+        policy: The policy of all of them.
+        now: A savepoint that claims to be newer does not move `keep_within_s` into the future.
+
+    Raises:
+        InputError: As `Policy.check`.
+    """
+    policy.check()
+    jobs: dict[str, list[SavepointSummary]] = {}
+    for summary in summaries:
+        jobs.setdefault(summary.job, []).append(summary)
+    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now)]
+
+
+def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime) -> list[Decision]:
+    unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
+    usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
+    whole = [each for each in usable if each.verified_ok is not False]
+    of_all, of_whole = _rules(usable, policy, now), _rules(whole, policy, now)
+    kept: dict[str, list[Reason]] = {}
+    for each in usable:
+        reasons = [Reason("pinned", "it is pinned")] if each.pinned else []
+        for rules in (of_whole, of_all):
+            for rule in rules:
+                if each.savepoint in rule.keeps:
+                    reason = Reason(rule.name, rule.keeps[each.savepoint])
+                    if reason not in reasons:
+                        reasons.append(reason)
+        if reasons:
+            kept[each.savepoint] = reasons
+    _keep_verified(whole, kept, policy.min_verified)
+    decisions = [_unreadable(each) for each in unreadable]
+    for each in usable:
+        bad = [Reason("damaged", FOUND_DAMAGE)] if each.verified_ok is False else []
+        if each.savepoint in kept:
+            decisions.append(Decision(each, True, tuple(kept[each.savepoint] + bad)))
+            continue
+        rules = of_all if bad else of_whole
+        passed = [Reason(rule.name, rule.passes[each.savepoint]) for rule in rules]
+        decisions.append(Decision(each, False, tuple(bad + passed)))
+    return decisions
+
+
+def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reason]], wanted: int) -> None:
+    """Keep the newest verified ones until there are enough, then others that nothing is known against."""
+    verified = [each for each in whole if each.verified_ok]
+    short = wanted - sum(each.savepoint in kept for each in verified)
+    for each in verified:
+        if short > 0 and each.savepoint not in kept:
+            kept[each.savepoint] = [Reason("min-verified", f"one of the last {wanted} that are verified")]
+            short -= 1
+    short = wanted - sum(each.savepoint in kept for each in whole)
+    for each in whole:
+        if short > 0 and each.savepoint not in kept:
+            why = f"only {len(verified)} of the {wanted} that must stay are verified, so this one stays too"
+            kept[each.savepoint] = [Reason("min-verified", why)]
+            short -= 1
+
+
+def _unreadable(summary: SavepointSummary) -> Decision:
+    why = summary.error.message if summary.error else "it does not say when it was taken"
+    return Decision(summary, True, (Reason("unreadable", f"never dropped unread: {why}"),))
+
+
+def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime) -> list[_Rule]:
+    """Each rule of a policy on savepoints of one job, the newest first."""
+    rules = [_last(summaries, policy.keep_last)] if policy.keep_last else []
+    for name, number, bucket in _calendars(policy):
+        if number:
+            rules.append(_calendar(name, summaries, number, bucket))
+    if policy.keep_within_s:
+        rules.append(_within(summaries, policy.keep_within_s, now))
+    return rules
+
+
+def _last(summaries: Sequence[SavepointSummary], number: int) -> _Rule:
+    keeps = {each.savepoint: f"one of the last {number}" for each in summaries[:number]}
+    passes = {each.savepoint: f"not one of the last {number}" for each in summaries[number:]}
+    return _Rule("last", keeps, passes)
+
+
+def _calendar(
+    name: str, summaries: Sequence[SavepointSummary], number: int, bucket: Callable[[datetime], str]
+) -> _Rule:
+    keeps: dict[str, str] = {}
+    passes: dict[str, str] = {}
+    newest: dict[str, str] = {}
+    for each in summaries:
+        place = bucket(_taken_at(each))
+        if place in newest:
+            passes[each.savepoint] = f"{newest[place]} is the newest of {place}"
+        elif len(newest) < number:
+            newest[place] = each.savepoint
+            keeps[each.savepoint] = f"the newest of {place}"
+        else:
+            passes[each.savepoint] = f"{place} is before the last {number} that have one"
+    return _Rule(name, keeps, passes)
+
+
+def _within(summaries: Sequence[SavepointSummary], seconds: float, now: datetime) -> _Rule:
+    keeps: dict[str, str] = {}
+    passes: dict[str, str] = {}
+    newest = min((max(_taken_at(each) for each in summaries), now)) if summaries else now
+    for each in summaries:
+        age_s = (newest - _taken_at(each)).total_seconds()
+        if age_s <= seconds:
+            keeps[each.savepoint] = f"within {_span(seconds)} of the newest"
+        else:
+            passes[each.savepoint] = f"{_span(age_s)} older than the newest"
+    return _Rule("within", keeps, passes)
+
+
+def _calendars(policy: Policy) -> list[tuple[str, int, Callable[[datetime], str]]]:
+    """Name, number and calendar of each rule that goes by one."""
+    return [
+        ("hourly", policy.keep_hourly, lambda at: at.strftime("%Y-%m-%d %Hh")),
+        ("daily", policy.keep_daily, lambda at: at.strftime("%Y-%m-%d")),
+        ("weekly", policy.keep_weekly, lambda at: at.strftime("%G-W%V")),
+        ("monthly", policy.keep_monthly, lambda at: at.strftime("%Y-%m")),
+        ("yearly", policy.keep_yearly, lambda at: at.strftime("%Y")),
+    ]
+
+
+def _taken_at(summary: SavepointSummary) -> datetime:
+    # Those that do not say when they were taken are sorted out before any rule is applied.
+    return (summary.taken_at or datetime.min.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _age(summary: SavepointSummary) -> tuple[datetime, int, str]:
+    return _taken_at(summary), summary.batch or 0, summary.savepoint
+
+
+def _span(seconds: float) -> str:
+    """A duration for people: `7 d`, `36 h`, `90 s`."""
+    for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * unit_s or (seconds >= unit_s and seconds % unit_s == 0):
+            return f"{seconds / unit_s:.4g} {unit}"
+    return f"{seconds:.4g} s"

@@ -1,0 +1,296 @@
+"""Deleting what no savepoint needs any more, in two phases with a grace between them.
+
+One run removes expired manifests that are older than the grace, deletes the files that an earlier run has
+condemned longer than the grace ago, condemns what no savepoint needs now, and stores again what one needs out
+of condemned files. Any number of sweeps, takes and restores may be at work at once, and a run may die
+anywhere: the next one goes on. docs/formats/repository.md has the rules and why they suffice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from streambank.errors import InputError, IntegrityError, RefusedError, StorageError
+from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, remove, unlisted
+from streambank.retention.rescue import is_intact, rescue
+from streambank.retention.survey import (
+    ContentFile,
+    Survey,
+    dead_share,
+    digests,
+    is_content,
+    needed_objects,
+    survey,
+    total_bytes,
+)
+from streambank.retention.swept import SweepReport
+from streambank.savepoint.condemned import (
+    FOLDER,
+    MIN_GRACE_S,
+    CondemnedRecord,
+    boot_clock_s,
+    condemn,
+    condemned_records,
+    forget,
+    forget_orphans,
+    is_there,
+    mark_done,
+)
+from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.sealed import encode_record
+from streambank.times import to_json_time, utc_now
+
+DEFAULT_GRACE_S = 86400.0
+REPACK_SHARE = 0.5
+"""A pack of which no savepoint needs more than this is condemned, and what one needs is stored again."""
+RECORD_KEYS = 50_000
+"""So many files are named by one record at most."""
+LOOK_EVERY_S = 60.0
+"""So often a sweep that deletes makes sure that nobody has finished its work and forgotten the record."""
+
+
+def sweep(
+    repository: Repository,
+    *,
+    grace_s: float = DEFAULT_GRACE_S,
+    dry_run: bool = False,
+    by: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> SweepReport:
+    """Delete what was condemned long enough ago, and condemn what no savepoint needs.
+
+    Args:
+        repository: Where.
+        grace_s: How long expired savepoints can be brought back, and condemned files stay.
+        dry_run: Only say what would happen; this machine's clock stands for that of the storage.
+        by: Who asks.
+        progress: Told about manifests, packs and deleted files.
+
+    Raises:
+        InputError: The grace is shorter than `MIN_GRACE_S` (code `grace-too-short`).
+        IntegrityError, FormatError: A manifest or index file cannot be used, so nothing is swept.
+        RefusedError: The storage does not say when files were written (code `no-file-times`).
+    """
+    if grace_s < MIN_GRACE_S:
+        raise InputError(
+            f"A grace of {grace_s:g} s is shorter than {MIN_GRACE_S:g} s.",
+            code="grace-too-short",
+            hint="Savepoints that are being taken count on files for that long without saying so.",
+        )
+    return _Sweep(repository, grace_s, dry_run, dict(by or {}), progress).run()
+
+
+class _Sweep:
+    """One run."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        grace_s: float,
+        dry_run: bool,
+        by: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        self.repository = repository
+        self.store = repository.store
+        self.by = by
+        self.progress = progress
+        self.report = SweepReport(dry_run, grace_s)
+        self.now_ns = 0
+        self.needed: set[str] = set()
+        self.found = Survey()
+
+    def run(self) -> SweepReport:
+        """Do it."""
+        self.now_ns = self._now_ns()
+        records = condemned_records(self.store)
+        removed = self._remove_expired()
+        # Read after the records: whoever did not see a record that is old enough has listed its savepoint.
+        self.needed = needed_objects(self.repository, removed, self.progress)
+        self.found = survey(self.repository, self._old_ns(), self.progress)
+        self.report.left |= self.found.unreadable
+        open_records = [record for record in records if record.done_ns is None and record.error is None]
+        if not self.report.dry_run:
+            self._rescue(self._present(open_records))
+        waiting = []
+        for record in open_records:
+            if record.age_s(self.now_ns) >= self.report.grace_s:
+                self._delete(record)
+            else:
+                waiting.append(record)
+        self._forget(records)
+        self._condemn(records)
+        self._tell(waiting)
+        if not self.report.dry_run:
+            self._clean_index()
+        return self.report
+
+    def _now_ns(self) -> int:
+        """The time by the clock of the storage, which stamps every file; no machine's own is trusted."""
+        if self.report.dry_run:
+            return int(utc_now().timestamp() * 1e9)
+        key = f"{FOLDER}/last-sweep"
+        fields = {"kind": "sweep", "at": to_json_time(utc_now()), "by": self.by}
+        self.store.write(key, encode_record(fields, self.repository.digest_name))
+        now_ns = self.store.stat(key).mtime_ns
+        if now_ns <= 0:
+            raise RefusedError(
+                f"{self.store.uri} does not say when files were written, so no grace can be measured.",
+                code="no-file-times",
+                hint="Copy the repository to a storage that does, such as a local disk or S3.",
+            )
+        return now_ns
+
+    def _old_ns(self) -> int:
+        """What was written before this is older than the grace."""
+        return self.now_ns - int(self.report.grace_s * 1e9)
+
+    def _remove_expired(self) -> set[str]:
+        """Remove expired manifests that are older than the grace; the keys of those."""
+        copies = expired_savepoints(self.store)
+        old = [copy for copy in copies if copy.expired_ns <= self._old_ns()]
+        gone = [copy for copy in old if not may_be_pinned(self.store, *copy.which)]
+        keys = {copy.key for copy in gone}
+        rest = [copy for copy in copies if copy.key not in keys]
+        still = {copy.which for copy in rest}
+        for number, copy in enumerate(gone):
+            others = copy.which in still or any(later.which == copy.which for later in gone[number + 1 :])
+            if not self.report.dry_run:
+                remove(self.store, copy, others)
+        self.report.removed = unlisted(self.store, [copy for copy in gone if copy.which not in still])
+        self.report.expired = [(copy, self._left_s(copy)) for copy in unlisted(self.store, rest)]
+        return keys
+
+    def _left_s(self, copy: Expired) -> float:
+        return max(0.0, self.report.grace_s - (self.now_ns - copy.expired_ns) / 1e9)
+
+    def _present(self, records: Iterable[CondemnedRecord]) -> list[ContentFile]:
+        """Files of records that are still there."""
+        keys = dict.fromkeys(key for record in records for key in record.keys)
+        return [self.found.files[key] for key in keys if key in self.found.files]
+
+    def _rescue(self, files: Iterable[ContentFile]) -> None:
+        """Store what savepoints need out of condemned files where it lasts."""
+        name = self.repository.digest_name
+        wanted = dict.fromkeys(digest for file in files for digest in digests(file, self.needed, name))
+        self.repository.objects.look_again()
+        lacking = [digest for digest in wanted if not self.repository.objects.lasting_places(digest)]
+        if lacking:
+            self.report.rescued.add(rescue(self.repository, lacking))
+
+    def _delete(self, record: CondemnedRecord) -> None:
+        """Delete the files of a record, but for those with the only whole copy of something needed."""
+        files = self._present([record])
+        if self.report.dry_run:
+            self.report.deleted.add(files)
+            return
+        meter = Meter(self.progress, "delete", len(files), total_bytes(files))
+        looked_s = float("-inf")
+        kept = False
+        for file in files:
+            if boot_clock_s() - looked_s > LOOK_EVERY_S:
+                looked_s = boot_clock_s()
+                if not is_there(self.store, record):
+                    return  # another sweep was faster
+            if not self._may_go(file) or not self._delete_file(file):
+                kept = True
+            meter.add(1, file.size_bytes)
+        if not kept:
+            mark_done(self.store, self.repository.digest_name, record)
+
+    def _may_go(self, file: ContentFile) -> bool:
+        """Whether everything that a file holds and a savepoint needs lies whole in a place that lasts."""
+        if not is_content(file.key):
+            return False
+        if file.objects is None:
+            self.report.left.setdefault(file.key, _unknown(file.key))
+            return False
+        for digest in digests(file, self.needed, self.repository.digest_name):
+            if not is_intact(self.repository, digest):
+                self.report.left[file.key] = self.report.rescued.failed.get(digest) or _only_copy(file.key)
+                return False
+        return True
+
+    def _delete_file(self, file: ContentFile) -> bool:
+        try:
+            self.store.delete(file.key)
+        except StorageError as error:
+            if error.code not in ("object-locked", "no-permission"):
+                raise
+            self.report.left[file.key] = error
+            return False
+        del self.found.files[file.key]
+        self.report.deleted.add([file])
+        return True
+
+    def _forget(self, records: Sequence[CondemnedRecord]) -> None:
+        """Remove records whose files were deleted longer than the grace ago, and damaged ones as old."""
+        if self.report.dry_run:
+            return
+        for record in records:
+            since_ns = record.condemned_ns if record.error else record.done_ns
+            if since_ns is not None and since_ns <= self._old_ns():
+                forget(self.store, record)
+        forget_orphans(self.store)
+
+    def _condemn(self, records: Sequence[CondemnedRecord]) -> None:
+        """Condemn files that are older than the grace and of which savepoints need nothing, or little."""
+        condemned = {key for record in records for key in record.keys}
+        chosen = []
+        for file in self.found.files.values():
+            if file.key in condemned:
+                continue
+            if file.mtime_ns <= self._old_ns() and self._is_waste(file):
+                chosen.append(file)
+            else:
+                self.report.kept.add([file])
+        self.report.condemned.add(chosen)
+        if self.report.dry_run or not chosen:
+            return
+        chosen.sort(key=lambda file: file.key)
+        for start in range(0, len(chosen), RECORD_KEYS):
+            keys = [file.key for file in chosen[start : start + RECORD_KEYS]]
+            condemn(self.store, self.repository.digest_name, keys, self.by)
+        self._rescue(chosen)
+
+    def _is_waste(self, file: ContentFile) -> bool:
+        """Whether hardly anything in a file is needed, or all of that is found elsewhere and nothing here."""
+        if dead_share(file, self.needed) > REPACK_SHARE:
+            return True
+        if file.key not in self.found.unindexed or file.objects is None:
+            return False
+        needed = digests(file, self.needed, self.repository.digest_name)
+        return all(self.repository.objects.lasting_places(digest) for digest in needed)
+
+    def _tell(self, waiting: Sequence[CondemnedRecord]) -> None:
+        """Report what is condemned and waits."""
+        self.report.waiting.add(self._present(waiting))
+        ages = [record.age_s(self.now_ns) for record in waiting]
+        if self.report.condemned.files:
+            ages.append(0.0)
+        if ages:
+            self.report.next_s = max(0.0, self.report.grace_s - max(ages))
+
+    def _clean_index(self) -> None:
+        """Let the index name no pack that was swept; what savepoints lack stays, for `verify` to name."""
+        swept = {
+            pack_id
+            for pack_id, pack in self.found.lost_packs.items()
+            if not any(entry.digest[-64:] in self.needed for entry in pack.entries)
+        }
+        condemned = {key for record in condemned_records(self.store) for key in record.keys}
+        swept |= {key[-64:] for key in condemned if key.startswith("packs/") and key not in self.found.files}
+        if swept:
+            self.repository.objects.drop_from_index(swept)
+
+
+def _unknown(key: str) -> IntegrityError:
+    return IntegrityError(f"What {key} holds cannot be found out, so it is left alone.", code="pack-damaged")
+
+
+def _only_copy(key: str) -> IntegrityError:
+    return IntegrityError(
+        f"{key} holds the only whole copy of an object that a savepoint needs.", code="object-damaged"
+    )

@@ -1,0 +1,162 @@
+"""Which savepoints a policy keeps, and why: a year of them as golden files, and promises as properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streambank.errors import InputError, IntegrityError
+from streambank.retention.policy import Decision, Policy, decide
+from streambank.savepoint.catalog import SavepointSummary
+from tests.data.retention import make
+
+NEW_YEAR = datetime(2013, 1, 1, tzinfo=UTC)
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def made(hours: float, **more: Any) -> SavepointSummary:
+    at = NEW_YEAR + timedelta(hours=hours)
+    return SavepointSummary(
+        **{"savepoint": f"b{int(hours * 10):06d}", "job": "flights", "batch": 1, "taken_at": at, **more}
+    )
+
+
+def kept(decisions: list[Decision]) -> list[str]:
+    return [decision.summary.savepoint for decision in decisions if decision.keep]
+
+
+@pytest.mark.parametrize("name", make.POLICIES)
+def test_a_year_of_savepoints(name: str) -> None:
+    assert make.golden(name) == (make.HERE / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(min_verified=5)])
+def test_an_empty_policy_is_refused(policy: Policy) -> None:
+    for summaries in ([], [made(1)]):
+        with pytest.raises(InputError) as refused:
+            decide(summaries, policy, NOW)
+        assert refused.value.code == "empty-policy"
+
+
+def test_a_negative_number_is_refused() -> None:
+    with pytest.raises(InputError) as refused:
+        decide([made(1)], Policy(keep_last=3, keep_daily=-1), NOW)
+    assert refused.value.code == "bad-policy"
+
+
+def test_each_query_is_judged_by_itself() -> None:
+    summaries = [
+        made(hours, job=job) for job in ("orders/late", "orders", "orders/early") for hours in (1, 2)
+    ]
+    decisions = decide(summaries, Policy(keep_last=1), NOW)
+    assert [(each.summary.job, each.keep) for each in decisions] == [
+        ("orders", True), ("orders", False),
+        ("orders/early", True), ("orders/early", False),
+        ("orders/late", True), ("orders/late", False),
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_read_stays_and_takes_no_place() -> None:
+    error = IntegrityError("The manifest is damaged.", code="record-damaged")
+    unreadable = SavepointSummary(savepoint="b000009-x", job="flights", error=error)
+    decisions = decide([unreadable, made(1), made(2)], Policy(keep_last=1), NOW)
+    assert kept(decisions) == ["b000009-x", "b000020"]
+    assert decisions[0].reasons[0].rule == "unreadable" and error.message in decisions[0].reasons[0].why
+
+
+def test_damaged_ones_take_no_place_from_whole_ones() -> None:
+    summaries = [made(1), made(2), made(3, verified_ok=False), made(4, verified_ok=False)]
+    decisions = decide(summaries, Policy(keep_last=2, min_verified=0), NOW)
+    assert kept(decisions) == ["b000040", "b000030", "b000020", "b000010"]
+    decisions = decide(summaries, Policy(keep_last=1, min_verified=0), NOW)
+    assert kept(decisions) == ["b000040", "b000020"]
+    assert [reason.rule for reason in decisions[1].reasons] == ["damaged", "last"]
+
+
+def test_where_all_were_found_damaged_the_policy_still_keeps_them() -> None:
+    summaries = [made(hours, verified_ok=False) for hours in range(5)]
+    assert len(kept(decide(summaries, Policy(keep_last=3), NOW))) == 3
+
+
+def test_a_savepoint_from_the_future_does_not_drop_those_of_today() -> None:
+    future = made(24 * 365)
+    today = NEW_YEAR + timedelta(hours=10)
+    decisions = decide([made(1), made(9), future], Policy(keep_within_s=7200, min_verified=0), today)
+    assert kept(decisions) == [future.savepoint, "b000090"]
+    long_dead = decide([made(1), made(9)], Policy(keep_within_s=7200, min_verified=0), NOW)
+    assert kept(long_dead) == ["b000090"]  # a dead job keeps what it had when it died
+
+
+def test_calendars_are_those_of_utc() -> None:
+    tokyo = timezone(timedelta(hours=9))
+    summaries = [
+        replace(each, taken_at=each.taken_at.astimezone(tokyo))
+        for each in (made(23), made(24), made(47))
+        if each.taken_at is not None
+    ]
+    assert kept(decide(summaries, Policy(keep_daily=2, min_verified=0), NOW)) == ["b000470", "b000230"]
+
+
+numbers = st.integers(0, 4)
+policies = st.builds(
+    Policy,
+    keep_last=numbers, keep_hourly=numbers, keep_daily=numbers, keep_weekly=numbers, keep_monthly=numbers,
+    keep_yearly=numbers, keep_within_s=st.sampled_from([0.0, 3600.0, 86400.0, 7 * 86400.0]),
+    min_verified=st.integers(0, 6),
+).filter(lambda policy: not policy.is_empty)  # fmt: skip
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[SavepointSummary]:
+    hours = draw(st.lists(st.floats(0, 9000, allow_nan=False), unique=True, max_size=25))
+    broken = IntegrityError("damaged")
+    return [
+        SavepointSummary(
+            savepoint=f"b{number:06d}",
+            job=draw(st.sampled_from(["flights", "orders/late"])),
+            batch=number,
+            taken_at=None if error else NEW_YEAR + timedelta(hours=at),
+            error=error,
+            pinned=draw(st.integers(0, 9)) == 0,
+            verified_ok=None if error else draw(st.sampled_from([True, False, None])),
+        )
+        for number, at in enumerate(hours)
+        for error in [broken if draw(st.integers(0, 14)) == 0 else None]
+    ]
+
+
+@settings(max_examples=120, deadline=None)
+@given(histories(), policies)
+def test_no_policy_leaves_fewer_than_it_promises(history: list[SavepointSummary], policy: Policy) -> None:
+    decisions = decide(history, policy, NOW)
+
+    assert {each.summary.savepoint for each in decisions} == {each.savepoint for each in history}
+    for decision in decisions:
+        assert decision.reasons
+        assert decision.keep or (not decision.summary.pinned and decision.summary.error is None)
+    for job in {each.job for each in history}:
+        mine = [each for each in decisions if each.summary.job == job]
+        verified = [each.keep for each in mine if each.summary.verified_ok]
+        assert sum(verified) >= min(policy.min_verified, len(verified))
+        good = [each for each in mine if not each.summary.error and each.summary.verified_ok is not False]
+        assert sum(each.keep for each in good) >= min(policy.min_verified, len(good))
+        ages = [each for each in good if each.summary.taken_at]
+        assert sum(each.keep for each in ages[: policy.keep_last]) == min(policy.keep_last, len(ages))
+        assert not ages or ages[0].keep  # every rule keeps the newest
+    again = decide([each.summary for each in decisions if each.keep], policy, NOW)
+    assert all(each.keep for each in again if each.summary.verified_ok is not False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), policies, policies)
+def test_more_rules_never_keep_less(history: list[SavepointSummary], one: Policy, other: Policy) -> None:
+    both = Policy(**{
+        name: max(value, other.to_dict()[name]) for name, value in one.to_dict().items()
+    })  # fmt: skip
+    fewer = set(kept(decide(history, replace(one, min_verified=0), NOW)))
+    assert fewer <= set(kept(decide(history, both, NOW)))
