@@ -56,6 +56,7 @@ master = "local[2]"
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "700m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",

@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from streambank.errors import InputError, NotFoundError
-from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.job.control import JobControl
 from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
-from streambank.job.launch import (
-    DEFAULT_DRAIN_TIMEOUT_S,
-    DEFAULT_FORCE_AFTER_S,
-    DEFAULT_LOG_BYTES,
-    DEFAULT_LOG_FILES,
-    DEFAULT_PROGRESS_BYTES,
-    DEFAULT_PROGRESS_FILES,
+from streambank.job.policies import (
+    Limits,
+    RestorePolicy,
+    SavepointPolicy,
+    StartPolicy,
+    StopPolicy,
+    read_limits,
+    read_restore,
+    read_savepoint,
+    read_start,
+    read_stop,
 )
 from streambank.job.retention import read_retention
 from streambank.job.toml_lines import TomlLines
@@ -34,81 +37,6 @@ LATER_TABLES = ("compact", "drill", "rehearse", "replicate", "rescale", "sla", "
 """Tables that this version accepts without reading them."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True, slots=True)
-class SavepointPolicy:
-    """`[jobs.NAME.savepoint]`.
-
-    Attributes:
-        schedule: When savepoints are taken: a cron expression or an Airflow preset; None for by hand only.
-        closure: `safe` or `minimal`.
-        verify: `quick`, `full`, or `none`: the verification after each.
-    """
-
-    schedule: str | None = None
-    closure: str = "safe"
-    verify: str = "quick"
-
-
-@dataclass(frozen=True, slots=True)
-class RestorePolicy:
-    """`[jobs.NAME.restore]`: defaults of a restore.
-
-    Attributes:
-        sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
-        approval_timeout_s: How long a restore waits for a person; silence rejects it.
-    """
-
-    sink: str = "refuse"
-    approval_timeout_s: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class StopPolicy:
-    """`[jobs.NAME.stop]`.
-
-    Attributes:
-        force_after_s: When a stop that reaches no batch boundary is forced.
-        drain_timeout_s: How long a drain may wait for the input to end.
-    """
-
-    force_after_s: float = DEFAULT_FORCE_AFTER_S
-    drain_timeout_s: float = DEFAULT_DRAIN_TIMEOUT_S
-
-
-@dataclass(frozen=True, slots=True)
-class StartPolicy:
-    """`[jobs.NAME.start]`.
-
-    Attributes:
-        timeout_s: How long a start waits for the first batch, or the first trigger without data.
-        schedule: When `<job>.run` looks after the job: a cron expression or preset; None for by hand only.
-    """
-
-    timeout_s: float = 300.0
-    schedule: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`[jobs.NAME.lease]`, `.logs` and `.progress`.
-
-    Attributes:
-        beat_s: Heartbeat of the lease.
-        ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
-        log_max_bytes: Size of the driver's log before it is rotated.
-        log_files: How many older parts of it are kept.
-        progress_max_bytes: Size of one progress file.
-        progress_files: How many progress files are kept per query.
-    """
-
-    beat_s: float = DEFAULT_BEAT_S
-    ttl_s: float = DEFAULT_TTL_S
-    log_max_bytes: int = DEFAULT_LOG_BYTES
-    log_files: int = DEFAULT_LOG_FILES
-    progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
-    progress_files: int = DEFAULT_PROGRESS_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +78,11 @@ class Job:
     working_dir: str = "."
     description: str = ""
     tags: tuple[str, ...] = ()
-    savepoint: SavepointPolicy = SavepointPolicy()
-    restore: RestorePolicy = RestorePolicy()
-    stop: StopPolicy = StopPolicy()
-    start: StartPolicy = StartPolicy()
-    limits: Limits = Limits()
+    savepoint: SavepointPolicy = field(default_factory=SavepointPolicy)
+    restore: RestorePolicy = field(default_factory=RestorePolicy)
+    stop: StopPolicy = field(default_factory=StopPolicy)
+    start: StartPolicy = field(default_factory=StartPolicy)
+    limits: Limits = field(default_factory=Limits)
     retention: Policy | None = None
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
@@ -284,11 +212,11 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         working_dir=fields.file("working_dir") or str(fields.source.folder),
         description=fields.text("description") or "",
         tags=fields.texts("tags") or (),
-        savepoint=_savepoint(fields.table("savepoint")),
-        restore=_restore(fields.table("restore")),
-        stop=_stop(fields.table("stop")),
-        start=_start(fields.table("start")),
-        limits=_limits(fields),
+        savepoint=read_savepoint(fields.table("savepoint")),
+        restore=read_restore(fields.table("restore")),
+        stop=read_stop(fields.table("stop")),
+        start=read_start(fields.table("start")),
+        limits=read_limits(fields),
         retention=read_retention(fields.table("retention")),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
@@ -333,57 +261,6 @@ def _environment(fields: Fields) -> tuple[str, ...]:
         if name.upper().lstrip("_").startswith("AIRFLOW"):
             raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
     return names
-
-
-def _savepoint(fields: Fields) -> SavepointPolicy:
-    policy = SavepointPolicy(
-        fields.text("schedule"),
-        fields.text("closure", choices=("safe", "minimal")) or "safe",
-        fields.text("verify", choices=("quick", "full", "none")) or "quick",
-    )
-    fields.done()
-    return policy
-
-
-def _restore(fields: Fields) -> RestorePolicy:
-    policy = RestorePolicy(
-        fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
-        fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
-    )
-    fields.done()
-    return policy
-
-
-def _stop(fields: Fields) -> StopPolicy:
-    policy = StopPolicy(
-        fields.duration_s("force_after") or DEFAULT_FORCE_AFTER_S,
-        fields.duration_s("drain_timeout") or DEFAULT_DRAIN_TIMEOUT_S,
-    )
-    fields.done()
-    return policy
-
-
-def _start(fields: Fields) -> StartPolicy:
-    policy = StartPolicy(fields.duration_s("timeout") or StartPolicy().timeout_s, fields.text("schedule"))
-    fields.done()
-    return policy
-
-
-def _limits(fields: Fields) -> Limits:
-    lease, logs, progress = fields.table("lease"), fields.table("logs"), fields.table("progress")
-    limits = Limits(
-        lease.duration_s("beat") or DEFAULT_BEAT_S,
-        lease.duration_s("ttl") or DEFAULT_TTL_S,
-        logs.whole("max_bytes", minimum=10_000) or DEFAULT_LOG_BYTES,
-        logs.whole("files", minimum=1) or DEFAULT_LOG_FILES,
-        progress.whole("max_bytes", minimum=10_000) or DEFAULT_PROGRESS_BYTES,
-        progress.whole("files", minimum=2) or DEFAULT_PROGRESS_FILES,
-    )
-    if limits.ttl_s < 5 * limits.beat_s:
-        raise lease.mistake("ttl", f"{limits.ttl_s:g} s is less than 5 beats of {limits.beat_s:g} s")
-    for one in (lease, logs, progress):
-        one.done()
-    return limits
 
 
 def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:

@@ -33,13 +33,12 @@ from streambank.errors import (
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.placing import place_large
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
-from streambank.savepoint.reading import CheckedReader, ObjectLocation
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.target import METADATA, NOTE, IsLive, Owner, check_target
-from streambank.storage.base import CHUNK_BYTES, FileInfo, Store
-from streambank.storage.chunks import undamaged
+from streambank.storage.base import FileInfo, Store
 
 _GROUP_BYTES = 32 << 20
 
@@ -241,27 +240,9 @@ class _Layout:
     def _place_large(self, files: Store, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
         if self.link and self._linked(files, entry):
             self.linked += 1
-        elif not self._copied(files, entry):
-            undamaged(
-                lambda: files.write(entry.path, self._spent(self.repository.object_chunks(entry.digest)))
-            )
+        else:
+            place_large(self.repository, files, entry, self.rate)
         done(entry)
-
-    def _spent(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            self.rate.spend(len(chunk))
-            yield chunk
-
-    def _copied(self, files: Store, entry: FileEntry) -> bool:
-        """Let the service copy an object where it holds both sides, and hash what arrived."""
-        place = self.repository.object_location(entry.digest)
-        local = files.features.holds  # there reading and writing in one go is the cheaper way
-        if local or place.kind != "object":
-            return False
-        if not files.copy_from(self.repository.store, place.key, entry.path):
-            return False
-        undamaged(lambda: _check_digest(files, entry, place))
-        return True
 
     def _linked(self, files: Store, entry: FileEntry) -> bool:
         place = self.repository.object_location(entry.digest)
@@ -337,13 +318,6 @@ class _Layout:
                 self.target.prune(folder)
         except StreambankError as failure:
             error.add_note(f"What was written to {self.target.uri} could not be removed: {failure}")
-
-
-def _check_digest(files: Store, entry: FileEntry, place: ObjectLocation) -> None:
-    with files.open(entry.path) as reader:
-        checked = CheckedReader(reader, entry.digest, place)
-        while checked.read(CHUNK_BYTES):
-            pass
 
 
 def _groups(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
