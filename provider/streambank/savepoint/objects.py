@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import BinaryIO, cast
@@ -14,7 +15,9 @@ from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
 from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.savepoint.reading import CheckedReader, ObjectLocation, damaged_object, groups, missing_pack
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import CHUNK_BYTES, Store
+from streambank.storage.base import Store
+
+_BUFFER_BYTES = 256 << 10  # as much as stays in a processor's cache while it is hashed
 
 
 class Objects:
@@ -29,6 +32,7 @@ class Objects:
         self._store = store
         self._digest_name = digest_name
         self._index = IndexFiles(store, digest_name)
+        self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
 
     # Finding
@@ -96,9 +100,16 @@ class Objects:
     def hash(self, digest: str, passing: Callable[[int], None]) -> None:
         """See `Repository.hash_object`."""
         with self.open(digest) as reader:
-            buffer = memoryview(bytearray(CHUNK_BYTES))
+            buffer = self._buffer()
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
                 passing(count)
+
+    def _buffer(self) -> memoryview:
+        """Where this thread reads to, again and again: new memory would cost as much as the reading."""
+        buffer: memoryview | None = getattr(self._thread, "buffer", None)
+        if buffer is None:
+            buffer = self._thread.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        return buffer
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
         """See `Repository.read_objects`."""
