@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
 import sys
 import tempfile
@@ -67,7 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             tables.append(copies.measure(workload, folder, options.rounds, options.peer_rounds, until, _say))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    arguments = shlex.join(sys.argv[1:] if argv is None else argv)
+    given = vars(options).items()
+    changed = [(name, value) for name, value in given if value != parser.get_default(name)]
+    where = ("folder", "output")  # of no meaning to anybody else
+    arguments = " ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value in changed if name not in where
+    )
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
     page = Report(command, time.monotonic() - began, load, can, tables, arms, planned).page()
     options.output.write_text(page, encoding="utf-8")

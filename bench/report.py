@@ -16,7 +16,7 @@ from bench import copies
 from bench.copies import Row, Table
 from bench.limits import Limits
 from bench.peers import PEERS, missing
-from bench.running import GENTLE, PLAIN, Arm
+from bench.running import Arm
 from bench.workloads import MB
 
 WANTED = {
@@ -109,7 +109,7 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
     changed = table.moved_bytes / table.changed_bytes if table.changed_bytes else 0.0
     lines = [
         f"## {table.workload.name.capitalize()}",
-        *_paragraph(f"{table.workload.says} {len(table.row(copies.FULL).rounds)} rounds."),
+        *_paragraph(f"{table.workload.says} Rounds: {len(table.row(copies.FULL).rounds)}."),
         "| | seconds | times `cp -r` | lowest, highest | wanted | limited by |",
         "|---|---:|---:|---:|---:|---|",
     ]
@@ -164,11 +164,9 @@ def _running_lines(arms: Sequence[Arm]) -> list[str]:
     replans = sum(arm.replans for arm in arms)
     return lines + _paragraph(
         f"Quiet stretches differ among themselves: medians from {stretches[0]} to {stretches[-1]} ms, "
-        "batches "
-        f"from {between[0]} to {between[-1]} ms. {replans} takes had to plan again. `{PLAIN}` asks without a "
-        f"pause, at the priority of the query; nobody does that but this page. `{GENTLE}` gives way to "
-        "whoever "
-        "wants the processor."
+        f"single batches from {between[0]} to {between[-1]} ms. {replans} takes had to plan again. They ask "
+        "without a pause, at the priority of the query, which nobody does but this page; gentle ones give "
+        "way to whoever wants the processor."
     )
 
 

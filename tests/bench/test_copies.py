@@ -94,7 +94,7 @@ def test_absent_tools_are_named_with_their_packages() -> None:
     assert missing([HERE, GONE]) == (
         "Not installed, so not measured: no-such-program (Debian: apt-get install gone-package)."
     )
-    assert {peer.program for peer in peers.PEERS} == {"cp", "rsync", "restic", "borg", "rclone"}
+    assert {peer.program for peer in peers.PEERS} == {"sh", "cp", "rsync", "restic", "borg", "rclone"}
 
 
 def test_the_limits_of_a_machine_are_positive(tmp_path: Path) -> None:

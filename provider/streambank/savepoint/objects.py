@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import BinaryIO, cast
@@ -23,7 +24,9 @@ from streambank.savepoint.reading import (
     missing_pack,
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import CHUNK_BYTES, Store
+from streambank.storage.base import Store
+
+_BUFFER_BYTES = 256 << 10  # as much as stays in a processor's cache while it is hashed
 
 
 class Objects:
@@ -38,6 +41,7 @@ class Objects:
         self._store = store
         self._digest_name = digest_name
         self._index = IndexFiles(store, digest_name)
+        self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
         self._condemned = Condemned(store)
 
@@ -142,9 +146,16 @@ class Objects:
     def hash(self, digest: str, passing: Callable[[int], None]) -> None:
         """See `Repository.hash_object`."""
         with self.open(digest) as reader:
-            buffer = memoryview(bytearray(CHUNK_BYTES))
+            buffer = self._buffer()
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
                 passing(count)
+
+    def _buffer(self) -> memoryview:
+        """Where this thread reads to, again and again: new memory would cost as much as the reading."""
+        buffer: memoryview | None = getattr(self._thread, "buffer", None)
+        if buffer is None:
+            buffer = self._thread.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        return buffer
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
         """See `Repository.read_objects`."""
