@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import tempfile
@@ -29,6 +30,9 @@ def as_ordinary_user() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
+    # What Python looks for in vain, since this user may not read it, it never looks for again.
+    for codec in ("ascii", "idna", "latin-1"):
+        codecs.lookup(codec)
     os.seteuid(NOBODY)
     try:
         yield

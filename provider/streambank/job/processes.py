@@ -113,7 +113,7 @@ def _exists(pid: int) -> bool:
 
 def this_host() -> HostId:
     """The boot and pid namespace that this process lives in."""
-    boot_id = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot_id = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     return HostId(socket.gethostname(), boot_id, str((_PROC / "self/ns/pid").readlink()))
 
 

@@ -39,7 +39,7 @@ def boot_clock_s() -> float:
 def boot_id() -> str:
     """What tells one start of one machine from all others; empty where the system does not say."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

@@ -176,6 +176,7 @@ def test_an_exclusive_write_refuses_what_is_there(store: Store) -> None:
     assert paths(store) == ["f"]
 
 
+@pytest.mark.race
 def test_of_many_exclusive_writers_one_wins(store: Store) -> None:
     writers = 12
     for attempt in range(5):

@@ -173,6 +173,7 @@ def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> Non
             threading.Event().wait(1.0)
             seen.append(len(managed.control.lease.recent_launches()))
         poll(lambda: len(managed.control.lease.recent_launches()) == 2, timeout_s=60)
+        managed.wait_for_batch(managed.last_batch() + 3)
         managed.stop()
 
     with meanwhile(managed, restore):
