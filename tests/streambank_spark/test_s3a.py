@@ -32,7 +32,8 @@ from tests.support.s3_servers import SECRET_KEY, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+# In the storms: it takes a minute or more, and the jars of the connector from the network.
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(1800)]
 
 PATIENCE_S = 400
 """For a machine with much else to do; on a quiet one all of it takes less than a minute."""
