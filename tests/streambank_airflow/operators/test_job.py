@@ -168,7 +168,7 @@ def test_nothing_is_started_while_a_restore_has_the_job(managed: Managed) -> Non
 
     def restore() -> None:
         managed.wait_for_batch(1)
-        with managed.control.operation("restore", by={"user": "somebody"}):
+        with managed.control.operation("restore", by={"user": "somebody"}, wait_s=30):
             managed.kill()
             threading.Event().wait(1.0)
             seen.append(len(managed.control.lease.recent_launches()))
