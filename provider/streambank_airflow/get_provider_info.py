@@ -26,13 +26,21 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [
-            {"integration-name": INTEGRATION, "python-modules": ["streambank_airflow.hooks.streambank"]}
+            {
+                "integration-name": INTEGRATION,
+                "python-modules": [
+                    "streambank_airflow.hooks.repository",
+                    "streambank_airflow.hooks.streambank",
+                ],
+            }
         ],
         "operators": [
             {
                 "integration-name": INTEGRATION,
                 "python-modules": [
+                    "streambank_airflow.operators.blackout",
                     "streambank_airflow.operators.job",
+                    "streambank_airflow.operators.repository",
                     "streambank_airflow.operators.restore",
                     "streambank_airflow.operators.savepoint",
                 ],

@@ -18,11 +18,13 @@ from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.policies import (
     Limits,
+    ReplicatePolicy,
     RestorePolicy,
     SavepointPolicy,
     StartPolicy,
     StopPolicy,
     read_limits,
+    read_replicate,
     read_restore,
     read_savepoint,
     read_start,
@@ -33,7 +35,7 @@ from streambank.job.toml_lines import TomlLines
 from streambank.retention.policy import Policy
 from streambank.storage.names import check_job_name, check_name
 
-LATER_TABLES = ("compact", "drill", "rehearse", "replicate", "rescale", "sla", "upgrade")
+LATER_TABLES = ("compact", "drill", "rehearse", "rescale", "sla", "upgrade")
 """Tables that this version accepts without reading them."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,6 +62,7 @@ class Job:
         tags: For people, and for Airflow.
         savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
         retention: Which savepoints are kept; None where that is not declared.
+        replicate: To which other repositories savepoints are brought.
         later: Tables of later versions, unread.
         source: The file that declares it, with the `line` of its table.
     """
@@ -84,6 +87,7 @@ class Job:
     start: StartPolicy = field(default_factory=StartPolicy)
     limits: Limits = field(default_factory=Limits)
     retention: Policy | None = None
+    replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
@@ -218,6 +222,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         start=read_start(fields.table("start")),
         limits=read_limits(fields),
         retention=read_retention(fields.table("retention")),
+        replicate=read_replicate(fields.table("replicate"), repository),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),

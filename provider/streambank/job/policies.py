@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streambank.errors import InputError
+from streambank.job.blackout import Blackout, read_blackout
 from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.job.fields import Fields
 from streambank.job.launch import (
@@ -14,6 +16,11 @@ from streambank.job.launch import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.savepoint.coverage import parse_share
+
+DEFAULT_SHARE = "10%"
+DEFAULT_STAGGER_S = 900.0
+_MIN_STAGGER_S, _MAX_STAGGER_S = 60.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +30,33 @@ class SavepointPolicy:
     Attributes:
         schedule: When savepoints are taken: a cron expression or an Airflow preset; None for by hand only.
         closure: `safe` or `minimal`.
-        verify: `quick`, `full`, or `none`: the verification after each.
+        verify: `quick`, `full`, `sampled`, or `none`: the verification after each.
+        share: How much of the job's savepoints a sampled verification hashes, such as `10%`.
+        blackout: Windows of the day in which scheduled runs are skipped.
+        time_zone: By whose clocks.
+        stagger_s: Jobs with one schedule are spread over so many seconds; 0 for not at all.
+        sweep: Whether the repository is swept after each.
     """
 
     schedule: str | None = None
     closure: str = "safe"
     verify: str = "quick"
+    share: str = DEFAULT_SHARE
+    blackout: tuple[Blackout, ...] = ()
+    time_zone: str = "UTC"
+    stagger_s: float = DEFAULT_STAGGER_S
+    sweep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatePolicy:
+    """`[jobs.NAME.replicate]`.
+
+    Attributes:
+        to: URIs of the repositories to which each savepoint is brought; none where that is not declared.
+    """
+
+    to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +121,63 @@ class Limits:
 
 def read_savepoint(fields: Fields) -> SavepointPolicy:
     """Of `[jobs.NAME.savepoint]`."""
+    blackout, time_zone = read_blackout(fields)
     policy = SavepointPolicy(
-        fields.text("schedule"),
-        fields.text("closure", choices=("safe", "minimal")) or "safe",
-        fields.text("verify", choices=("quick", "full", "none")) or "quick",
+        schedule=fields.text("schedule"),
+        closure=fields.text("closure", choices=("safe", "minimal")) or "safe",
+        verify=fields.text("verify", choices=("quick", "full", "sampled", "none")) or "quick",
+        share=_share(fields),
+        blackout=blackout,
+        time_zone=time_zone,
+        stagger_s=_stagger_s(fields),
+        sweep=fields.boolean("sweep") or False,
     )
     fields.done()
     return policy
+
+
+def _share(fields: Fields) -> str:
+    share = fields.text("share") or DEFAULT_SHARE
+    try:
+        parse_share(share)
+    except InputError as error:
+        raise fields.mistake("share", error.message.rstrip("."), error.hint) from error
+    return share
+
+
+def _stagger_s(fields: Fields) -> float:
+    if isinstance(fields.data.get("stagger"), bool):
+        return DEFAULT_STAGGER_S if fields.boolean("stagger") else 0.0
+    seconds = fields.duration_s("stagger")
+    if seconds is None:
+        return DEFAULT_STAGGER_S
+    if not _MIN_STAGGER_S <= seconds <= _MAX_STAGGER_S:
+        raise fields.mistake(
+            "stagger", f"{seconds:g} s is not between one minute and one hour", "false switches it off."
+        )
+    return seconds
+
+
+def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
+    """Of `[jobs.NAME.replicate]`; a replica is to be another place than the repository."""
+    if not fields.data:
+        return ReplicatePolicy()
+    replicas: list[str] = []
+    for text in fields.required("to", fields.texts("to")):
+        location = fields.as_location("to", text)
+        if _overlap(location, repository):
+            raise fields.mistake("to", f"{text!r} is the repository, or one lies in the other")
+        if any(_overlap(location, other) for other in replicas):
+            raise fields.mistake("to", f"{text!r} is there twice, or one replica lies in another")
+        replicas.append(location)
+    if not replicas:
+        raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
+    fields.done()
+    return ReplicatePolicy(tuple(replicas))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def read_restore(fields: Fields) -> RestorePolicy:

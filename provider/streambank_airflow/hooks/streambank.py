@@ -21,7 +21,8 @@ from streambank.savepoint.verify import verify
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
-from streambank_airflow.hooks.base import DEFAULT_CONN_ID, DeclarationHook
+from streambank_airflow.hooks.base import DEFAULT_CONN_ID
+from streambank_airflow.hooks.repository import RepositoryHook
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
@@ -31,7 +32,7 @@ LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
 
 
-class StreambankHook(DeclarationHook):
+class StreambankHook(RepositoryHook):
     """The engine's verbs, on jobs that are found as `DeclarationHook` says."""
 
     # The engine's verbs, on declared jobs.

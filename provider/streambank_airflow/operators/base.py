@@ -68,6 +68,12 @@ def asked_by(context: Context) -> dict[str, str]:
     )
 
 
+def by_schedule(context: Context) -> bool:
+    """Whether a schedule asked for the run, and no person or other DAG."""
+    run: Any = context["dag_run"]
+    return str(getattr(run.run_type, "value", run.run_type)) in ("scheduled", "backfill")
+
+
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result of the engine without what is nested in it: what an XCom should be."""
     return {name: value for name, value in result.items() if not isinstance(value, (dict, list, tuple))}

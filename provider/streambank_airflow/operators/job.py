@@ -23,6 +23,7 @@ from streambank_airflow.operators.base import (
     as_bool,
     as_number,
     asked_by,
+    by_schedule,
     flat,
     is_template,
 )
@@ -390,7 +391,7 @@ def asker(context: Context) -> str:
 def asked_at(context: Context) -> datetime | None:
     """When a person, or a DAG on a person's behalf, asked for this DAG run; None where a schedule did."""
     run: Any = context["dag_run"]
-    if str(getattr(run.run_type, "value", run.run_type)) in ("scheduled", "backfill"):
+    if by_schedule(context):
         return None
     moment: datetime = run.run_after
     return from_json_time(to_json_time(moment))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank.errors import NotFoundError
+from streambank.errors import InputError, NotFoundError
+from streambank.job.policies import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
@@ -20,6 +21,10 @@ from streambank_airflow.operators.base import (
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LEVELS = ("none", "quick", "full", "sampled")
+SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes", "seconds")
+"""What the result of a sampled verification says about the sample."""
 
 
 class CreateSavepointOperator(StreambankOperator):
@@ -104,48 +109,86 @@ class CreateSavepointOperator(StreambankOperator):
 
 
 class VerifySavepointOperator(StreambankOperator):
-    """Verifies a savepoint, and leaves a record of that beside it.
+    """Verifies a savepoint, or a sample of all that a job has, and leaves a record of that beside each.
 
     Args:
-        savepoint: Its id, the beginning of one, or `latest`.
-        level: `quick` (everything there, sizes match), `full` (every byte read and compared), or `none` to
-            skip.
+        savepoint: Its id, the beginning of one, or `latest`; not looked at by a sampled verification.
+        level: `quick` (everything there, sizes match), `full` (every byte read and compared), `sampled` (of
+            all savepoints of the job: everything there, and the next share of their bytes read and compared),
+            or `none` to skip.
+        share: What a sampled verification reads; runs whose shares add up to 100 % have read everything.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
     Returns:
-        `savepoint`, `job`, `ok`, `level`, `findings` (their number), `files`, `bytes`, `seconds`.
+        `savepoint`, `job`, `ok`, `level`, `findings` (their number), `files`, `bytes`, `seconds`; of a sample
+            `savepoints` (how many were looked at), `damaged` (how many of them are), `share`, `runs` (that
+            cover everything), `objects`, `all_objects`, `all_bytes` instead of `savepoint` and `files`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "level")
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "level", "share")
 
     def __init__(
         self,
         *,
         savepoint: str = "latest",
         level: str = "quick",
+        share: str = DEFAULT_SHARE,
         fail_on_findings: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
         self.level = level
+        self.share = share
         self.fail_on_findings = fail_on_findings
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
+            if self.level not in LEVELS:
+                raise InputError(
+                    f"level is to be one of {', '.join(LEVELS)}, not {self.level!r}.", code="bad-option"
+                )
             if self.level == "none":
                 raise AirflowSkipException("No verification is wanted.")
-            result, findings = self.hook.verify(
-                self.job, str(self.savepoint), level=self.level, by=asked_by(context)
-            )
+            if self.level == "sampled":
+                result, findings = self._sampled(context)
+                damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
+            else:
+                result, findings = self.hook.verify(
+                    self.job, str(self.savepoint), level=self.level, by=asked_by(context)
+                )
+                damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
         for finding in findings:
             self.log.error("%s", finding)
         if findings and self.fail_on_findings:
             raise AirflowFailException(
-                f"Savepoint {result['savepoint']} of job {self.job} is damaged: {findings[0]}"
+                f"{damaged} damaged: {findings[0]}"
                 + (f" (and {len(findings) - 1} more, in the log above)" if len(findings) > 1 else "")
-                + " Hint: take a new savepoint; restore another one."
+                + " Hint: repair it from a replica (streambank repair), or take a new one; restore another."
             )
         return result
+
+    def _sampled(self, context: Context) -> tuple[dict[str, Any], list[str]]:
+        report = self.hook.verify_sample(self.job, str(self.share), by=asked_by(context))
+        for finding in report.findings:
+            # About the record of where runs go on, which is whole again: no savepoint is worse for it.
+            self.log.warning("%s: %s %s", finding.file, finding.cause, finding.effect)
+        findings = [
+            f"{each.savepoint}: {one.file}: {one.cause} {one.effect}"
+            for each in report.savepoints
+            for one in each.findings
+            if one.severity != "info"
+        ]
+        sample = report.to_dict()
+        result = {
+            "job": self.job,
+            "level": "sampled",
+            "ok": not findings,
+            "findings": len(findings),
+            "savepoints": len(report.savepoints),
+            "damaged": sum(not each.ok for each in report.savepoints),
+            **{name: sample[name] for name in SAMPLE_FIELDS},
+        }
+        return result, findings

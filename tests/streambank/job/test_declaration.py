@@ -39,6 +39,15 @@ spark.driver.memory = "1g"
 schedule = "@hourly"
 closure = "minimal"
 verify = "full"
+share = "2.5%"
+blackout = ["22:00-06:00", "12:00-24:00"]
+time_zone = "Europe/Berlin"
+stagger = "5m"
+sweep = true
+[jobs.orders.retention]
+keep_daily = 7
+[jobs.orders.replicate]
+to = ["s3://backups/streambank", "replica"]
 [jobs.orders.restore]
 sink = "rollback"
 approval_timeout = "2h"
@@ -108,6 +117,15 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
         "minimal",
         "full",
     )
+    assert (orders.savepoint.share, orders.savepoint.stagger_s, orders.savepoint.sweep) == (
+        "2.5%",
+        300.0,
+        True,
+    )
+    assert [str(window) for window in orders.savepoint.blackout] == ["22:00-06:00", "12:00-24:00"]
+    assert orders.savepoint.time_zone == "Europe/Berlin"
+    assert orders.replicate.to == ("s3://backups/streambank", f"file://{tmp_path}/replica")
+    assert orders.retention is not None and orders.retention.keep_daily == 7
     assert (orders.restore.sink, orders.restore.approval_timeout_s) == ("rollback", 7200.0)
     assert (orders.stop.force_after_s, orders.stop.drain_timeout_s) == (90.0, 300.0)
     assert (orders.start.timeout_s, orders.start.schedule) == (90.0, "*/5 * * * *")
@@ -131,6 +149,9 @@ def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     assert only.control == f"{declared.repository}/jobs"
     assert only.working_dir == str(tmp_path)
     assert (only.savepoint.schedule, only.later, only.env) == (None, {}, ())
+    assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)
+    assert (only.savepoint.blackout, only.savepoint.time_zone) == ((), "UTC")
+    assert (only.savepoint.stagger_s, only.savepoint.share) == (900.0, "10%")
     with pytest.raises(NotFoundError) as caught:
         declared.job("b")
     assert caught.value.code == "no-such-job" and "a" in caught.value.hint
@@ -157,6 +178,23 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('stop.force_after = "1 hour"', 6, "jobs.a.stop.force_after", "no duration"),
         ('[jobs.a.savepoint]\n# why\nverify = "deep"', 8, "jobs.a.savepoint.verify", "none of its values"),
         ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),
+        ('[jobs.a.savepoint]\nblackout = "22:00-06:00"', 7, "jobs.a.savepoint.blackout", "a list"),
+        ('[jobs.a.savepoint]\nblackout = ["22-6"]', 7, "jobs.a.savepoint.blackout", "no window of the day"),
+        ('[jobs.a.savepoint]\nblackout = ["06:00-06:00"]', 7, "jobs.a.savepoint.blackout", "no window"),
+        ('[jobs.a.savepoint]\nblackout = ["24:00-06:00"]', 7, "jobs.a.savepoint.blackout", "no window"),
+        ('[jobs.a.savepoint]\ntime_zone = "Mars"', 7, "jobs.a.savepoint.time_zone", "no time zone"),
+        ('[jobs.a.savepoint]\ntime_zone = "../UTC"', 7, "jobs.a.savepoint.time_zone", "no time zone"),
+        ('[jobs.a.savepoint]\nstagger = "2h"', 7, "jobs.a.savepoint.stagger", "one minute and one hour"),
+        ("[jobs.a.savepoint]\nstagger = 60", 7, "jobs.a.savepoint.stagger", "a duration"),
+        ('[jobs.a.savepoint]\nshare = "0%"', 7, "jobs.a.savepoint.share", "no share"),
+        ('[jobs.a.savepoint]\nsweep = "yes"', 7, "jobs.a.savepoint.sweep", "true or false"),
+        ('[jobs.a.replicate]\nto = "s3://b"', 7, "jobs.a.replicate.to", "a list of strings"),
+        ("[jobs.a.replicate]\nto = []", 7, "jobs.a.replicate.to", "no replica"),
+        ('[jobs.a.replicate]\nwhere = ["s3://b"]', 6, "jobs.a.replicate.to", "missing"),
+        ('[jobs.a.replicate]\nto = ["x"]\nfrom = "y"', 8, "jobs.a.replicate.from", "no such field"),
+        ('[jobs.a.replicate]\nto = ["x", "./x/y"]', 7, "jobs.a.replicate.to", "twice, or one"),
+        ('[jobs.a.replicate]\nto = ["r/x"]', 7, "jobs.a.replicate.to", "is the repository"),
+        ('[jobs.a.replicate]\nto = ["a://"]', 7, "jobs.a.replicate.to", "'a://'"),
         ('env = ["AIRFLOW__API_AUTH__JWT_SECRET"]', 6, "jobs.a.env", "never passes"),
         ('env = ["_AIRFLOW_X"]', 6, "jobs.a.env", "never passes"),
         ('env = ["A=b"]', 6, "jobs.a.env", "no name of an environment variable"),
@@ -217,6 +255,19 @@ def test_a_mistake_is_named_with_line_and_field(
 )
 def test_a_mistake_above_the_jobs_is_named_too(tmp_path: Path, text: str, line: int, field: str) -> None:
     assert f"line {line}, {field}: " in mistake(tmp_path, text).message
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("true", 900.0), ("false", 0.0), ('"1h"', 3600.0)])
+def test_staggering_may_be_switched_off_or_have_its_own_window(
+    tmp_path: Path, value: str, seconds: float
+) -> None:
+    declared = load(tmp_path, job(f"savepoint.stagger = {value}"))
+    assert declared.job("a").savepoint.stagger_s == seconds
+
+
+def test_replicas_may_be_declared_for_all_jobs(tmp_path: Path) -> None:
+    top = 'repository = "r"\n[defaults.replicate]\nto = ["s3://backups/r"]'
+    assert load(tmp_path, job(top=top)).job("a").replicate.to == ("s3://backups/r",)
 
 
 def test_a_near_miss_gets_a_suggestion(tmp_path: Path) -> None:

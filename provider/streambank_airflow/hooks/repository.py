@@ -1,0 +1,118 @@
+"""The hook's verbs on a whole repository: verify a sample of it, replicate, expire, sweep.
+
+The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from streambank.errors import InputError
+from streambank.storage import open_store
+from streambank.storage.names import split_job
+from streambank_airflow.hooks.base import DeclarationHook
+
+if TYPE_CHECKING:
+    from streambank.replicas.replicate import ReplicaReport
+    from streambank.retention.expire import ExpireReport
+    from streambank.retention.policy import Policy
+    from streambank.retention.swept import SweepReport
+    from streambank.savepoint.sampling import SampleReport
+
+
+class RepositoryHook(DeclarationHook):
+    """What is done with the savepoints that a job has already."""
+
+    def verify_sample(self, ref: str, share: str, *, by: Mapping[str, str]) -> SampleReport:
+        """Look at all savepoints of a job, and hash the next share of their bytes.
+
+        Args:
+            ref: `job` or `job/query`.
+            share: Such as `10%`.
+            by: Who asks.
+
+        Raises:
+            InputError: It is no share (code `bad-share`).
+            StreambankError: Whatever `streambank.savepoint.sampling.verify_sample` raises.
+        """
+        from streambank.savepoint.coverage import parse_share
+        from streambank.savepoint.sampling import verify_sample
+
+        return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
+
+    def replicate(
+        self, ref: str, to: Sequence[str], *, parallel: int, by: Mapping[str, str]
+    ) -> list[ReplicaReport]:
+        """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
+
+        Args:
+            ref: `job` or `job/query`.
+            to: The replicas; none for those that are declared.
+            parallel: How many packs or large objects are moved at once.
+            by: Who asks.
+
+        Raises:
+            InputError: Nobody names a replica (code `no-replica-named`).
+            StreambankError: The repository cannot be read.
+        """
+        from streambank.replicas.replicate import newest_first, replicate_to
+
+        job = self._if_declared(ref)
+        locations = tuple(to) or (job.replicate.to if job is not None else ())
+        if not locations:
+            raise InputError(
+                f"Nobody says where the savepoints of {ref} are to be replicated to.",
+                code="no-replica-named",
+                hint=f"Declare [jobs.{split_job(ref)[0]}.replicate], or give the task to=.",
+            )
+        source = self.repository(ref)
+        which = newest_first(source, ref)
+        return [
+            replicate_to(source, open_store, location, which, parallel=parallel, by=by)
+            for location in locations
+        ]
+
+    def expire(
+        self, ref: str, policy: Policy | None, *, dry_run: bool, by: Mapping[str, str]
+    ) -> ExpireReport:
+        """Take savepoints of a job that a policy does not keep from the list.
+
+        Args:
+            ref: `job`, which means its queries too, each judged by itself; or `job/query`.
+            policy: None for the declared one.
+            dry_run: Only say what would become of each.
+            by: Who asks.
+
+        Raises:
+            InputError: There is no policy, or an empty one (code `empty-policy`).
+            StreambankError: Whatever `streambank.retention.expire.expire` raises.
+        """
+        from streambank.retention.expire import expire
+
+        if policy is None:
+            job = self._if_declared(ref)
+            policy = job.retention if job is not None else None
+        if policy is None:
+            raise InputError(
+                f"Nobody says which savepoints of {ref} are kept.",
+                code="empty-policy",
+                hint=f"Declare [jobs.{split_job(ref)[0]}.retention], or give the task rules: keep_last=10.",
+            )
+        return expire(self.repository(ref), policy, job=ref, dry_run=dry_run, by=by)
+
+    def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:
+        """Sweep the repository of a job, which means what other jobs left there too.
+
+        Args:
+            ref: `job` or `job/query`.
+            grace_s: How long what is expired or condemned stays.
+            dry_run: Only say what would happen.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `streambank.retention.sweep.sweep` raises.
+        """
+        from streambank.retention.sweep import sweep
+
+        return sweep(self.repository(ref), grace_s=grace_s, dry_run=dry_run, by=by)

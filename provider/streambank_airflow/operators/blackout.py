@@ -1,0 +1,61 @@
+"""The task that ends a scheduled run in a window in which nothing is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from streambank.errors import InputError
+from streambank.job.blackout import Blackout, parse_blackout
+from streambank.times import utc_now
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.base import by_schedule
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class SkipInBlackoutOperator(BaseOperator):
+    """Skips what comes after it where a scheduled run begins within a blackout window; others go on.
+
+    What counts is the moment at which the task works, so that a run that was late does not begin its work in
+    the window all the same.
+
+    Args:
+        windows: Windows of the day such as `22:00-06:00`.
+        time_zone: By whose clocks, such as `Europe/Berlin`.
+        kwargs: As for every operator.
+    """
+
+    template_fields: Sequence[str] = ()
+    ui_color = "#d6e8ee"
+
+    def __init__(self, *, windows: Sequence[str], time_zone: str = "UTC", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.windows = list(windows)
+        self.time_zone = time_zone
+
+    def execute(self, context: Context) -> None:
+        """Skip, or do nothing; see the class."""
+        if not by_schedule(context):
+            self.log.info("A person or another DAG asked for this run, so no blackout window counts.")
+            return
+        now = pendulum.instance(utc_now()).in_timezone(self.time_zone)
+        for text in self.windows:
+            if _window(text).holds(now.time()):
+                raise AirflowSkipException(
+                    f"It is {now.format('HH:mm')} in {self.time_zone}, within the blackout {text}: no "
+                    "savepoint is taken on schedule. Trigger the DAG by hand to take one all the same."
+                )
+
+
+def _window(text: str) -> Blackout:
+    with airflow_failures():
+        window = parse_blackout(text)
+        if window is None:
+            raise InputError(f"{text!r} is no window of the day such as 22:00-06:00.", code="bad-option")
+    return window

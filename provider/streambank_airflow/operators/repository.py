@@ -1,0 +1,288 @@
+"""Operators on the savepoints that a job has already: replicate them, expire them, sweep what none needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from streambank.errors import InputError, StreambankError
+from streambank.retention.policy import MIN_VERIFIED, Policy
+from streambank.times import parse_duration_s
+from streambank_airflow.failures import airflow_failures, as_airflow
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, flat
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.replicas.replicate import ReplicaReport
+
+STATES = ("copied", "there", "refilled", "failed", "gone")
+"""What can become of a savepoint in a replica."""
+TALLIES = ("deleted", "condemned", "waiting", "kept")
+"""What a sweep counts in files and bytes."""
+
+
+class RepositoryOperator(StreambankOperator):
+    """An operator on the savepoints of a job.
+
+    Args:
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
+
+    def __init__(self, *, only_if: bool | str = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.only_if = only_if
+
+    def skip_unless_wanted(self) -> None:
+        """Skip the task where the form says so.
+
+        Raises:
+            AirflowSkipException: It does.
+            InputError: It says neither yes nor no (code `bad-option`).
+        """
+        if not as_bool(self.only_if, "only_if"):
+            raise AirflowSkipException("This run is to do without it.")
+
+    def raise_for(self, errors: Iterable[tuple[str, StreambankError]]) -> None:
+        """Log what went wrong beside what went well, and fail the task if there was anything.
+
+        Args:
+            errors: What each is about, and what is wrong.
+
+        Raises:
+            AirflowException: A retry may heal some of it: what went well is not done again.
+            AirflowFailException: Somebody has to see to all of it.
+        """
+        found = list(errors)
+        for about, error in found:
+            self.log.error("%s: %s", about, error.message)
+        if found:
+            first = min((error for _, error in found), key=lambda error: not error.retryable)
+            raise as_airflow(first) from first
+
+
+class ReplicateSavepointsOperator(RepositoryOperator):
+    """Brings all savepoints of a job to other repositories: what is missing there moves, hashed on the way.
+
+    Each replica is served, whatever becomes of the others; then the task fails if one lacks something. A
+    retry moves the rest.
+
+    Args:
+        to: The replicas, made where there is nothing yet; none for those that the job declares.
+        parallel: How many packs or large objects are moved at once.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+
+    Returns:
+        `job`, `ok`, `replicas` (how many), `savepoints` (how many, over all replicas), and of these `copied`,
+            `there`, `refilled`, `failed`, `gone`; `moved_bytes`, `service_bytes`, `there_bytes`, `seconds`.
+    """
+
+    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "to")
+
+    def __init__(self, *, to: Sequence[str] | str = (), parallel: int = 4, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.to = to
+        self.parallel = parallel
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Replicate; see the class."""
+        with airflow_failures():
+            self.skip_unless_wanted()
+            to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
+            reports = self.hook.replicate(self.job, to, parallel=self.parallel, by=asked_by(context))
+        for report in reports:
+            self.log.info(
+                "%s: %d savepoints looked at, %d bytes moved.",
+                report.location,
+                len(report.savepoints),
+                report.to_dict()["moved_bytes"],
+            )
+        self.raise_for(_replica_errors(reports))
+        return self._result(reports)
+
+    def _result(self, reports: Sequence[ReplicaReport]) -> dict[str, Any]:
+        found = [report.to_dict() for report in reports]
+        states: list[str] = [each.state for report in reports for each in report.savepoints]
+        return {
+            "job": self.job,
+            "ok": all(report.ok for report in reports),
+            "replicas": len(reports),
+            "savepoints": len(states),
+            **{state: states.count(state) for state in STATES},
+            **{
+                name: sum(each[name] for each in found)
+                for name in ("moved_bytes", "service_bytes", "there_bytes")
+            },
+            "seconds": round(sum(report.seconds for report in reports), 3),
+        }
+
+
+def _replica_errors(reports: Sequence[ReplicaReport]) -> Iterable[tuple[str, StreambankError]]:
+    for report in reports:
+        if report.error is not None:
+            yield report.location, report.error
+        for each in report.savepoints:
+            for file, error in each.errors:
+                yield f"{report.location}, {each.savepoint}, {file}", error
+
+
+class ExpireSavepointsOperator(RepositoryOperator):
+    """Takes savepoints of a job that its retention does not keep from the list; `undelete` brings one back.
+
+    Without rules those count that the job declares. Each query of a job is judged by itself. Pinned ones
+    stay, and never fewer verified ones are left than `min_verified` says.
+
+    Args:
+        keep_last: Keep so many newest ones.
+        keep_hourly: Keep the newest of each of so many last hours that have one; so for the other calendars.
+        keep_daily: Days.
+        keep_weekly: Weeks.
+        keep_monthly: Months.
+        keep_yearly: Years.
+        keep_within: Keep all that were taken within this before the newest, such as `7d`.
+        min_verified: So many verified ones stay; it goes with rules. None for 1.
+        plan_only: Change nothing; only say what would happen.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+
+    Returns:
+        `job`, `dry_run`, `ok`, `kept`, `dropped`: numbers. The log has a reason for each savepoint.
+    """
+
+    template_fields: Sequence[str] = (
+        *RepositoryOperator.template_fields,
+        "keep_last",
+        "keep_hourly",
+        "keep_daily",
+        "keep_weekly",
+        "keep_monthly",
+        "keep_yearly",
+        "keep_within",
+        "min_verified",
+        "plan_only",
+    )
+
+    def __init__(
+        self,
+        *,
+        keep_last: int | str | None = None,
+        keep_hourly: int | str | None = None,
+        keep_daily: int | str | None = None,
+        keep_weekly: int | str | None = None,
+        keep_monthly: int | str | None = None,
+        keep_yearly: int | str | None = None,
+        keep_within: str | None = None,
+        min_verified: int | str | None = None,
+        plan_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.keep_last = keep_last
+        self.keep_hourly = keep_hourly
+        self.keep_daily = keep_daily
+        self.keep_weekly = keep_weekly
+        self.keep_monthly = keep_monthly
+        self.keep_yearly = keep_yearly
+        self.keep_within = keep_within
+        self.min_verified = min_verified
+        self.plan_only = plan_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Expire; see the class."""
+        with airflow_failures():
+            self.skip_unless_wanted()
+            report = self.hook.expire(
+                self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
+            )
+        for decision in report.decisions:
+            dropped = "would be dropped" if report.dry_run else "dropped"
+            self.log.info(
+                "%s %s: %s: %s",
+                decision.summary.job,
+                decision.summary.savepoint,
+                "kept" if decision.keep else dropped,
+                "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons),
+            )
+        self.raise_for(
+            (f"{one.summary.job} {one.summary.savepoint}", one.summary.error)
+            for one in report.unreadable
+            if one.summary.error is not None
+        )
+        return {"job": self.job, **flat(report.to_dict())}
+
+    def _policy(self) -> Policy | None:
+        """The rules of this task; None where it gives none.
+
+        Raises:
+            InputError: A number is none, or `min_verified` stands without a rule (code `bad-option`), or a
+                rule is negative (`bad-policy`).
+        """
+        given: dict[str, Any] = {
+            name: number
+            for name in (
+                "keep_last",
+                "keep_hourly",
+                "keep_daily",
+                "keep_weekly",
+                "keep_monthly",
+                "keep_yearly",
+            )
+            if (number := as_integer(getattr(self, name), name)) is not None
+        }
+        if self.keep_within not in (None, "", "None"):
+            given["keep_within_s"] = parse_duration_s(str(self.keep_within))
+        least = as_integer(self.min_verified, "min_verified")
+        if not given and least is None:
+            return None
+        if not given:
+            raise InputError(
+                "min_verified goes with a rule of the same task.",
+                code="bad-option",
+                hint="Give a rule such as keep_last, or declare min_verified with the job's retention.",
+            )
+        return Policy(min_verified=MIN_VERIFIED if least is None else least, **given).check()
+
+
+class SweepRepositoryOperator(RepositoryOperator):
+    """Deletes from the repository of a job what no savepoint of any job needs, a grace after condemning it.
+
+    Args:
+        grace: How long what is expired can be brought back, and what is condemned stays; `1h` at least.
+        plan_only: Change nothing; only say what would happen.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+
+    Returns:
+        `job`, `dry_run`, `ok`, `grace_s`, `next_s`, `removed` (expired savepoints that can no more be brought
+            back), and `deleted_files`, `deleted_bytes`, likewise `condemned_`, `waiting_`, `kept_`.
+    """
+
+    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "grace", "plan_only")
+
+    def __init__(self, *, grace: str = "24h", plan_only: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grace = grace
+        self.plan_only = plan_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Sweep; see the class."""
+        with airflow_failures():
+            self.skip_unless_wanted()
+            report = self.hook.sweep(
+                self.job,
+                grace_s=parse_duration_s(str(self.grace)),
+                dry_run=as_bool(self.plan_only, "plan_only"),
+                by=asked_by(context),
+            )
+        found = report.to_dict()
+        counted = {f"{name}_{unit}": found[name][unit] for name in TALLIES for unit in ("files", "bytes")}
+        result = {"job": self.job, **flat(found), "removed": len(report.removed), **counted}
+        self.log.info("Swept: %s", result)
+        self.raise_for(sorted(report.left.items()))
+        return result
