@@ -45,7 +45,11 @@ def services(places: Places) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.storm),
+        (signal.SIGKILL, -9),
+    ],
     ids=lambda value: getattr(value, "name", None),
 )
 def test_nothing_is_left_of_a_demo_that_was_interrupted(

@@ -25,11 +25,12 @@ pytestmark = [
 ]
 
 BATCHES = 10
+OF_JOINS = 6
+"""A join has four stores, and its batches take several times as long."""
 RESTORED = 2
 
 CELLS = [
     ("aggregation", "hdfs"),
-    ("aggregation", "rocksdb-changelog"),
     ("session-window", "rocksdb"),
     ("session-window", "format-v2-snapshots"),
     ("drop-duplicates", "format-v2"),
@@ -50,7 +51,8 @@ def prepared(spark: SparkSession) -> None:
 def test_restored_savepoints_go_on_exactly(
     spark: SparkSession, tmp_path: Path, query: str, layout: str
 ) -> None:
-    trial = Trial(spark, QUERIES[query], layout, tmp_path, BATCHES)
+    batches = OF_JOINS if query == "join" else BATCHES
+    trial = Trial(spark, QUERIES[query], layout, tmp_path, batches)
     truth = trial.undisturbed()
     savepoints = Savepoints(tmp_path / "repository", trial)
 
@@ -59,4 +61,4 @@ def test_restored_savepoints_go_on_exactly(
     assert trial.result(trial.sink) == truth, "taking savepoints disturbed the query"
     assert len(takes.saved) > RESTORED, takes
     savepoints.lose_the_checkpoint()
-    check_savepoints(trial, savepoints, spread(takes.saved, RESTORED, below=BATCHES - 1), truth)
+    check_savepoints(trial, savepoints, spread(takes.saved, RESTORED, below=batches - 1), truth)
