@@ -24,7 +24,14 @@ LEVEL_CHOICES = {
     "none": "none",
     "quick": "quick - everything there, sizes match",
     "full": "full - every byte read and compared",
+    "sampled": "sampled - of all savepoints, the next share read and compared",
 }
+LATER = {
+    "replicate": ("Replicate", "Bring what the replicas lack to them, once all is verified."),
+    "expire": ("Expire", "Take savepoints that the declared retention does not keep from the list."),
+    "sweep": ("Sweep", "Delete what no savepoint has needed for the grace."),
+}
+"""What may follow the verifications: title and description."""
 
 
 def _choice(default: str, choices: dict[str, str], **more: Any) -> Param:
@@ -96,12 +103,13 @@ def batch_field(query: str | None) -> str:
     return f"batch_{query}" if query else "batch"
 
 
-def savepoint_form(level: str, queries: Sequence[str] = ()) -> dict[str, Param]:
+def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[str] = ()) -> dict[str, Param]:
     """The form of `<job>.savepoint`.
 
     Args:
         level: How the scheduled runs verify.
         queries: The job's queries where it has several by name; each counts batches of its own.
+        later: What follows the verifications, names in `LATER`; a run does it unless its form says no.
     """
     return {
         "note": _note(),
@@ -112,6 +120,10 @@ def savepoint_form(level: str, queries: Sequence[str] = ()) -> dict[str, Param]:
             description="Keep this savepoint until somebody unpins it.",
         ),
         "verify": _choice(level, LEVEL_CHOICES, title="Verify"),
+        **{
+            name: Param(True, type="boolean", title=LATER[name][0], description=LATER[name][1])
+            for name in later
+        },
         **{
             batch_field(query): Param(
                 None,

@@ -10,6 +10,7 @@ FORMS = {
     "run": forms.run_form(),
     "stop": forms.stop_form(60.0),
     "savepoint": forms.savepoint_form("full"),
+    "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
     "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
     "restore": forms.restore_form((), "refuse"),
     "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
@@ -51,6 +52,15 @@ def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
         "mode": "no-claim",
         "stop_running": False,
         "start": True,
+    }
+
+
+def test_what_a_job_declares_is_done_unless_the_form_says_no() -> None:
+    assert not set(forms.LATER) & set(forms.savepoint_form("quick"))
+    form = forms.savepoint_form("quick", later=("replicate", "expire"))
+    assert {name: form[name].value for name in form if name in forms.LATER} == {
+        "replicate": True,
+        "expire": True,
     }
 
 

@@ -1,40 +1,112 @@
-"""`<job>.savepoint`: take a savepoint and verify it, on a schedule and by hand."""
+"""`<job>.savepoint`: take, verify, replicate, expire and sweep, on a schedule and by hand."""
 
 from __future__ import annotations
 
-from airflow.sdk import DAG
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import DAG, TriggerRule
 
 from streambank.job.declaration import Job
 from streambank_airflow import forms
 from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.operators.blackout import SkipInBlackoutOperator
+from streambank_airflow.operators.repository import (
+    ExpireSavepointsOperator,
+    ReplicateSavepointsOperator,
+    RepositoryOperator,
+    SweepRepositoryOperator,
+)
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
+from streambank_airflow.stagger import staggered
 
 ONE = "Takes a savepoint of the running job, without stopping it, and verifies it."
 SEVERAL = (
     "Takes a savepoint of each query of the running job ({}), without stopping it, and verifies it. Each is "
     "whole by itself, but they are not mutually consistent: no two are of the same moment."
 )
+SHIFTED = "Scheduled as `{}`, and staggered beside other jobs: `{}`."
+BLACKOUT = "Scheduled runs are skipped within {} ({})."
 
 
 def savepoint_dag(job: Job, jobs_file: str) -> DAG:
-    """Build `<job>.savepoint`: one pair of tasks for each query of the job."""
+    """Build `<job>.savepoint`: a pair of tasks for each query of the job, then what else it declares.
+
+    What comes after the verifications runs once, for all queries: when at least one savepoint was taken and
+    nothing before it has failed. So what is damaged is not replicated, and nothing is expired while the
+    replicas lack something.
+    """
     queries = [query for query in job.query_names if query is not None]
+    schedule = job.savepoint.schedule
+    if schedule is not None and job.savepoint.stagger_s:
+        schedule = staggered(schedule, job.name, job.savepoint.stagger_s)
+    later = _declared(job)
     dag = job_dag(
         job,
         "savepoint",
-        summary=SEVERAL.format(", ".join(queries)) if queries else ONE,
-        params=forms.savepoint_form(job.savepoint.verify, queries),
-        schedule=job.savepoint.schedule,
+        summary=_summary(job, queries, schedule),
+        params=forms.savepoint_form(job.savepoint.verify, queries, later=tuple(later)),
+        schedule=schedule,
     )
     with dag:
+        gate = _gate(job)
+        before: list[StreambankOperator] = []
         for query in job.query_names:
-            _take_and_verify(job, query, jobs_file)
+            take, verify = _take_and_verify(job, query, jobs_file)
+            take >> verify
+            if gate is not None:
+                gate >> take
+            before += [take, verify]
+        for task_id, operator in later.items():
+            task = operator(
+                task_id=task_id,
+                only_if=f"{{{{ params.{task_id} }}}}",
+                trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+                **task_args(job, jobs_file),
+            )
+            before >> task
+            before.append(task)
     return dag
 
 
-def _take_and_verify(job: Job, query: str | None, jobs_file: str) -> None:
+def _declared(job: Job) -> dict[str, type[RepositoryOperator]]:
+    """What follows the verifications, in this order; nothing that the job does not declare."""
+    later: dict[str, type[RepositoryOperator]] = {}
+    if job.replicate.to:
+        later["replicate"] = ReplicateSavepointsOperator
+    if job.retention is not None:
+        later["expire"] = ExpireSavepointsOperator
+    if job.savepoint.sweep:
+        later["sweep"] = SweepRepositoryOperator
+    return later
+
+
+def _summary(job: Job, queries: Sequence[str], schedule: str | None) -> str:
+    said = [SEVERAL.format(", ".join(queries)) if queries else ONE]
+    if schedule != job.savepoint.schedule:
+        said.append(SHIFTED.format(job.savepoint.schedule, schedule))
+    if job.savepoint.blackout:
+        windows = ", ".join(map(str, job.savepoint.blackout))
+        said.append(BLACKOUT.format(windows, job.savepoint.time_zone))
+    return " ".join(said)
+
+
+def _gate(job: Job) -> SkipInBlackoutOperator | None:
+    if not job.savepoint.blackout:
+        return None
+    return SkipInBlackoutOperator(
+        task_id="blackout",
+        windows=[str(window) for window in job.savepoint.blackout],
+        time_zone=job.savepoint.time_zone,
+    )
+
+
+def _take_and_verify(
+    job: Job, query: str | None, jobs_file: str
+) -> tuple[CreateSavepointOperator, VerifySavepointOperator]:
     suffix = f"_{query}" if query else ""
-    args = {**task_args(job, jobs_file), "job": job.savepoint_name(query)}
+    args: dict[str, Any] = {**task_args(job, jobs_file), "job": job.savepoint_name(query)}
     take = CreateSavepointOperator(
         task_id=f"take{suffix}",
         batch=f"{{{{ params['{forms.batch_field(query)}'] }}}}",
@@ -47,6 +119,7 @@ def _take_and_verify(job: Job, query: str | None, jobs_file: str) -> None:
         task_id=f"verify{suffix}",
         savepoint=f"{{{{ ti.xcom_pull(task_ids='{take.task_id}')['savepoint'] }}}}",
         level="{{ params.verify }}",
+        share=job.savepoint.share,
         **args,
     )
-    take >> verify
+    return take, verify
