@@ -97,26 +97,18 @@ def test_a_savepoint_is_replicated_then_older_ones_are_expired(
     assert (swept["ok"], swept["deleted_files"]) == (True, 0)
 
 
-def test_a_run_does_without_what_its_form_does_not_want(airflow_database: None, managed: Managed) -> None:
-    managed.start()
-    managed.stop()
-
-    run = run_dag(savepoint_dag(managed), run_conf={"verify": "none", "replicate": False, "sweep": False})
-
-    states = task_states(run)
-    assert (states["take"], states["verify"]) == ("success", "skipped")
-    assert later(states) == ["skipped", "success", "skipped"]
-    assert not (managed.folder / "replica").exists()
-
-
-def test_what_does_not_verify_is_neither_replicated_nor_expires_others(
+def test_a_form_says_no_and_what_does_not_verify_is_neither_replicated_nor_expires_others(
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     managed.start()
-    first = run_dag(savepoint_dag(managed), run_conf={"verify": "none", "replicate": False})
+    wishes = {"verify": "none", "replicate": False, "sweep": False}
+    first = run_dag(savepoint_dag(managed), run_conf=wishes)
+    states = task_states(first)
+    assert (states["take"], states["verify"]) == ("success", "skipped")
+    assert later(states) == ["skipped", "success", "skipped"]
     managed.wait_for_batch(xcom(first, "take")["batch"] + 1)
     managed.stop()
-    run_dag(savepoint_dag(managed), run_conf={"verify": "none", "replicate": False, "expire": False})
+    run_dag(savepoint_dag(managed), run_conf={**wishes, "expire": False})
     before = listed(managed.repository)
     for key in keys(managed.repository.store, "packs"):
         flip(managed.repository.store, key)
@@ -147,21 +139,20 @@ def test_nothing_is_expired_while_a_replica_cannot_be_served(
     assert len(listed(managed.repository)) == 2
 
 
-def test_a_blackout_holds_for_the_schedule_and_a_job_never_started_has_nothing_to_keep(
+def test_a_scheduled_run_in_a_blackout_skips_everything_and_says_why(
     airflow_database: None,
     managed: Managed,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    window = 'blackout = ["00:00-24:00"]\ntime_zone = "Europe/Berlin"\nsweep = true'
-
-    by_hand = task_states(run_dag(savepoint_dag(managed, savepoint=window)))
-    assert (by_hand.pop("blackout"), set(by_hand.values())) == ("success", {"skipped"})
-    assert "was never started" in capfd.readouterr().out
-
+    window = 'blackout = ["00:00-24:00"]\ntime_zone = "Europe/Berlin"'
     monkeypatch.setattr("streambank_airflow.operators.blackout.by_schedule", lambda context: True)
-    scheduled = task_states(run_dag(savepoint_dag(managed)))
-    assert set(scheduled.values()) == {"skipped"}
+
+    run = run_dag(savepoint_dag(managed, savepoint=window))
+
+    states = task_states(run)
+    assert set(states) == {"blackout", "take", "verify", "replicate", "expire"}
+    assert set(states.values()) == {"skipped"}
     said = capfd.readouterr().out
     assert "in Europe/Berlin, within the blackout 00:00-24:00" in said
     assert "was never started" not in said
