@@ -172,7 +172,10 @@ def race(code: str, count: int, *args: str | Path, timeout_s: float = 60.0) -> S
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        return [process.communicate(timeout=timeout_s)[0].strip().splitlines()[-1] for process in processes]
+        # All have had their try before anybody's standard input ends, for which a winner may wait.
+        first = [say(process) for process in processes]
+        rest = [process.communicate(timeout=timeout_s)[0].strip() for process in processes]
+        return [(late or early).splitlines()[-1] for early, late in zip(first, rest, strict=True)]
     finally:
         for process in processes:
             process.kill()
