@@ -8,6 +8,7 @@ from typing import Any
 
 from streambank.errors import InputError, IntegrityError, NotFoundError
 from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.executing import Executor
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -53,6 +54,7 @@ def choose(
     *,
     record: bool,
     by: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
@@ -63,6 +65,7 @@ def choose(
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests.
         by: Who asks, for those records.
+        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
         progress: Told about files and bytes that are checked.
 
     Raises:
@@ -71,7 +74,7 @@ def choose(
         IntegrityError: The one that was named is damaged.
     """
     if reference == LATEST_GOOD:
-        return _latest_good(repository, only_job(repository, job), record, by, progress)
+        return _latest_good(repository, only_job(repository, job), record, by, executor, progress)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
@@ -147,13 +150,23 @@ def _latest_good(
     job: str,
     record: bool,
     by: Mapping[str, Any] | None,
+    executor: Executor | None,
     progress: Progress | None,
 ) -> Chosen:
     skipped: list[Skipped] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     skipped += [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
     for summary in newest_first([one for one in summaries if one.error is None]):
-        report = verify(repository, job, summary.savepoint, "full", progress=progress, record=record, by=by)
+        report = verify(
+            repository,
+            job,
+            summary.savepoint,
+            "full",
+            progress=progress,
+            record=record,
+            executor=executor,
+            by=by,
+        )
         if report.restorable:
             return Chosen(repository.load(job, summary.savepoint), tuple(skipped))
         problem = next(finding for finding in report.findings if finding.severity == "error")

@@ -35,6 +35,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.prepare import Prepared, Request, check_request, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import Mode, SinkChoice, begin_outputs, roll_back_sinks
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
 from streambank.savepoint.progress import Progress
@@ -75,6 +76,7 @@ def plan_restore(
     moved_sinks: Mapping[str, str] | None = None,
     new_sinks: Mapping[str, str] | None = None,
     opener: Opener = open_store,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> RestorePlan:
     """What `restore` would do with the same arguments. Writes nothing.
@@ -102,7 +104,7 @@ def plan_restore(
         progress=progress,
     )
     check_request(request)
-    chosen = choose(repository, reference, job, record=False, progress=progress)
+    chosen = choose(repository, reference, job, record=False, executor=executor, progress=progress)
     against: list[StreambankError] = []
     records = records_of(request, chosen)
     if records is not None:
@@ -129,6 +131,7 @@ def restore(
     by: Mapping[str, str] | None = None,
     opener: Opener = open_store,
     parallel: int = 4,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> RestoreReport:
     """Restore a savepoint.
@@ -154,6 +157,8 @@ def restore(
         by: Who asks; user and host are added.
         opener: Opens locations; tests bring their own.
         parallel: How many files are written at once.
+        executor: Who writes them, and hashes for `latest-good`; threads of this process where nobody is
+            named.
         progress: Told about files and bytes.
 
     Raises:
@@ -183,7 +188,9 @@ def restore(
     )
     check_request(request)
     started, began = utc_now(), time.monotonic()
-    chosen = choose(repository, reference, job, record=True, by=request.by, progress=progress)
+    chosen = choose(
+        repository, reference, job, record=True, by=request.by, executor=executor, progress=progress
+    )
     with (
         _holding(request, chosen) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
@@ -192,7 +199,9 @@ def restore(
             _ensure_first(request, chosen)
         prepared = prepare(request, chosen, owner, [])
         prepared.plan.check()
-        layout, rolled_back, begun = _write(request, prepared, owner, held, link, parallel)
+        layout, rolled_back, begun = _write(
+            request, prepared, owner, held, link, executor or Threads(parallel)
+        )
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
@@ -272,7 +281,7 @@ def _write(
     owner: Owner,
     held: _Held | None,
     link: bool,
-    parallel: int,
+    executor: Executor,
 ) -> tuple[LayoutReport, list[RollbackReport], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
@@ -297,7 +306,7 @@ def _write(
             link=link,
             fork=request.mode == "fork",
             before_commit=before_commit,
-            parallel=parallel,
+            executor=executor,
             progress=request.progress,
         )
     except IntegrityError as error:

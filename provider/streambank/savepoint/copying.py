@@ -43,9 +43,25 @@ class CopyTask:
         return cls(origin, info.path, info.size_bytes, info.mtime_ns, info.identity, role)
 
     @property
+    def files(self) -> int:
+        """How many files it is about: one."""
+        return 1
+
+    @property
     def key(self) -> tuple[int, str, str]:
         """What the file is, bytes included."""
         return self.origin, self.path, self.identity
+
+    def entry(self, digest: str) -> FileEntry:
+        """What the manifest says about the file, once its bytes are stored."""
+        return FileEntry(
+            path=self.path,
+            size_bytes=self.size_bytes,
+            digest=digest,
+            mtime_ns=self.mtime_ns,
+            identity=self.identity,
+            role=self.role,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The task as JSON."""
@@ -88,14 +104,7 @@ def run_task(task: CopyTask, source: Store, writer: ObjectSink, held: Held | Non
                 file.close()
     except NotFoundError as error:
         raise moved(task, "went away") from error
-    return FileEntry(
-        path=task.path,
-        size_bytes=task.size_bytes,
-        digest=digest,
-        mtime_ns=task.mtime_ns,
-        identity=task.identity,
-        role=task.role,
-    )
+    return task.entry(digest)
 
 
 def check_unmoved(task: CopyTask, info: FileInfo) -> None:

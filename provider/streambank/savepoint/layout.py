@@ -14,14 +14,14 @@ some are missing or empty, but beside a note, so they are removed by their names
 from __future__ import annotations
 
 import json
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
-from streambank.checkpoint.paths import needs_rewrite, new_query_metadata, rewrite_operator_metadata
+from streambank.checkpoint.paths import needs_rewrite, new_query_metadata
 from streambank.errors import (
     ConflictError,
     FormatError,
@@ -31,16 +31,13 @@ from streambank.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.layout_note import METADATA, NOTE, read_note
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.place_work import Placed, PlaceTask, Placing, place_tasks
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
 from streambank.storage.base import FileInfo, Store
-
-METADATA = "metadata"
-_NOTE = "streambank_restore"
-_GROUP_BYTES = 32 << 20
 
 IsLive = Callable[[Mapping[str, Any]], bool | None]
 """Whether the process that an owner describes still lives; None where that cannot be told from here."""
@@ -110,6 +107,7 @@ def lay_out(
     fork: bool = False,
     before_commit: Callable[[], None] | None = None,
     parallel: int = 4,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> LayoutReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
@@ -124,6 +122,7 @@ def lay_out(
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
         parallel: How many files are written at once.
+        executor: Who writes them; threads of this process where nobody is named.
         progress: Told about files and bytes.
 
     Raises:
@@ -132,7 +131,8 @@ def lay_out(
         IntegrityError: The savepoint is damaged.
         StorageError: The environment failed.
     """
-    return _Layout(repository, manifest, target, link, fork, parallel).run(owner, before_commit, progress)
+    work = _Layout(repository, manifest, target, link, fork, executor or Threads(parallel))
+    return work.run(owner, before_commit, progress)
 
 
 def check_target(target: Store, owner: Owner) -> list[FileInfo]:
@@ -145,7 +145,7 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
     there = list(target.list())
     if not there:
         return []
-    note = _read_note(target)
+    note = read_note(target)
     if note is None:
         some = ", ".join(sorted(info.path for info in there)[:3])
         raise RefusedError(
@@ -171,18 +171,6 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
     return there
 
 
-def _read_note(target: Store) -> dict[str, Any] | None:
-    """The note of an unfinished layout; None where the target's `metadata` is none."""
-    try:
-        fields = json.loads(target.read(METADATA))
-        note = fields[_NOTE]
-        if isinstance(note["owner"], dict) and isinstance(note["files"], list):
-            return dict(note)
-    except (NotFoundError, ValueError, KeyError, TypeError):
-        return None
-    return None
-
-
 class _Layout:
     def __init__(
         self,
@@ -191,7 +179,7 @@ class _Layout:
         target: Store,
         link: bool,
         fork: bool,
-        parallel: int,
+        executor: Executor,
     ) -> None:
         self.repository = repository
         self.manifest = manifest
@@ -199,7 +187,8 @@ class _Layout:
         self.link = link
         self.fork = fork
         self.query_id = manifest.query_id
-        self.parallel = parallel
+        self.executor = executor
+        self.token = str(uuid.uuid4())
         self.linked = 0
         self.rewritten: dict[str, int] = {}
         # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
@@ -250,8 +239,8 @@ class _Layout:
         """Write the note; where an earlier one is taken over, what belongs to it goes first."""
         note = {
             "says": "A restore into this directory is not finished. Do not start a query here.",
-            _NOTE: {
-                "token": str(uuid.uuid4()),
+            NOTE: {
+                "token": self.token,
                 "job": self.manifest.job,
                 "savepoint": self.manifest.savepoint,
                 "owner": dict(owner.details),
@@ -276,60 +265,16 @@ class _Layout:
         entries = [entry for entry in self.entries.values() if entry.path != METADATA]
         meter = Meter(progress, "write", len(entries), sum(entry.size_bytes for entry in entries))
 
-        def done(entry: FileEntry) -> None:
-            meter.add(1, entry.size_bytes)
+        def done(task: PlaceTask, placed: Placed) -> None:
+            meter.add(task.files, task.size_bytes)
+            with counting:
+                self.linked += placed.linked
+                self.rewritten.update(placed.rewritten)
 
-        with (
-            self.target.bulk() as files,
-            ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-restore") as pool,
-        ):
-            large = [entry for entry in entries if entry.size_bytes > SMALL_BYTES]
-            work = [pool.submit(self._place_large, files, entry, done) for entry in large]
-            for group in _groups([entry for entry in entries if entry.size_bytes <= SMALL_BYTES]):
-                work.append(pool.submit(self._place_small, files, group, done))
-            try:
-                for future in work:
-                    future.result()
-            finally:
-                for future in work:
-                    future.cancel()
-
-    def _place_large(self, files: Store, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
-        if self.link and self._linked(files, entry):
-            self.linked += 1
-        else:
-            files.write(entry.path, self.repository.object_chunks(entry.digest))
-        done(entry)
-
-    def _linked(self, files: Store, entry: FileEntry) -> bool:
-        place = self.repository.object_location(entry.digest)
-        if place.kind != "object":
-            return False
-        for _ in self.repository.object_chunks(entry.digest):
-            pass  # a link copies nothing, so this is where the bytes are hashed
-        return files.link_from(self.repository.store, place.key, entry.path)
-
-    def _place_small(
-        self, files: Store, group: Sequence[FileEntry], done: Callable[[FileEntry], None]
-    ) -> None:
-        by_digest: dict[str, list[FileEntry]] = {}
-        for entry in group:
-            by_digest.setdefault(entry.digest, []).append(entry)
-        for digest, data in self.repository.read_objects(by_digest):
-            if isinstance(data, IntegrityError):
-                raise data
-            for entry in by_digest[digest]:
-                files.write(entry.path, self._rewrite(entry, data))
-                done(entry)
-
-    def _rewrite(self, entry: FileEntry, data: bytes) -> bytes:
-        """The bytes with paths into the old checkpoint pointing into the target."""
-        if not needs_rewrite(entry.path):
-            return data
-        moved = rewrite_operator_metadata(data, entry.path, self.target.uri)
-        if moved != data:
-            self.rewritten[entry.path] = len(moved)
-        return moved
+        counting = threading.Lock()
+        with self.target.bulk() as files:
+            work = Placing(self.repository, files, self.target.uri, self.token, link=self.link)
+            self.executor.run(work, place_tasks(self.repository, entries), done)
 
     def _check(self, metadata: bytes) -> None:
         """Everything is there with its size, and is a checkpoint that can go on after the batch."""
@@ -374,17 +319,3 @@ class _Layout:
                 self.target.prune(folder)
         except StreambankError as failure:
             error.add_note(f"What was written to {self.target.uri} could not be removed: {failure}")
-
-
-def _groups(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
-    """Small files in groups that are worth a thread each."""
-    group: list[FileEntry] = []
-    size_bytes = 0
-    for entry in entries:
-        if group and size_bytes + entry.size_bytes > _GROUP_BYTES:
-            yield group
-            group, size_bytes = [], 0
-        group.append(entry)
-        size_bytes += entry.size_bytes
-    if group:
-        yield group

@@ -66,6 +66,10 @@ class Objects:
             return _packed_location(digest, place)
         return ObjectLocation("object", key, 0, size_bytes, size_bytes)
 
+    def refresh(self) -> None:
+        """See `Repository.refresh`."""
+        self._index.load(refresh=True)
+
     def check(self, digest: str, size_bytes: int) -> None:
         """See `Repository.check_object`."""
         location = self.locate(digest)

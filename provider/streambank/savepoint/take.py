@@ -12,7 +12,6 @@ import getpass
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -21,10 +20,11 @@ from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import ConflictError, InputError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved, run_task
+from streambank.savepoint.copy_work import Copying
+from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.healing import heal, lacking_objects
-from streambank.savepoint.holding import held, slices
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
@@ -96,6 +96,7 @@ def take(
     taken_by: Mapping[str, Any] | None = None,
     new_query: bool = False,
     parallel: int = 4,
+    executor: Executor | None = None,
     max_replans: int = 8,
     lease_epoch: Callable[[], str | None] | None = None,
     spark_version: str | None = None,
@@ -117,6 +118,7 @@ def take(
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
         parallel: How many files are copied at once.
+        executor: Who copies them; threads of this process where nobody is named.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         spark_version: Spark that writes the checkpoint, where it is known.
@@ -150,7 +152,9 @@ def take(
         "application": application,
         "conf": conf,
     }
-    work = _Take(checkpoint, repository, job, sinks, details, parallel, lease_epoch, progress)
+    work = _Take(
+        checkpoint, repository, job, sinks, details, executor or Threads(parallel), lease_epoch, progress
+    )
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
         repository.pin(job, result.savepoint)
@@ -167,7 +171,7 @@ class _Take:
         job: str,
         sinks: Sequence[SinkCapture],
         details: Mapping[str, Any],
-        parallel: int,
+        executor: Executor,
         lease_epoch: Callable[[], str | None] | None,
         progress: Progress | None,
     ) -> None:
@@ -176,7 +180,7 @@ class _Take:
         self.job = job
         self.sinks = sinks
         self.details = details
-        self.parallel = parallel
+        self.executor = executor
         self.lease_epoch = lease_epoch
         self.progress = progress
         self.reader = CheckpointReader(checkpoint)
@@ -296,25 +300,16 @@ class _Take:
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-take") as pool:
-            for tasks in slices(plan.copy, plan.stores):
-                with held(tasks, plan.stores) as files:
 
-                    def work(task: CopyTask, files: Mapping[tuple[int, str], Any] = files) -> None:
-                        entry = run_task(
-                            task, plan.stores[task.origin], writer, files.get((task.origin, task.path))
-                        )
-                        self.arrived.add(task, entry)
-                        meter.add(1, task.size_bytes)
+        def done(task: CopyTask, entry: FileEntry) -> None:
+            self.arrived.add(task, entry)
+            meter.add(1, task.size_bytes)
 
-                    futures = [pool.submit(work, task) for task in tasks]
-                    try:
-                        for future in futures:
-                            future.result()
-                    finally:
-                        for future in futures:
-                            future.cancel()
-                self.new_files += len(tasks)
+        before = len(self.arrived.entries)
+        try:
+            self.executor.run(Copying(self.repository, plan.stores, writer), plan.copy, done)
+        finally:
+            self.new_files += len(self.arrived.entries) - before
 
     def _check_unmoved(self, plan: TakePlan) -> None:
         """Compare the whole closure with its plan once more; files that went away meanwhile are no matter."""

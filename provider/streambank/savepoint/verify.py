@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -19,9 +18,10 @@ from typing import Any, Literal, get_args
 from streambank.errors import FormatError, InputError, IntegrityError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
+from streambank.savepoint.check_work import Checking, CheckTask, Flaws, check_tasks
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import flaws
@@ -89,6 +89,7 @@ def verify(
     progress: Progress | None = None,
     record: bool = True,
     parallel: int = 4,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
     """Verify one savepoint.
@@ -101,6 +102,7 @@ def verify(
         progress: Told about files and bytes.
         record: Leave the result beside the manifest.
         parallel: How many objects are hashed at once.
+        executor: Who hashes them; threads of this process where nobody is named.
         by: Who verifies, for the record.
 
     Raises:
@@ -121,7 +123,7 @@ def verify(
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, parallel)
+        check = _Check(repository, manifest, executor or Threads(parallel))
         findings += check.quick() if level == "quick" else check.full(progress)
     findings += _repository_findings(repository, job, savepoint)
     report = VerifyReport(
@@ -155,9 +157,9 @@ def verify(
 class _Check:
     """The check of one savepoint whose manifest is whole."""
 
-    def __init__(self, repository: Repository, manifest: Manifest, parallel: int) -> None:
+    def __init__(self, repository: Repository, manifest: Manifest, executor: Executor) -> None:
         self.repository = repository
-        self.parallel = parallel
+        self.executor = executor
         self.manifest = manifest
         self.objects = manifest.objects()
         self.entries: dict[str, list[FileEntry]] = {}
@@ -173,17 +175,17 @@ class _Check:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
-        small = [digest for digest in rest if self.objects[digest] <= SMALL_BYTES]
-        large = [digest for digest in rest if self.objects[digest] > SMALL_BYTES]
-        for digest, result in self.repository.read_objects(small):
-            meter.add(1, self.objects[digest])
-            if isinstance(result, IntegrityError):
-                yield from self._findings(digest, result)
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-verify") as pool:
-            for digest, error in zip(large, pool.map(self._hash, large), strict=True):
-                meter.add(1, self.objects[digest])
-                if error is not None:
-                    yield from self._findings(digest, error)
+        flaws: dict[str, IntegrityError | FormatError] = {}
+
+        def done(task: CheckTask, found: Flaws) -> None:
+            flaws.update(found)
+            meter.add(task.files, task.size_bytes)
+
+        tasks = check_tasks(self.repository, {digest: self.objects[digest] for digest in rest})
+        self.executor.run(Checking(self.repository), tasks, done)
+        for digest in rest:
+            if digest in flaws:
+                yield from self._findings(digest, flaws[digest])
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         for path, cause in spark_checksums.disagreements(self.repository, whole):
             yield Finding(
@@ -194,14 +196,6 @@ class _Check:
                 "The file was damaged before it was saved, and Spark will refuse it.",
                 "Restore an older savepoint, and look at the disk of the checkpoint.",
             )
-
-    def _hash(self, digest: str) -> IntegrityError | FormatError | None:
-        try:
-            for _ in self.repository.object_chunks(digest):
-                pass
-        except (IntegrityError, FormatError) as error:
-            return error
-        return None
 
     def _findings(self, digest: str, error: IntegrityError | FormatError) -> Iterator[Finding]:
         """One finding for each file of the savepoint that lies in an object."""
