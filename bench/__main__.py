@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from bench import copies, running
+from bench import copies, executors, running
 from bench.copies import Measured
+from bench.executors import Rate
 from bench.running import Cost
 from bench.workloads import LARGE, SMALL
 
@@ -45,11 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             for workload in (LARGE, SMALL)
         }
         cost = running.measure(folder, options.stretches, options.stretch_seconds, _say)
+        rates = executors.measure(folder, options.scale, _say)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     arguments = shlex.join(sys.argv[1:] if argv is None else argv)
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
-    text = report(tables, cost, options.rounds, command, time.monotonic() - began, busy)
+    text = report(tables, cost, rates, options.rounds, command, time.monotonic() - began, busy)
     options.output.write_text(text, encoding="utf-8")
     print(text)
     return 0
@@ -60,7 +62,13 @@ def _say(text: str) -> None:
 
 
 def report(
-    tables: dict[str, list[Measured]], cost: Cost, rounds: int, command: str, seconds: float, busy: float
+    tables: dict[str, list[Measured]],
+    cost: Cost,
+    rates: list[Rate],
+    rounds: int,
+    command: str,
+    seconds: float,
+    busy: float,
 ) -> str:
     """The page that is kept: compare ratios, not seconds."""
     lines = [
@@ -96,6 +104,7 @@ def report(
         f"{cost.takes} savepoints were taken without a pause, {cost.take_seconds:.2f} s each (median), with",
         f"{cost.replans} re-plans. Stretches without takes differed by up to {cost.noise_ms:.0f} ms.",
         "",
+        *executors.table(rates),
     ]
     return "\n".join(lines)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench import copies
 from bench.__main__ import report
+from bench.executors import Rate
 from bench.running import Cost
 from bench.workloads import LARGE, SMALL, Workload, add_batch, build
 from streambank.checkpoint.reader import CheckpointReader
@@ -50,5 +51,7 @@ def test_every_figure_is_measured_in_every_round(tmp_path: Path) -> None:
     assert len(said) == 2
     assert not list(tmp_path.iterdir())
     cost = Cost(100, 101, 50, 49, 10, 0.1, 0, 2)
-    page = report({"tiny": measured}, cost, 2, "make bench", 1.0, 0.5)
+    rates = [Rate("two workers", "take, full", 6.5, 2.0, 300 << 20)]
+    page = report({"tiny": measured}, cost, rates, 2, "make bench", 1.0, 0.5)
+    assert "| two workers | take, full | 6.5 s | 150 MiB/s |" in page
     assert "| take, full |" in page and "101 ms (+1.0 %)" in page

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Checkpoint, Debug, Json, RepositoryOption
+from streambank.cli.options import (
+    Checkpoint,
+    Debug,
+    Json,
+    Master,
+    On,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
 
 if TYPE_CHECKING:
     from streambank.savepoint.capture import SinkCapture
@@ -28,6 +38,8 @@ TAKE_EXAMPLES = """Examples:
   streambank take /data/checkpoints/orders -r /data/savepoints --job orders
 
   streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
+
+  streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
 """
 
 
@@ -118,16 +130,22 @@ def take(
         bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
     ] = False,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files copied at once.")] = 4,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.machines import executor
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file_sink import FileSinkCapture
     from streambank.storage import open_store
 
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     target = Repository.open(open_store(repository), create=True)
@@ -147,6 +165,7 @@ def take(
             taken_by={"via": "cli"},
             new_query=new_query,
             parallel=parallel,
+            executor=machines,
             lease_epoch=managed.epoch,
             spark_version=managed.spark_version,
             progress=progress,

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, Json, RepositoryOption
+from streambank.cli.options import (
+    Debug,
+    Json,
+    Master,
+    On,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
 from streambank.cli.savepoints import open_repository
 from streambank.errors import InputError
 
@@ -105,10 +114,15 @@ def restore(
         ),
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files written at once.")] = 4,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
@@ -120,6 +134,7 @@ def restore(
             code="usage",
             hint="See `streambank restore --help`.",
         )
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     opened = open_repository(repository)
     owner = _owner(opened, savepoint, job, jobs)
     what: dict[str, Any] = {
@@ -134,10 +149,10 @@ def restore(
     }
     with console.progress() as progress:
         if dry_run:
-            plan = plan_restore(opened, savepoint, **what, progress=progress).to_dict()
+            plan = plan_restore(opened, savepoint, **what, executor=machines, progress=progress).to_dict()
         else:
             done = restore_savepoint(
-                opened, savepoint, **what, link=link, parallel=parallel, by=who("cli"), progress=progress
+                opened, savepoint, **what, link=link, executor=machines, by=who("cli"), progress=progress
             ).to_dict()
     if dry_run:
         console.answer(plan, lambda: _show_plan(plan))

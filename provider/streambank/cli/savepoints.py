@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    Master,
+    On,
+    RepositoryOption,
+    SavepointName,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
 from streambank.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.savepoint.catalog import SavepointSummary
+    from streambank.savepoint.executing import Executor
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.verify import VerifyReport
 
@@ -150,6 +162,10 @@ def verify(
     ] = Level.quick,
     job: JobOption = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -158,13 +174,16 @@ def verify(
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
+    from streambank.cli.machines import executor
+
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     opened = open_repository(repository)
     if savepoint is not None:
-        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel)]
+        reports = [_verify(opened, *opened.find(savepoint, job), level, machines)]
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        reports = [_verify(opened, *each, level, parallel) for each in which]
+        reports = [_verify(opened, *each, level, machines) for each in which]
         problems = [
             {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
             for report in reports
@@ -180,13 +199,13 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify(opened: Repository, job: str, savepoint: str, level: Level, parallel: int) -> VerifyReport:
+def _verify(opened: Repository, job: str, savepoint: str, level: Level, machines: Executor) -> VerifyReport:
     from streambank.job.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
 
     with console.progress() as progress:
         return verify_savepoint(
-            opened, job, savepoint, level.value, progress=progress, parallel=parallel, by=who("cli")
+            opened, job, savepoint, level.value, progress=progress, executor=machines, by=who("cli")
         )
 
 

@@ -28,7 +28,7 @@ from streambank.savepoint.packs import SMALL_BYTES
 
 PLAN = 1
 """Version of both."""
-KINDS: dict[str, str] = {
+KINDS: dict[str, str] = {  # a new kind of work is a `Work` and a line here
     "check": "streambank.savepoint.check_work:Checking",
     "copy": "streambank.savepoint.copy_work:Copying",
     "place": "streambank.savepoint.place_work:Placing",
