@@ -135,18 +135,25 @@ class _Run:
         self.executor.say(
             f"{self.work.kind}: {len(self.tasks)} tasks go to {self.executor.master}; log: {self.output}"
         )
+        if not self.work.keeps():
+            self._judge(self._submit(submission, report))
+            return
         with closing(self.work.portions(self.tasks)) as portions:
             kept, here = next(portions)
-            with (
-                report.open(encoding="utf-8") as lines,
-                self.executor.submit(submission) as running,
-            ):
-                try:
-                    exit_code = self._follow(running, lines)
-                finally:
-                    self.work.done_elsewhere()
+            exit_code = self._submit(submission, report)
             self._rescue(len(kept), here)
         self._judge(exit_code)
+
+    def _submit(self, submission: Submission, report: Path) -> int:
+        """From the first line of the report to the end of the application."""
+        with (
+            report.open(encoding="utf-8") as lines,
+            self.executor.submit(submission) as running,
+        ):
+            try:
+                return self._follow(running, lines)
+            finally:
+                self.work.done_elsewhere()
 
     def _write_properties(self) -> Path:
         """The configuration: the user's file, the user's options, and what has to be so."""

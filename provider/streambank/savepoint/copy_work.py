@@ -52,6 +52,10 @@ class Copying(Work[CopyTask, FileEntry]):
 
     # For machines elsewhere
 
+    def keeps(self) -> bool:
+        """See `Work.keeps`: a file that is held can be read when its name is gone."""
+        return self._stores[CHECKPOINT].features.holds
+
     def is_portable(self, task: CopyTask) -> bool:
         """See `Work.is_portable`: the logs of sinks are few and small, and read here."""
         return task.origin == CHECKPOINT

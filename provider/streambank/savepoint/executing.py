@@ -65,6 +65,10 @@ class Work(ABC, Generic[T, O]):
 
     # For machines elsewhere
 
+    def keeps(self) -> bool:
+        """Whether `portions` keeps here what its tasks are about, whatever becomes of it meanwhile."""
+        return False
+
     def is_portable(self, task: T) -> bool:
         """Whether a task may be done elsewhere; the others are done here, before those."""
         return True

@@ -9,7 +9,7 @@ from streambank.errors import FormatError, IntegrityError
 from streambank.savepoint.repository import Repository
 
 GROUP_BYTES = 32 << 20
-GROUP_FILES = 500
+GROUP_FILES = 5000
 
 W = TypeVar("W")
 

@@ -31,6 +31,7 @@ from streambank.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.layout_note import METADATA, NOTE, read_note
 from streambank.savepoint.manifest import Manifest
@@ -265,15 +266,19 @@ class _Layout:
         entries = [entry for entry in self.entries.values() if entry.path != METADATA]
         meter = Meter(progress, "write", len(entries), sum(entry.size_bytes for entry in entries))
 
+        def wrote(entry: FileEntry) -> None:
+            meter.add(1, entry.size_bytes)
+
         def done(task: PlaceTask, placed: Placed) -> None:
-            meter.add(task.files, task.size_bytes)
+            if not placed.told:
+                meter.add(task.files, task.size_bytes)
             with counting:
                 self.linked += placed.linked
                 self.rewritten.update(placed.rewritten)
 
         counting = threading.Lock()
         with self.target.bulk() as files:
-            work = Placing(self.repository, files, self.target.uri, self.token, link=self.link)
+            work = Placing(self.repository, files, self.target.uri, self.token, link=self.link, wrote=wrote)
             self.executor.run(work, place_tasks(self.repository, entries), done)
 
     def _check(self, metadata: bytes) -> None:

@@ -57,10 +57,12 @@ class Placed:
     Attributes:
         linked: Files that share their bytes with the repository.
         rewritten: Files whose bytes differ from the saved ones, and their size now.
+        told: Each file was told of when it was written, as only this process can.
     """
 
     linked: int = 0
     rewritten: Mapping[str, int] = field(default_factory=dict)
+    told: bool = False
 
 
 def place_tasks(repository: Repository, entries: Sequence[FileEntry]) -> list[PlaceTask]:
@@ -84,6 +86,7 @@ class Placing(Work[PlaceTask, Placed]):
         target: URI of the target.
         token: What the note says.
         link: Let large files share their bytes with the repository, where that is possible.
+        wrote: Told of each file that is written, by a process whose progress is watched.
         check: Raises where the restore that this is for is over.
     """
 
@@ -97,6 +100,7 @@ class Placing(Work[PlaceTask, Placed]):
         token: str,
         *,
         link: bool,
+        wrote: Callable[[FileEntry], None] | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._repository = repository
@@ -104,6 +108,7 @@ class Placing(Work[PlaceTask, Placed]):
         self._target = target
         self._token = token
         self._link = link
+        self._wrote = wrote
         self._check = check
 
     def run(self, task: PlaceTask) -> Placed:
@@ -114,10 +119,15 @@ class Placing(Work[PlaceTask, Placed]):
         return self._small(task.entries)
 
     def _large(self, entry: FileEntry) -> Placed:
-        if self._link and self._linked(entry):
-            return Placed(linked=1)
-        self._files.write(entry.path, self._passing(entry))
-        return Placed()
+        linked = self._link and self._linked(entry)
+        if not linked:
+            self._files.write(entry.path, self._passing(entry))
+        return Placed(linked=int(linked), told=self._tell(entry))
+
+    def _tell(self, entry: FileEntry) -> bool:
+        if self._wrote is not None:
+            self._wrote(entry)
+        return self._wrote is not None
 
     def _passing(self, entry: FileEntry) -> Iterator[bytes]:
         yield from self._repository.object_chunks(entry.digest)
@@ -142,7 +152,8 @@ class Placing(Work[PlaceTask, Placed]):
             for entry in by_digest[digest]:
                 self._check()
                 self._files.write(entry.path, self._rewrite(entry, data, rewritten))
-        return Placed(rewritten=rewritten)
+                self._tell(entry)
+        return Placed(rewritten=rewritten, told=self._wrote is not None)
 
     def _rewrite(self, entry: FileEntry, data: bytes, rewritten: dict[str, int]) -> bytes:
         """The bytes with paths into the old checkpoint pointing into the target."""
