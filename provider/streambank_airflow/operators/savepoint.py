@@ -11,7 +11,7 @@ from streambank.errors import NotFoundError
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
-    StreambankOperator,
+    SparkWork,
     as_bool,
     as_integer,
     asked_by,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CreateSavepointOperator(StreambankOperator):
+class CreateSavepointOperator(SparkWork):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
     Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
@@ -37,7 +37,8 @@ class CreateSavepointOperator(StreambankOperator):
         pin: Keep the savepoint until somebody unpins it.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
+            operator.
 
     Returns:
         `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`; of
@@ -45,7 +46,7 @@ class CreateSavepointOperator(StreambankOperator):
     """
 
     template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
+        *SparkWork.template_fields,
         "checkpoint",
         "file_sinks",
         "batch",
@@ -91,6 +92,7 @@ class CreateSavepointOperator(StreambankOperator):
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
                     by=asked_by(context),
+                    executor=self.machines,
                 )
             except NotFoundError as error:
                 if error.code == "never-started" and self.skip_if_never_started:
@@ -103,7 +105,7 @@ class CreateSavepointOperator(StreambankOperator):
         return result
 
 
-class VerifySavepointOperator(StreambankOperator):
+class VerifySavepointOperator(SparkWork):
     """Verifies a savepoint, and leaves a record of that beside it.
 
     Args:
@@ -111,13 +113,13 @@ class VerifySavepointOperator(StreambankOperator):
         level: `quick` (everything there, sizes match), `full` (every byte read and compared), or `none` to
             skip.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, those of `SparkWork`, and as for every operator.
 
     Returns:
         `savepoint`, `job`, `ok`, `level`, `findings` (their number), `files`, `bytes`, `seconds`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "level")
+    template_fields: Sequence[str] = (*SparkWork.template_fields, "savepoint", "level")
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class VerifySavepointOperator(StreambankOperator):
             if self.level == "none":
                 raise AirflowSkipException("No verification is wanted.")
             result, findings = self.hook.verify(
-                self.job, str(self.savepoint), level=self.level, by=asked_by(context)
+                self.job, str(self.savepoint), level=self.level, by=asked_by(context), executor=self.machines
             )
         for finding in findings:
             self.log.error("%s", finding)
