@@ -15,8 +15,6 @@ from streambank.savepoint.manifest import Manifest
 from streambank.storage import open_store
 from streambank.storage.base import Store
 
-COMMITTED = datetime.now(UTC)
-
 
 @pytest.fixture
 def records(request: pytest.FixtureRequest) -> Store:
@@ -32,7 +30,7 @@ def write_down(records: Store, batch: int, *rows: int | None, query: str | None 
 
 def savepoint(batch: int, *, job: str = "flights", later_s: float = 0.0) -> Manifest:
     """One of a batch that was committed now, or later, and taken at once."""
-    at = COMMITTED + timedelta(seconds=later_s)
+    at = datetime.now(UTC) + timedelta(seconds=later_s)
     commit = FileEntry(f"commits/{batch}", 1, "blake3:00", int(at.timestamp() * 1e9), "1", "commits")
     return Manifest(
         savepoint="b000007-0123456789ab", job=job, query_id="id", batch=batch, taken_at=at, files=(commit,)
