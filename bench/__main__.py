@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import copies, limits, memory, running
+from bench import copies, executors, limits, memory, running
 from bench.peers import PEERS, missing
 from bench.report import Report
 from bench.workloads import LargeFiles, SmallFiles, Workload
@@ -36,6 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stretches", type=int, default=5, help="stretches of each kind; 0: no query")
     parser.add_argument("--stretch-seconds", type=float, default=12.0)
     parser.add_argument(
+        "--executors",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Spark executors, which take minutes to start and stop",
+    )
+    parser.add_argument(
         "--folder", type=Path, help="where to write while measuring (default: the system's temporary folder)"
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -54,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.memory_files:
             _say("memory: planning")
             planned = memory.measure(max(1000, int(options.memory_files * options.scale)))
+        rates = executors.measure(folder, options.scale, _say) if options.executors else []
         end = began + 60 * options.minutes
         tables = []
         workloads: list[Workload] = [
@@ -73,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"--{name.replace('_', '-')} {value}" for name, value in changed if name not in where
     )
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
-    page = Report(command, time.monotonic() - began, load, can, tables, arms, planned).page()
+    page = Report(command, time.monotonic() - began, load, can, tables, arms, planned, rates).page()
     options.output.write_text(page, encoding="utf-8")
     print(page)
     return 0

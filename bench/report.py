@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import copies
 from bench.copies import Row, Table
+from bench.executors import Rate
 from bench.limits import Limits
 from bench.peers import PEERS, missing
 from bench.running import Arm
@@ -60,6 +61,7 @@ class Report:
         tables: One for each workload.
         arms: The running query; empty where it was left out.
         memory: What `memory.measure` gave; None where it was left out.
+        rates: Spark executors; empty where they were left out.
     """
 
     command: str
@@ -69,6 +71,7 @@ class Report:
     tables: Sequence[Table]
     arms: Sequence[Arm]
     memory: Mapping[str, Any] | None
+    rates: Sequence[Rate] = ()
 
     def page(self) -> str:
         """The page, as Markdown."""
@@ -79,6 +82,8 @@ class Report:
             lines += _running_lines(self.arms)
         if self.memory is not None:
             lines += _memory_lines(self.memory)
+        if self.rates:
+            lines += _executor_lines(self.rates)
         return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
     def _head(self) -> list[str]:
@@ -186,6 +191,22 @@ def _memory_lines(memory: Mapping[str, Any]) -> list[str]:
         f"| manifest of {memory['manifest_bytes'] / MB:,.0f} MB written | {memory['manifest_mb']:.0f} |",
         f"| its seal checked | {memory['peak_mb']:.0f} |",
         *_paragraph(f"Listing, closure and plan took {memory['plan_s']:.1f} s."),
+    ]
+
+
+def _executor_lines(rates: Sequence[Rate]) -> list[str]:
+    return [
+        "## Spark executors",
+        *_paragraph(
+            "Master and workers are on this very machine, so two workers of one core are all that it has: "
+            "their disk is one, and what this shows is what a core does, not what a cluster does. Once each."
+        ),
+        "| who | what | start | rate |",
+        "|---|---|---:|---:|",
+        *(
+            f"| {one.who} | {one.what} | {one.start_s:.1f} s | {one.bytes_per_s / MB:,.0f} MB/s |"
+            for one in rates
+        ),
     ]
 
 

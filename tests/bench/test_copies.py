@@ -9,6 +9,7 @@ import pytest
 
 from bench import copies, limits, memory, peers
 from bench.copies import OURS, Once, Row
+from bench.executors import Rate
 from bench.limits import Limits
 from bench.peers import Peer, missing
 from bench.report import Report
@@ -68,7 +69,9 @@ def test_every_figure_is_measured_in_every_round(tmp_path: Path, monkeypatch: py
         Arm(GENTLE, [[101, 101]], [0.2], 2),
     ]
     can = Limits(2, 2000, 4000, 1500, 200)
-    page = Report("make bench", 5.0, 0.5, can, [table], arms, None).page()
+    rates = [Rate("two workers", "take, full", 6.5, 2.0, 300_000_000)]
+    page = Report("make bench", 5.0, 0.5, can, [table], arms, None, rates).page()
+    assert "| two workers | take, full | 6.5 s | 150 MB/s |" in page
     assert "| take, full |" in page and f"| {GENTLE} | 101 ms |" in page
     assert max(len(line) for line in page.splitlines() if not line.startswith("|")) <= 110
 

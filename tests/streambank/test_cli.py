@@ -147,14 +147,14 @@ def test_an_interrupted_take_leaves_no_savepoint_and_ends_with_its_own_code(
     reached = tmp_path / "reached"
     slow = f"""
 import pathlib, signal, sys, time
-import streambank.savepoint.take as take
+import streambank.savepoint.copy_work as work
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
-plain = take.run_task
+plain = work.run_task
 def slow(*args):
     pathlib.Path({str(reached)!r}).touch()
     time.sleep(0.5)
     return plain(*args)
-take.run_task = slow
+work.run_task = slow
 from streambank.__main__ import main
 sys.argv = ["streambank", "take", "checkpoint", "-r", "repository", "--job", "orders", "--parallel", "1"]
 sys.exit(main())

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ ACCESS_KEY = "AKIDTESTOFSTREAMBANK"
 SECRET_KEY = "secret-of-the-tests-0123456789"
 READER_KEY = "AKIDREADERSTREAMBANK"
 READER_SECRET = "secret-of-the-reader-0123456789"
+STARTS = 4
 START_TIMEOUT_S = 120
 POLL_S = 0.1
 
@@ -107,37 +109,42 @@ def run_seaweedfs(folder: Path) -> Iterator[S3Server]:
     users = folder / "s3.json"
     users.write_text(json.dumps(_users()))
     names = [f"{name}.port{end}" for name in ("master", "volume", "filer", "s3") for end in ("", ".grpc")]
-    ports = dict(zip(names, free_ports(len(names)), strict=True))
-    ports["admin.port"], ports["admin.port.grpc"] = _admin_ports()
-    (folder / "data").mkdir()
-    command = [
-        str(Path(sys.executable).parent / "weed"),
-        "mini",
-        f"-dir={folder / 'data'}",
-        "-ip=127.0.0.1",
-        "-ip.bind=127.0.0.1",
-        "-master.telemetry=false",
-        "-admin.ui=false",
-        "-webdav=false",
-        "-s3.port.iceberg=0",
-        "-s3.port.lance=0",
-        "-s3.autoCreateBucket=false",
-        "-volume.preStopSeconds=0",
-        f"-s3.config={users}",
-        *(f"-{name}={port}" for name, port in ports.items()),
-    ]
-    server = S3Server(f"http://127.0.0.1:{ports['s3.port']}")
-    with _running(command, folder, server):
+
+    def command() -> tuple[int, Sequence[str]]:
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
+        ports["admin.port"], ports["admin.port.grpc"] = _admin_ports()
+        data = folder / f"data-{ports['s3.port']}"
+        data.mkdir()
+        return ports["s3.port"], [
+            str(Path(sys.executable).parent / "weed"),
+            "mini",
+            f"-dir={data}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-master.telemetry=false",
+            "-admin.ui=false",
+            "-webdav=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=false",
+            "-volume.preStopSeconds=0",
+            f"-s3.config={users}",
+            *(f"-{name}={port}" for name, port in ports.items()),
+        ]
+
+    with _running(command, folder) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """moto's server: S3 as its authors read Amazon's documentation; it believes every credential."""
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = S3Server(f"http://127.0.0.1:{port}")
-    with _running(command, tmp_path_factory.mktemp("moto"), server):
+
+    def command() -> tuple[int, Sequence[str]]:
+        (port,) = free_ports(1)
+        return port, [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+
+    with _running(command, tmp_path_factory.mktemp("moto")) as server:
         yield server
 
 
@@ -154,14 +161,16 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     folder = tmp_path_factory.mktemp("versitygw")
     for name in ("data", "versions", "iam"):
         (folder / name).mkdir()
-    (port,) = free_ports(1)
-    command = [
-        *(str(binary), "--port", f"127.0.0.1:{port}", "--iam-dir", str(folder / "iam"), "--quiet"),
-        *("--keep-alive", "posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")),
-    ]
-    server = S3Server(f"http://127.0.0.1:{port}")
+
+    def command() -> tuple[int, Sequence[str]]:
+        (port,) = free_ports(1)
+        return port, [
+            *(str(binary), "--port", f"127.0.0.1:{port}", "--iam-dir", str(folder / "iam"), "--quiet"),
+            *("--keep-alive", "posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")),
+        ]
+
     root = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
-    with _running(command, folder, server, root):
+    with _running(command, folder, root) as server:
         yield server
 
 
@@ -194,30 +203,50 @@ def _users() -> Mapping[str, Any]:
 
 @contextmanager
 def _running(
-    command: Sequence[str], folder: Path, server: S3Server, environment: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """Run a server until the end of the `with`; it is ready, and has the bucket, at its beginning."""
+    command: Callable[[], tuple[int, Sequence[str]]],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[S3Server]:
+    """Run a server until the end of the `with`; it is ready, and has the bucket, at its beginning.
+
+    A port that was free when it was looked for may be somebody's when the server comes to it: then others
+    are looked for.
+
+    Args:
+        command: Chooses ports; the one of S3, and the command.
+        folder: For its log.
+        environment: What it gets besides the path.
+    """
     log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={"PATH": os.environ["PATH"], "HOME": str(folder), **(environment or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        _wait_for(lambda: _makes_bucket(server), process, log)
-        yield
-    finally:
-        forget_clients()
-        process.terminate()
+    for tries_left in reversed(range(STARTS)):
+        port, words = command()
+        server = S3Server(f"http://127.0.0.1:{port}")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env={"PATH": os.environ["PATH"], "HOME": str(folder), **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            if not _wait_for(partial(_makes_bucket, server), process, log, may_end=tries_left > 0):
+                continue
+            yield server
+        finally:
+            forget_clients()
+            _end(process)
+        return
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _makes_bucket(server: S3Server) -> bool:
@@ -236,10 +265,16 @@ def _makes_bucket(server: S3Server) -> bool:
     return False
 
 
-def _wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(
+    ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, *, may_end: bool
+) -> bool:
+    """Whether the server got ready; False where it ended instead and may."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
         tail = log.read_text(errors="replace")[-2000:]
-        assert process.poll() is None, f"The server ended: {tail}"
+        if process.poll() is not None:
+            assert may_end, f"The server ended: {tail}"
+            return False
         assert time.monotonic() < deadline, f"The server did not start: {tail}"
         time.sleep(POLL_S)
+    return True

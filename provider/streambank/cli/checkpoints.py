@@ -15,11 +15,16 @@ from streambank.cli.options import (
     Checkpoint,
     Debug,
     Json,
+    Master,
     MaxRate,
     NewQuery,
     Note,
+    On,
     Pin,
     RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
     bytes_per_s,
 )
 
@@ -39,6 +44,8 @@ TAKE_EXAMPLES = """Examples:
   streambank take /data/checkpoints/orders -r /data/savepoints --job orders
 
   streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
+
+  streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
 """
 
 
@@ -130,11 +137,16 @@ def take(
         bool,
         typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
     ] = False,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.machines import executor
     from streambank.savepoint.gently import give_way
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
@@ -142,6 +154,7 @@ def take(
     from streambank.storage import open_store
 
     rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     if gentle:
         give_way()
     source = open_store(checkpoint)
@@ -164,6 +177,7 @@ def take(
             new_query=new_query,
             parallel=parallel,
             max_bytes_per_s=rate,
+            executor=machines,
             lease_epoch=managed.epoch,
             spark_version=managed.spark_version,
             progress=progress,

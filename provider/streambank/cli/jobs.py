@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Batch, Debug, JobsFile, Json, NewQuery, Note, Pin
+from streambank.cli.options import (
+    Batch,
+    Debug,
+    JobsFile,
+    Json,
+    Master,
+    NewQuery,
+    Note,
+    On,
+    Pin,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
 
 if TYPE_CHECKING:
     from streambank.job.declaration import Job
@@ -18,6 +31,8 @@ app = typer.Typer(
     help="Start, stop and look at the jobs that streaming_jobs.toml declares.", no_args_is_help=True
 )
 
+PARALLEL = 4
+"""Files copied at once."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 
@@ -194,13 +209,19 @@ def savepoint(
     pin: Pin = False,
     new_query: NewQuery = False,
     why: Why = "",
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped; its sinks are known from its driver."""
     from streambank.cli.checkpoints import show_taken
+    from streambank.cli.machines import executor
     from streambank.job.savepoint import savepoint_job
 
+    machines = executor(on, master, spark_conf, spark_properties, PARALLEL)
     with console.progress() as progress:
         result = savepoint_job(
             _job(jobs, name),
@@ -211,6 +232,7 @@ def savepoint(
             note=note,
             pin=pin,
             new_query=new_query,
+            executor=machines,
             progress=progress,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -59,6 +60,43 @@ NewQuery = Annotated[
 ]
 SavepointName = Annotated[
     str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the unique beginning of one.")
+]
+
+
+class Where(StrEnum):
+    """Where files are copied, hashed or written."""
+
+    auto = "auto"
+    here = "here"
+    spark = "spark"
+
+
+On = Annotated[
+    Where,
+    typer.Option(
+        "--on",
+        help="here: threads of this process; spark: executors of --master; "
+        "auto: spark where a master is named and there is much to do.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        envvar="STREAMBANK_SPARK_MASTER",
+        metavar="URL",
+        help="Spark's master: spark://host:7077, yarn.",
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="KEY=VALUE", help="A Spark property; may be repeated."),
+]
+SparkProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-properties", metavar="FILE", help="A file of Spark properties, for what is secret."
+    ),
 ]
 
 

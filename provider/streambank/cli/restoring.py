@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, Json, MaxRate, RepositoryOption, bytes_per_s
+from streambank.cli.options import (
+    Debug,
+    Json,
+    Master,
+    MaxRate,
+    On,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+    bytes_per_s,
+)
 from streambank.cli.savepoints import open_repository
 from streambank.errors import InputError
 
@@ -105,10 +116,15 @@ def restore(
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files written at once.")] = 4,
     max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.recovery.new_sinks import parse_new_sinks
     from streambank.recovery.restore import plan_restore
@@ -122,6 +138,7 @@ def restore(
             hint="See `streambank restore --help`.",
         )
     rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     opened = open_repository(repository)
     owner = _owner(opened, savepoint, job, jobs)
     what: dict[str, Any] = {
@@ -136,15 +153,15 @@ def restore(
     }
     with console.progress() as progress:
         if dry_run:
-            plan = plan_restore(opened, savepoint, **what, progress=progress).to_dict()
+            plan = plan_restore(opened, savepoint, **what, executor=machines, progress=progress).to_dict()
         else:
             done = restore_savepoint(
                 opened,
                 savepoint,
                 **what,
                 link=link,
-                parallel=parallel,
                 max_bytes_per_s=rate,
+                executor=machines,
                 by=who("cli"),
                 progress=progress,
             ).to_dict()

@@ -13,15 +13,21 @@ from streambank.cli.options import (
     Debug,
     JobOption,
     Json,
+    Master,
     MaxRate,
+    On,
     RepositoryOption,
     SavepointName,
+    SparkConf,
+    SparkProperties,
+    Where,
     bytes_per_s,
 )
 from streambank.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.savepoint.catalog import SavepointSummary
+    from streambank.savepoint.executing import Executor
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.verify import VerifyReport
 
@@ -172,6 +178,10 @@ def verify(
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
     max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -180,23 +190,27 @@ def verify(
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
-    if sample is not None and (not everything or level is not Level.quick):
+    if sample is not None and (not everything or level is not Level.quick or on is Where.spark):
         raise InputError(
-            "--sample goes with --all and without --level: it hashes a share and looks at the rest.",
+            "--sample goes with --all, without --level and without --on spark: it hashes a share on this "
+            "machine and looks at the rest.",
             code="usage",
             hint="See `streambank verify --help`.",
         )
+    from streambank.cli.machines import executor
+
     rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     opened = open_repository(repository)
     if sample is not None:
         _verify_sample(opened, sample, job, parallel, rate)
         return
     if savepoint is not None:
-        reports = [_verify(opened, *opened.find(savepoint, job), level, parallel, rate)]
+        reports = [_verify(opened, *opened.find(savepoint, job), level, machines, rate)]
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        reports = [_verify(opened, *each, level, parallel, rate) for each in which]
+        reports = [_verify(opened, *each, level, machines, rate) for each in which]
         document = _all(reports)
     console.answer(document, lambda: show_reports(reports))
     if not all(report.ok for report in reports):
@@ -255,7 +269,7 @@ def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: i
 
 
 def _verify(
-    opened: Repository, job: str, savepoint: str, level: Level, parallel: int, rate: int | None
+    opened: Repository, job: str, savepoint: str, level: Level, machines: Executor, rate: int | None
 ) -> VerifyReport:
     from streambank.job.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
@@ -267,8 +281,8 @@ def _verify(
             savepoint,
             level.value,
             progress=progress,
-            parallel=parallel,
             max_bytes_per_s=rate,
+            executor=machines,
             by=who("cli"),
         )
 

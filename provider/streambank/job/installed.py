@@ -106,19 +106,22 @@ def _python_path(python: str, origins: dict[str, str]) -> tuple[str, ...]:
     )
 
 
-def entry_path() -> Path:
-    """The runner's entry: in the installed package, or in the checkout's `spark_jobs`.
+def entry_path(name: str = ENTRY) -> Path:
+    """An entry for spark-submit: in the installed package, or in the checkout's `spark_jobs`.
+
+    Args:
+        name: Its file; the runner's where none is named.
 
     Raises:
         InputError: It is at neither place (code `not-installed`).
     """
     root = Path(streambank.__file__).resolve().parent.parent
-    places = (root / "streambank_airflow" / "spark_jobs" / ENTRY, root.parent / "spark_jobs" / ENTRY)
+    places = (root / "streambank_airflow" / "spark_jobs" / name, root.parent / "spark_jobs" / name)
     for place in places:
         if place.is_file():
             return place
     raise InputError(
-        f"{ENTRY} is at neither {places[0]} nor {places[1]}.",
+        f"{name} is at neither {places[0]} nor {places[1]}.",
         code="not-installed",
         hint="Install airflow-provider-streambank again.",
     )

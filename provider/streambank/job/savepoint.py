@@ -17,6 +17,7 @@ from streambank.job.declaration import Job
 from streambank.job.fingerprint import application_fingerprint, conf_fingerprint
 from streambank.job.generations import MAIN
 from streambank.savepoint.capture import SinkCapture
+from streambank.savepoint.executing import Executor
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import ClosureKind, TakeResult, take
@@ -59,6 +60,7 @@ def savepoint_job(
     pin: bool = False,
     new_query: bool = False,
     parallel: int = 4,
+    executor: Executor | None = None,
     control: JobControl | None = None,
     repository: Repository | None = None,
     progress: Progress | None = None,
@@ -76,6 +78,7 @@ def savepoint_job(
         pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints.
         parallel: How many files are copied at once.
+        executor: Who copies them; threads of this process where nobody is named.
         control: The job's records; opened from the declaration when left out.
         repository: The repository; opened (and created where there is none) from the declaration when left
             out.
@@ -114,6 +117,7 @@ def savepoint_job(
             taken_by={**by, "reason": why} if why else dict(by),
             new_query=new_query,
             parallel=parallel,
+            executor=executor,
             lease_epoch=lambda: _epoch(records),
             spark_version=facts.get("spark_version"),
             application=application_fingerprint(Path(job.application), job.args),

@@ -8,6 +8,7 @@ from typing import Any
 
 from streambank.errors import InputError, IntegrityError, NotFoundError
 from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.executing import Executor
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -54,6 +55,7 @@ def choose(
     record: bool,
     by: Mapping[str, Any] | None = None,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
@@ -64,7 +66,8 @@ def choose(
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests.
         by: Who asks, for those records.
-        max_bytes_per_s: How many bytes are read in a second, at most.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most.
+        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
         progress: Told about files and bytes that are checked.
 
     Raises:
@@ -73,7 +76,8 @@ def choose(
         IntegrityError: The one that was named is damaged.
     """
     if reference == LATEST_GOOD:
-        return _latest_good(repository, only_job(repository, job), record, by, max_bytes_per_s, progress)
+        place = only_job(repository, job)
+        return _latest_good(repository, place, record, by, max_bytes_per_s, executor, progress)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
@@ -150,6 +154,7 @@ def _latest_good(
     record: bool,
     by: Mapping[str, Any] | None,
     max_bytes_per_s: int | None,
+    executor: Executor | None,
     progress: Progress | None,
 ) -> Chosen:
     skipped: list[Skipped] = []
@@ -164,6 +169,7 @@ def _latest_good(
             progress=progress,
             record=record,
             max_bytes_per_s=max_bytes_per_s,
+            executor=executor,
             by=by,
         )
         if report.restorable:

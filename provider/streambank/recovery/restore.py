@@ -35,6 +35,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.prepare import Prepared, Request, Wanted, check_request, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
 from streambank.savepoint.rate import RateLimit, check_parallel
@@ -61,24 +62,38 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How many files at once, and how many bytes in a second."""
+    """Who hashes and writes the files, and how many bytes are read in a second by this process."""
 
-    parallel: int
+    executor: Executor
     max_bytes_per_s: int | None
 
 
-def plan_restore(repository: Repository, reference: str, **wanted: Unpack[Wanted]) -> RestorePlan:
+def plan_restore(
+    repository: Repository,
+    reference: str,
+    *,
+    executor: Executor | None = None,
+    **wanted: Unpack[Wanted],
+) -> RestorePlan:
     """What `restore` would do with the same arguments. Writes nothing.
 
     What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
     exist or is damaged, and a call that is wrong in itself, are raised.
+
+    Args:
+        repository: Where the savepoint is.
+        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
+        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+        wanted: See `Wanted`.
 
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
     """
     request = Request(repository=repository, reference=reference, by={}, **wanted)
     check_request(request)
-    chosen = choose(repository, reference, request.job, record=False, progress=request.progress)
+    chosen = choose(
+        repository, reference, request.job, record=False, executor=executor, progress=request.progress
+    )
     against: list[StreambankError] = []
     records = records_of(request, chosen)
     if records is not None:
@@ -97,6 +112,7 @@ def restore(
     by: Mapping[str, str] | None = None,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     **wanted: Unpack[Wanted],
 ) -> RestoreReport:
     """Restore a savepoint.
@@ -107,7 +123,9 @@ def restore(
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
         parallel: How many files are written at once.
-        max_bytes_per_s: How many bytes of the repository are read in a second, at most.
+        max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
+        executor: Who writes them, and hashes for `latest-good`; threads of this process where nobody is
+            named.
         wanted: Where to, and how: see `Wanted`.
 
     Raises:
@@ -125,6 +143,7 @@ def restore(
     check_request(request)
     check_parallel(parallel)
     RateLimit(max_bytes_per_s)  # a rate that is none is refused before anything is done
+    pace = _Pace(executor or Threads(parallel), max_bytes_per_s)
     started, began = utc_now(), time.monotonic()
     chosen = choose(
         repository,
@@ -133,6 +152,7 @@ def restore(
         record=True,
         by=request.by,
         max_bytes_per_s=max_bytes_per_s,
+        executor=pace.executor,
         progress=request.progress,
     )
     with (
@@ -143,7 +163,6 @@ def restore(
             _ensure_first(request, chosen)
         prepared = prepare(request, chosen, owner, [])
         prepared.plan.check()
-        pace = _Pace(parallel, max_bytes_per_s)
         layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
@@ -249,8 +268,8 @@ def _write(
             link=link,
             fork=request.mode == "fork",
             before_commit=before_commit,
-            parallel=pace.parallel,
             max_bytes_per_s=pace.max_bytes_per_s,
+            executor=pace.executor,
             progress=request.progress,
         )
     except IntegrityError as error:

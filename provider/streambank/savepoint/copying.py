@@ -16,8 +16,6 @@ from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 from streambank.storage.chunks import undamaged
 
-_BUNDLE_BYTES = 1 << 20
-_BUNDLE_FILES = 64
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
 
@@ -48,9 +46,25 @@ class CopyTask:
         return cls(origin, info.path, info.size_bytes, info.mtime_ns, info.identity, role)
 
     @property
+    def files(self) -> int:
+        """How many files it is about: one."""
+        return 1
+
+    @property
     def key(self) -> tuple[int, str, str]:
         """What the file is, bytes included."""
         return self.origin, self.path, self.identity
+
+    def entry(self, digest: str) -> FileEntry:
+        """What the manifest says about the file, once its bytes are stored."""
+        return FileEntry(
+            path=self.path,
+            size_bytes=self.size_bytes,
+            digest=digest,
+            mtime_ns=self.mtime_ns,
+            identity=self.identity,
+            role=self.role,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The task as JSON."""
@@ -67,20 +81,6 @@ class ObjectSink(Protocol):
 
     def add(self, data: bytes | Iterator[bytes], size_bytes: int) -> str:
         """Store bytes, and return their digest."""
-
-
-def bundles(tasks: Sequence[CopyTask]) -> Iterator[Sequence[CopyTask]]:
-    """Tasks in the same order, small ones together: a thread is given as much as is worth handing over."""
-    bundle: list[CopyTask] = []
-    size_bytes = 0
-    for task in tasks:
-        if bundle and (size_bytes + task.size_bytes > _BUNDLE_BYTES or len(bundle) == _BUNDLE_FILES):
-            yield bundle
-            bundle, size_bytes = [], 0
-        bundle.append(task)
-        size_bytes += task.size_bytes
-    if bundle:
-        yield bundle
 
 
 def run_task(
@@ -113,14 +113,7 @@ def run_task(
                 file.close()
     except NotFoundError as error:
         raise moved(task, "went away") from error
-    return FileEntry(
-        path=task.path,
-        size_bytes=task.size_bytes,
-        digest=digest,
-        mtime_ns=task.mtime_ns,
-        identity=task.identity,
-        role=task.role,
-    )
+    return task.entry(digest)
 
 
 def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit) -> str:

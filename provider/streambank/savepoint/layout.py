@@ -14,14 +14,14 @@ some are missing or empty, but beside a note, so they are removed by their names
 from __future__ import annotations
 
 import json
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
-from streambank.checkpoint.paths import needs_rewrite, new_query_metadata, rewrite_operator_metadata
+from streambank.checkpoint.paths import needs_rewrite, new_query_metadata
 from streambank.errors import (
     ConflictError,
     FormatError,
@@ -31,16 +31,14 @@ from streambank.errors import (
     StreambankError,
 )
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.placing import place_large
+from streambank.savepoint.place_work import Placed, PlaceTask, Placing, place_tasks
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.target import METADATA, NOTE, IsLive, Owner, check_target
 from streambank.storage.base import FileInfo, Store
-
-_GROUP_BYTES = 32 << 20
 
 __all__ = ["METADATA", "IsLive", "LayoutReport", "Owner", "check_target", "lay_out"]
 
@@ -94,6 +92,7 @@ def lay_out(
     before_commit: Callable[[], None] | None = None,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> LayoutReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
@@ -108,7 +107,8 @@ def lay_out(
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
         parallel: How many files are written at once.
-        max_bytes_per_s: How many bytes of the repository are read in a second, at most.
+        max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
+        executor: Who writes them; threads of this process where nobody is named.
         progress: Told about files and bytes.
 
     Raises:
@@ -119,9 +119,8 @@ def lay_out(
     """
     check_parallel(parallel)
     rate = RateLimit(max_bytes_per_s)
-    return _Layout(repository, manifest, target, link, fork, parallel, rate).run(
-        owner, before_commit, progress
-    )
+    work = _Layout(repository, manifest, target, link, fork, executor or Threads(parallel), rate)
+    return work.run(owner, before_commit, progress)
 
 
 class _Layout:
@@ -132,7 +131,7 @@ class _Layout:
         target: Store,
         link: bool,
         fork: bool,
-        parallel: int,
+        executor: Executor,
         rate: RateLimit,
     ) -> None:
         self.repository = repository
@@ -141,8 +140,9 @@ class _Layout:
         self.link = link
         self.fork = fork
         self.query_id = manifest.query_id
-        self.parallel = parallel
+        self.executor = executor
         self.rate = rate
+        self.token = str(uuid.uuid4())
         self.linked = 0
         self.rewritten: dict[str, int] = {}
         # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
@@ -194,7 +194,7 @@ class _Layout:
         note = {
             "says": "A restore into this directory is not finished. Do not start a query here.",
             NOTE: {
-                "token": str(uuid.uuid4()),
+                "token": self.token,
                 "job": self.manifest.job,
                 "savepoint": self.manifest.savepoint,
                 "owner": dict(owner.details),
@@ -219,61 +219,28 @@ class _Layout:
         entries = [entry for entry in self.entries.values() if entry.path != METADATA]
         meter = Meter(progress, "write", len(entries), sum(entry.size_bytes for entry in entries))
 
-        def done(entry: FileEntry) -> None:
+        def wrote(entry: FileEntry) -> None:
             meter.add(1, entry.size_bytes)
 
-        with (
-            self.target.bulk() as files,
-            ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-restore") as pool,
-        ):
-            large = [entry for entry in entries if entry.size_bytes > SMALL_BYTES]
-            work = [pool.submit(self._place_large, files, entry, done) for entry in large]
-            for group in _groups([entry for entry in entries if entry.size_bytes <= SMALL_BYTES]):
-                work.append(pool.submit(self._place_small, files, group, done))
-            try:
-                for future in work:
-                    future.result()
-            finally:
-                for future in work:
-                    future.cancel()
+        def done(task: PlaceTask, placed: Placed) -> None:
+            if not placed.told:
+                meter.add(task.files, task.size_bytes)
+            with counting:
+                self.linked += placed.linked
+                self.rewritten.update(placed.rewritten)
 
-    def _place_large(self, files: Store, entry: FileEntry, done: Callable[[FileEntry], None]) -> None:
-        if self.link and self._linked(files, entry):
-            self.linked += 1
-        else:
-            place_large(self.repository, files, entry, self.rate)
-        done(entry)
-
-    def _linked(self, files: Store, entry: FileEntry) -> bool:
-        place = self.repository.object_location(entry.digest)
-        if place.kind != "object":
-            return False
-        # A link copies nothing, so this is where the bytes are hashed.
-        self.repository.hash_object(entry.digest, self.rate.spend)
-        return files.link_from(self.repository.store, place.key, entry.path)
-
-    def _place_small(
-        self, files: Store, group: Sequence[FileEntry], done: Callable[[FileEntry], None]
-    ) -> None:
-        by_digest: dict[str, list[FileEntry]] = {}
-        for entry in group:
-            by_digest.setdefault(entry.digest, []).append(entry)
-        for digest, data in self.repository.read_objects(by_digest):
-            if isinstance(data, IntegrityError):
-                raise data
-            self.rate.spend(len(data))
-            for entry in by_digest[digest]:
-                files.write(entry.path, self._rewrite(entry, data))
-                done(entry)
-
-    def _rewrite(self, entry: FileEntry, data: bytes) -> bytes:
-        """The bytes with paths into the old checkpoint pointing into the target."""
-        if not needs_rewrite(entry.path):
-            return data
-        moved = rewrite_operator_metadata(data, entry.path, self.target.uri)
-        if moved != data:
-            self.rewritten[entry.path] = len(moved)
-        return moved
+        counting = threading.Lock()
+        with self.target.bulk() as files:
+            work = Placing(
+                self.repository,
+                files,
+                self.target.uri,
+                self.token,
+                link=self.link,
+                rate=self.rate,
+                wrote=wrote,
+            )
+            self.executor.run(work, place_tasks(self.repository, entries), done)
 
     def _check(self, metadata: bytes) -> None:
         """Everything is there with its size, and is a checkpoint that can go on after the batch."""
@@ -318,17 +285,3 @@ class _Layout:
                 self.target.prune(folder)
         except StreambankError as failure:
             error.add_note(f"What was written to {self.target.uri} could not be removed: {failure}")
-
-
-def _groups(entries: Sequence[FileEntry]) -> Iterator[list[FileEntry]]:
-    """Small files in groups that are worth a thread each."""
-    group: list[FileEntry] = []
-    size_bytes = 0
-    for entry in entries:
-        if group and size_bytes + entry.size_bytes > _GROUP_BYTES:
-            yield group
-            group, size_bytes = [], 0
-        group.append(entry)
-        size_bytes += entry.size_bytes
-    if group:
-        yield group

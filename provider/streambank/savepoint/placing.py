@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.rate import UNLIMITED, RateLimit
@@ -12,7 +12,13 @@ from streambank.storage.base import CHUNK_BYTES, Store
 from streambank.storage.chunks import undamaged
 
 
-def place_large(repository: Repository, files: Store, entry: FileEntry, rate: RateLimit = UNLIMITED) -> None:
+def place_large(
+    repository: Repository,
+    files: Store,
+    entry: FileEntry,
+    rate: RateLimit = UNLIMITED,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Write a large file of a savepoint.
 
     Args:
@@ -20,26 +26,36 @@ def place_large(repository: Repository, files: Store, entry: FileEntry, rate: Ra
         files: Where it goes.
         entry: What the manifest says about it.
         rate: How fast the repository may be read.
+        check: Called at the last moment at which the file can still be left out, which it is where this
+            raises: when all bytes have passed, or before a service is asked to copy them.
 
     Raises:
         IntegrityError: The object is missing or damaged.
         StorageError: The environment failed.
     """
-    if not _copied_by_the_service(repository, files, entry):
-        undamaged(lambda: files.write(entry.path, _read(repository, entry, rate)))
+    if not _copied_by_the_service(repository, files, entry, check):
+        undamaged(lambda: files.write(entry.path, _read(repository, entry, rate, check)))
 
 
-def _read(repository: Repository, entry: FileEntry, rate: RateLimit) -> Iterator[bytes]:
+def _read(
+    repository: Repository, entry: FileEntry, rate: RateLimit, check: Callable[[], None]
+) -> Iterator[bytes]:
     for chunk in repository.object_chunks(entry.digest):
         rate.spend(len(chunk))
         yield chunk
+    check()
 
 
-def _copied_by_the_service(repository: Repository, files: Store, entry: FileEntry) -> bool:
+def _copied_by_the_service(
+    repository: Repository, files: Store, entry: FileEntry, check: Callable[[], None]
+) -> bool:
     """Let a service that holds both sides copy the object, and hash what arrived; whether that was done."""
     place = repository.object_location(entry.digest)
     local = files.features.holds  # there reading and writing in one go is the cheaper way
-    if local or place.kind != "object" or not files.copy_from(repository.store, place.key, entry.path):
+    if local or place.kind != "object":
+        return False
+    check()
+    if not files.copy_from(repository.store, place.key, entry.path):
         return False
     undamaged(lambda: _check_digest(files, entry, place))
     return True

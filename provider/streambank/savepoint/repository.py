@@ -106,6 +106,10 @@ class Repository:
         """Something that adds objects; use it in a `with`."""
         return self.objects.writer()
 
+    def refresh(self) -> None:
+        """Take in what others have indexed, condemned and deleted since this process looked."""
+        self.objects.look_again()
+
     def open_object(self, digest: str) -> AbstractContextManager[BinaryIO]:
         """A reader of an object, which compares the digest when its end is reached.
 

@@ -12,7 +12,6 @@ import getpass
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -29,10 +28,11 @@ from streambank.errors import (
 )
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.catalog import distrusted, heads
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, bundles, look, moved, run_task
+from streambank.savepoint.copy_work import Copying
+from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.healing import heal, lacking_objects
-from streambank.savepoint.holding import held, slices
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
@@ -65,6 +65,7 @@ def take(
     new_query: bool = False,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     max_replans: int = 8,
     lease_epoch: Callable[[], str | None] | None = None,
     spark_version: str | None = None,
@@ -86,7 +87,9 @@ def take(
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
         parallel: How many files are copied at once.
-        max_bytes_per_s: How many bytes of the checkpoint and the sinks are read in a second, at most.
+        max_bytes_per_s: How many bytes of the checkpoint and the sinks are read in a second by this process,
+            at most.
+        executor: Who copies them; threads of this process where nobody is named.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         spark_version: Spark that writes the checkpoint, where it is known.
@@ -120,8 +123,8 @@ def take(
         "application": application,
         "conf": conf,
     }
-    rate = RateLimit(max_bytes_per_s)
-    work = _Take(checkpoint, repository, job, sinks, details, parallel, rate, lease_epoch, progress)
+    who, rate = executor or Threads(parallel), RateLimit(max_bytes_per_s)
+    work = _Take(checkpoint, repository, job, sinks, details, who, rate, lease_epoch, progress)
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
         repository.pin(job, result.savepoint)
@@ -138,7 +141,7 @@ class _Take:
         job: str,
         sinks: Sequence[SinkCapture],
         details: Mapping[str, Any],
-        parallel: int,
+        executor: Executor,
         rate: RateLimit,
         lease_epoch: Callable[[], str | None] | None,
         progress: Progress | None,
@@ -148,7 +151,7 @@ class _Take:
         self.job = job
         self.sinks = sinks
         self.details = details
-        self.parallel = parallel
+        self.executor = executor
         self.rate = rate
         self.lease_epoch = lease_epoch
         self.progress = progress
@@ -292,24 +295,17 @@ class _Take:
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix="streambank-take") as pool:
-            for tasks in slices(plan.copy, plan.stores):
-                with held(tasks, plan.stores) as files:
 
-                    def work(some: Sequence[CopyTask], files: Mapping[tuple[int, str], Any] = files) -> None:
-                        for task in some:
-                            store, file = plan.stores[task.origin], files.get((task.origin, task.path))
-                            arrived.add(task, run_task(task, store, writer, file, self.rate))
-                            meter.add(1, task.size_bytes)
+        def done(task: CopyTask, entry: FileEntry) -> None:
+            arrived.add(task, entry)
+            meter.add(1, task.size_bytes)
 
-                    futures = [pool.submit(work, some) for some in bundles(tasks)]
-                    try:
-                        for future in futures:
-                            future.result()
-                    finally:
-                        for future in futures:
-                            future.cancel()
-                self.new_files += len(tasks)
+        before = len(arrived.entries)
+        try:
+            work = Copying(self.repository, plan.stores, writer, self.rate)
+            self.executor.run(work, plan.copy, done)
+        finally:
+            self.new_files += len(arrived.entries) - before
 
     def _check_unmoved(self, plan: TakePlan) -> None:
         """Compare the whole closure with its plan once more; files that went away meanwhile are no matter."""

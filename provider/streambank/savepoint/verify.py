@@ -18,9 +18,10 @@ from typing import Any, Literal, get_args
 from streambank.errors import FormatError, InputError, IntegrityError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
+from streambank.savepoint.check_work import Checking, CheckTask, Flaws, check_tasks
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.hashing import damaged_objects
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
@@ -96,6 +97,7 @@ def verify(
     record: bool = True,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
     """Verify one savepoint.
@@ -108,7 +110,8 @@ def verify(
         progress: Told about files and bytes.
         record: Leave the result beside the manifest.
         parallel: How many objects are hashed at once.
-        max_bytes_per_s: How many bytes are read in a second, at most.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most.
+        executor: Who hashes them; threads of this process where nobody is named.
         by: Who verifies, for the record.
 
     Raises:
@@ -131,7 +134,7 @@ def verify(
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, parallel, rate)
+        check = _Check(repository, manifest, executor or Threads(parallel), rate)
         findings += check.quick() if level == "quick" else check.full(progress)
     findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
@@ -187,9 +190,11 @@ def leave_record(
 class _Check:
     """The check of one savepoint whose manifest is whole."""
 
-    def __init__(self, repository: Repository, manifest: Manifest, parallel: int, rate: RateLimit) -> None:
+    def __init__(
+        self, repository: Repository, manifest: Manifest, executor: Executor, rate: RateLimit
+    ) -> None:
         self.repository = repository
-        self.parallel = parallel
+        self.executor = executor
         self.rate = rate
         self.manifest = manifest
         self.objects = manifest.objects()
@@ -220,11 +225,17 @@ class _Check:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
-        objects = {digest: self.objects[digest] for digest in rest}
-        for digest, error in damaged_objects(
-            self.repository, objects, parallel=self.parallel, rate=self.rate, meter=meter
-        ):
-            yield from self._findings(digest, error)
+        wrong: dict[str, StreambankError] = {}
+
+        def done(task: CheckTask, found: Flaws) -> None:
+            wrong.update(found)
+            meter.add(task.files, task.size_bytes)
+
+        tasks = check_tasks(self.repository, {digest: self.objects[digest] for digest in rest})
+        self.executor.run(Checking(self.repository, self.rate), tasks, done)
+        for digest in rest:
+            if digest in wrong:
+                yield from self._findings(digest, wrong[digest])
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         yield from checksum_findings(self.repository, whole)
 

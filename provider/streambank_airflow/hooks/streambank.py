@@ -16,8 +16,9 @@ from streambank.job.stop import StopResult, ask_to_stop, stop_job
 from streambank.job.stop_asked import StopAsked
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore, restore
+from streambank.savepoint.executing import Executor
 from streambank.savepoint.take import take
-from streambank.savepoint.verify import verify
+from streambank.savepoint.verify import Level, verify
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
@@ -139,6 +140,7 @@ class StreambankHook(RepositoryHook):
         new_query: bool,
         note: str,
         by: Mapping[str, str],
+        executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Take a savepoint of one query.
 
@@ -154,6 +156,7 @@ class StreambankHook(RepositoryHook):
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.
+            executor: Who copies; threads of this process where nobody is named.
 
         Raises:
             InputError: A job of several queries was named without the query (code `which-query`).
@@ -171,6 +174,7 @@ class StreambankHook(RepositoryHook):
                 pin=pin,
                 new_query=new_query,
                 taken_by=by,
+                executor=executor,
             ).to_dict()
         job, query = self.declared(ref)
         if query is None and len(job.queries) > 1:
@@ -188,12 +192,19 @@ class StreambankHook(RepositoryHook):
             note=note,
             pin=pin,
             new_query=new_query,
+            executor=executor,
         )
         (result,) = taken.savepoints.values()
         return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
 
     def verify(
-        self, ref: str, savepoint: str, *, level: str, by: Mapping[str, str]
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        level: str,
+        by: Mapping[str, str],
+        executor: Executor | None = None,
     ) -> tuple[dict[str, Any], list[str]]:
         """Verify a savepoint, and leave the result beside it.
 
@@ -202,6 +213,7 @@ class StreambankHook(RepositoryHook):
             savepoint: Its id, the beginning of one, or `latest`.
             level: `quick` or `full`.
             by: Who asks.
+            executor: Who hashes; threads of this process where nobody is named.
 
         Returns:
             The report, flat, with the number of findings; and the findings as sentences.
@@ -219,7 +231,8 @@ class StreambankHook(RepositoryHook):
             job, found = ref, listed[-1].savepoint
         else:
             job, found = repository.find(savepoint, ref)
-        report = verify(repository, job, found, "full" if level == "full" else "quick", by=by)
+        depth: Level = "full" if level == "full" else "quick"
+        report = verify(repository, job, found, depth, by=by, executor=executor)
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said
@@ -234,6 +247,7 @@ class StreambankHook(RepositoryHook):
         mode: str,
         may_stop: bool,
         new_sinks: Mapping[str, str] | None = None,
+        executor: Executor | None = None,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
 
@@ -245,6 +259,7 @@ class StreambankHook(RepositoryHook):
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
+            executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
@@ -255,6 +270,7 @@ class StreambankHook(RepositoryHook):
             savepoint,
             job=ref,
             new_sinks=new_sinks or {},
+            executor=executor,
             **restore_choices(sink, mode),
             **self._target(ref, into),
         )
@@ -277,6 +293,7 @@ class StreambankHook(RepositoryHook):
         note: str,
         by: Mapping[str, str],
         new_sinks: Mapping[str, str] | None = None,
+        executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
         report = restore(
@@ -284,6 +301,7 @@ class StreambankHook(RepositoryHook):
             savepoint,
             job=ref,
             link=link,
+            executor=executor,
             by={**by, "reason": note} if note else by,
             new_sinks=new_sinks or {},
             **restore_choices(sink, mode),

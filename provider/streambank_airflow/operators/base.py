@@ -10,10 +10,13 @@ from airflow.sdk import BaseOperator
 
 from streambank.errors import InputError
 from streambank.job.processes import who
+from streambank_airflow.executors import SparkChoice
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from streambank.savepoint.executing import Executor
 
 
 class StreambankOperator(BaseOperator):
@@ -54,6 +57,47 @@ class StreambankOperator(BaseOperator):
     def why(self) -> str:
         """The note as text; empty without one."""
         return "" if self.note is None else str(self.note)
+
+
+class SparkWork(StreambankOperator):
+    """An operator whose work may go to Spark executors, where there is much of it.
+
+    Args:
+        spark_conn_id: A connection of the Spark provider; None for this worker alone.
+        spark_conf: Spark properties.
+        spark_properties: A file of Spark properties on the worker, for what is secret.
+        on: `auto` where there are 64 GiB or 200,000 files to do, `spark` always.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "spark_conn_id",
+        "spark_conf",
+        "spark_properties",
+        "on",
+    )
+
+    def __init__(
+        self,
+        *,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        spark_properties: str | None = None,
+        on: str = "auto",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.spark_properties = spark_properties
+        self.on = on
+
+    @property
+    def machines(self) -> Executor | None:
+        """Who does the work; None for threads of this process."""
+        choice = SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties, self.on)
+        return choice.executor(self.log.info)
 
 
 def asked_by(context: Context) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streambank.times import to_json_time
 from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, asked_by, flat
+from streambank_airflow.operators.base import SparkWork, as_bool, asked_by, flat
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +21,7 @@ PLAN_KEY = "plan_markdown"
 """XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
 
 
-class RestoreSavepointOperator(StreambankOperator):
+class RestoreSavepointOperator(SparkWork):
     """Restores a savepoint into the next generation of its job, or into an empty directory.
 
     Args:
@@ -38,7 +38,8 @@ class RestoreSavepointOperator(StreambankOperator):
             people.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
+            operator.
 
     Returns:
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
@@ -46,7 +47,7 @@ class RestoreSavepointOperator(StreambankOperator):
     """
 
     template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
+        *SparkWork.template_fields,
         "savepoint",
         "into",
         "sink",
@@ -91,7 +92,11 @@ class RestoreSavepointOperator(StreambankOperator):
             }
             if as_bool(self.plan_only, "plan_only"):
                 plan = self.hook.plan_restore(
-                    self.job, str(self.savepoint), may_stop=self.if_running == "stop", **choices
+                    self.job,
+                    str(self.savepoint),
+                    may_stop=self.if_running == "stop",
+                    executor=self.machines,
+                    **choices,
                 )
                 return self._show(context, plan)
             report = self.hook.restore(
@@ -100,6 +105,7 @@ class RestoreSavepointOperator(StreambankOperator):
                 link=as_bool(self.link, "link"),
                 note=self.why,
                 by=asked_by(context),
+                executor=self.machines,
                 **choices,
             )
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)

@@ -12,7 +12,7 @@ from streambank.job.policies import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
-    StreambankOperator,
+    SparkWork,
     as_bool,
     as_integer,
     asked_by,
@@ -27,7 +27,7 @@ SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes"
 """What the result of a sampled verification says about the sample."""
 
 
-class CreateSavepointOperator(StreambankOperator):
+class CreateSavepointOperator(SparkWork):
     """Takes a savepoint of a job, running or not. Its success is an event of the job's savepoint asset.
 
     Of a declared job the current generation is taken, with the sinks that its driver told of. Without a
@@ -42,7 +42,8 @@ class CreateSavepointOperator(StreambankOperator):
         pin: Keep the savepoint until somebody unpins it.
         new_query: Accept that another query than before runs under this job's name.
         skip_if_never_started: Skip, instead of failing, while the job was never started.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
+            operator.
 
     Returns:
         `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`; of
@@ -50,7 +51,7 @@ class CreateSavepointOperator(StreambankOperator):
     """
 
     template_fields: Sequence[str] = (
-        *StreambankOperator.template_fields,
+        *SparkWork.template_fields,
         "checkpoint",
         "file_sinks",
         "batch",
@@ -96,6 +97,7 @@ class CreateSavepointOperator(StreambankOperator):
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
                     by=asked_by(context),
+                    executor=self.machines,
                 )
             except NotFoundError as error:
                 if error.code == "never-started" and self.skip_if_never_started:
@@ -108,7 +110,7 @@ class CreateSavepointOperator(StreambankOperator):
         return result
 
 
-class VerifySavepointOperator(StreambankOperator):
+class VerifySavepointOperator(SparkWork):
     """Verifies a savepoint, or a sample of all that a job has, and leaves a record of that beside each.
 
     Args:
@@ -118,7 +120,7 @@ class VerifySavepointOperator(StreambankOperator):
             or `none` to skip.
         share: What a sampled verification reads; runs whose shares add up to 100 % have read everything.
         fail_on_findings: Fail the task where something is wrong; without it the result says so.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, those of `SparkWork`, and as for every operator.
 
     Returns:
         `savepoint`, `job`, `ok`, `level`, `findings` (their number), `files`, `bytes`, `seconds`; of a sample
@@ -126,7 +128,7 @@ class VerifySavepointOperator(StreambankOperator):
             cover everything), `objects`, `all_objects`, `all_bytes` instead of `savepoint` and `files`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "savepoint", "level", "share")
+    template_fields: Sequence[str] = (*SparkWork.template_fields, "savepoint", "level", "share")
 
     def __init__(
         self,
@@ -157,7 +159,11 @@ class VerifySavepointOperator(StreambankOperator):
                 damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
             else:
                 result, findings = self.hook.verify(
-                    self.job, str(self.savepoint), level=self.level, by=asked_by(context)
+                    self.job,
+                    str(self.savepoint),
+                    level=self.level,
+                    by=asked_by(context),
+                    executor=self.machines,
                 )
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
         for finding in findings:

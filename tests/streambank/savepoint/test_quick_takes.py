@@ -13,8 +13,9 @@ import pytest
 from bench.workloads import LargeFiles, SmallFiles
 from streambank.errors import IntegrityError
 from streambank.savepoint import catalog
-from streambank.savepoint.copying import CopyTask, bundles
+from streambank.savepoint.copying import CopyTask
 from streambank.savepoint.entry import FileEntry
+from streambank.savepoint.executing import bundles
 from streambank.savepoint.manifest import encode, glance
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sealed import dumps

@@ -1,0 +1,264 @@
+"""An `Executor` that sends tasks to a Spark cluster: one spark-submit for each call, in client mode.
+
+Its folder (mode 0700) holds the plan, the report, the zips and the configuration, which may hold secrets and
+so is a file of mode 0600 and never an argument. The folder goes away at the end; where Spark failed, its log
+stays and the error names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import rmtree
+from typing import IO, Any
+
+from streambank.errors import ConflictError, InputError, StorageError, StreambankError
+from streambank.job.installed import entry_path, find_installation
+from streambank.savepoint.executing import O, T, Threads, Work
+from streambank.savepoint.executing_lines import read_error, write_plan
+from streambank.storage import scheme_of
+from streambank_spark.bundle import PACKAGES, write_bundle, write_packages
+from streambank_spark.properties import property_lines
+from streambank_spark.submission import Running, Submission, Submit, spark_submit
+
+ENTRY = "execute_plan.py"
+LOG = "spark.log"
+POLL_S = 0.2
+TRIES = 3
+"""How often Spark tries a portion, unless the cluster's own settings say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExecutor:
+    """Sends tasks to Spark executors.
+
+    Attributes:
+        master: Master URL: `spark://host:7077`, `yarn`, `k8s://...`, `local[2]`.
+        conf: Spark properties.
+        properties: A properties file of the user's, for what is secret.
+        parallel: How many tasks of one portion an executor does at once.
+        say: Told where Spark's output goes.
+        submit: Hands the application to Spark.
+        output: Where Spark's output is, in an error; the log file where nothing else is said.
+    """
+
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    properties: Path | None = None
+    parallel: int = 4
+    say: Callable[[str], None] = lambda text: None
+    submit: Submit = spark_submit
+    output: str | None = None
+
+    def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
+        """See `Executor.run`.
+
+        Raises:
+            StorageError: Spark did not do all of it (code `spark-failed`); the message names its log.
+            RefusedError: A worker does not see the same files (code `paths-not-shared`).
+        """
+        near = [task for task in tasks if not work.is_portable(task)]
+        Threads(self.parallel).run(work, near, done)
+        far = [task for task in tasks if work.is_portable(task)] if near else tasks
+        if not far:
+            return
+        with _folder() as folder:
+            _Run(self, work, far, done, folder).run()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that nobody else may look into; of a run that failed only Spark's log stays there."""
+    folder = Path(tempfile.mkdtemp(prefix="streambank-spark-"))
+    try:
+        yield folder
+    except StorageError as error:
+        if error.code != "spark-failed" or not (folder / LOG).exists():
+            rmtree(folder)
+            raise
+        for path in folder.iterdir():
+            if path.name != LOG:
+                path.unlink()
+        raise
+    except BaseException:
+        rmtree(folder)
+        raise
+    rmtree(folder)
+
+
+class _Run:
+    """One application, from its plan to its report."""
+
+    def __init__(
+        self,
+        executor: SparkExecutor,
+        work: Work[Any, Any],
+        tasks: Sequence[Any],
+        done: Callable[[Any, Any], None],
+        folder: Path,
+    ) -> None:
+        self.executor = executor
+        self.work = work
+        self.tasks = tasks
+        self.done = done
+        self.folder = folder
+        self.log = folder / LOG
+        self.output = executor.output or str(self.log)
+        self.waiting = set(range(len(tasks)))
+        self.ended = False
+        self.moved: StreambankError | None = None
+
+    def run(self) -> None:
+        installation = find_installation()
+        plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
+        write_plan(plan, self.work, self.tasks, self.executor.parallel)
+        report.touch()
+        submission = Submission(
+            installation=installation,
+            master=self.executor.master,
+            name=f"streambank-{self.work.kind}",
+            entry=entry_path(ENTRY),
+            arguments=("--plan", str(plan), "--report", str(report), "--owner", str(os.getpid())),
+            properties=self._write_properties(),
+            py_files=write_bundle(self.folder / "streambank.zip"),
+            archives=f"{self._write_packages()}#{PACKAGES}",
+            log=self.log,
+        )
+        self.executor.say(
+            f"{self.work.kind}: {len(self.tasks)} tasks go to {self.executor.master}; log: {self.output}"
+        )
+        if not self.work.keeps():
+            self._judge(self._submit(submission, report))
+            return
+        with closing(self.work.portions(self.tasks)) as portions:
+            kept, here = next(portions)
+            exit_code = self._submit(submission, report)
+            self._rescue(len(kept), here)
+        self._judge(exit_code)
+
+    def _submit(self, submission: Submission, report: Path) -> int:
+        """From the first line of the report to the end of the application."""
+        with (
+            report.open(encoding="utf-8") as lines,
+            self.executor.submit(submission) as running,
+        ):
+            try:
+                return self._follow(running, lines)
+            finally:
+                self.work.done_elsewhere()
+
+    def _write_properties(self) -> Path:
+        """The configuration: the user's file, the user's options, and what has to be so."""
+        given = self.executor.properties
+        try:
+            text = given.read_text(encoding="utf-8") if given is not None else ""
+        except (OSError, UnicodeError) as error:
+            raise InputError(
+                f"The Spark properties {given} cannot be read: {error}.",
+                code="bad-spark-conf",
+                hint="Name a file of lines `spark.key value` that this user may read.",
+            ) from error
+        lines = property_lines({"spark.ui.enabled": "false", "spark.driver.maxResultSize": "0"})
+        ours = {
+            "spark.submit.deployMode": "client",
+            "spark.pyspark.driver.python": sys.executable,
+            "spark.task.maxFailures": str(TRIES),
+        }
+        if self.work.kind == "place":
+            # A second attempt that lost would leave files that are there and not yet durable.
+            ours["spark.speculation"] = "false"
+        lines += f"{text}\n{property_lines(self.executor.conf)}{property_lines(ours)}"
+        target = self.folder / "spark.conf"
+        target.touch(mode=0o600, exist_ok=False)
+        target.write_text(lines, encoding="utf-8")
+        return target
+
+    def _write_packages(self) -> Path:
+        header = self.work.header()
+        texts = [value for value in header.values() if isinstance(value, str)]
+        names = ["blake3"] if find_spec("blake3") is not None else []  # a repository may do without
+        if any(scheme_of(text) in ("s3", "s3a") for text in texts):
+            names.append("boto3")
+        return write_packages(self.folder / "packages.zip", names)
+
+    def _follow(self, running: Running, lines: IO[str]) -> int:
+        """Take the report in as it grows, until the application has ended and all of it is read."""
+        rest = ""
+        while True:
+            # What it wrote last is read after it has ended.
+            exit_code = running.wait(POLL_S)
+            while text := lines.readline():
+                rest += text
+                if rest.endswith("\n"):
+                    self._take(json.loads(rest))
+                    rest = ""
+            if exit_code is not None:
+                return exit_code
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        if "task" in line:
+            number = line["task"]
+            if number in self.waiting:
+                self.waiting.discard(number)
+                task = self.tasks[number]
+                self.done(task, self.work.read_outcome(task, line["outcome"]))
+        elif "counts" in line:
+            self.work.absorb(line["counts"])
+        elif "error" in line:
+            error = read_error(line["error"])
+            if error.code == "spark-failed":
+                raise self._failed(error.message)
+            if not isinstance(error, ConflictError):
+                raise error
+            # Whoever asked plans again; what the others are at is worth waiting for.
+            self.moved = self.moved or error
+        elif "end" in line:
+            self.ended = True
+
+    def _rescue(self, kept: int, here: Callable[[Any], Any]) -> None:
+        """Copy here what executors found gone, where this process has held it all the while.
+
+        Args:
+            kept: So many tasks, from the first one on, are held here.
+            here: Does one of them.
+
+        Raises:
+            ConflictError: One was not held, and is gone.
+        """
+        if (
+            self.moved is None
+            or self.moved.code != "checkpoint-moved"
+            or max(self.waiting, default=0) >= kept
+        ):
+            return
+
+        def one(number: int) -> None:
+            self.done(self.tasks[number], here(self.tasks[number]))
+
+        with ThreadPoolExecutor(self.executor.parallel) as pool:
+            list(pool.map(one, sorted(self.waiting)))
+        self.waiting.clear()
+        self.moved = None
+
+    def _judge(self, exit_code: int) -> None:
+        if self.moved is not None:
+            raise self.moved
+        if not self.ended:
+            raise self._failed(f"spark-submit ended with {exit_code}")
+        if self.waiting:
+            raise self._failed(f"{len(self.waiting)} of {len(self.tasks)} tasks were not reported")
+
+    def _failed(self, why: str) -> StorageError:
+        return StorageError(
+            f"Spark at {self.executor.master} did not do all of it: {why}. Its output is in {self.output}.",
+            code="spark-failed",
+            hint="Read the log. What has arrived is kept: a second try copies only the rest.",
+        )

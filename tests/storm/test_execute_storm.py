@@ -1,0 +1,184 @@
+"""Executors that die, and those who asked: a verification, a restore, Ctrl-C, a command that is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.workloads import LargeFiles
+from streambank.errors import StorageError
+from streambank.recovery.restore import restore
+from streambank.savepoint import executing_lines
+from streambank.savepoint.progress import Step
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.savepoint.verify import verify
+from streambank.storage import open_store
+from streambank_spark import submit
+from streambank_spark.bundle import write_packages
+from streambank_spark.submit import SparkExecutor
+from tests.support.bare_python import make_bare_python
+from tests.support.cluster import Cluster, poll, running_cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = "orders"
+CHECKPOINT = LargeFiles(partitions=64, files=1, file_bytes=3 << 19)
+PORTION_BYTES = 1 << 20
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bare_python(tmp_path_factory.mktemp("python") / "venv")
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", PORTION_BYTES)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Repository, str]:
+    CHECKPOINT.build(tmp_path / "checkpoint")
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    return repository, take(open_store(tmp_path / "checkpoint"), repository, JOB).savepoint
+
+
+class Killer:
+    """Kills one executor in the middle of a phase."""
+
+    def __init__(self, cluster: Cluster, phase: str) -> None:
+        self.cluster = cluster
+        self.phase = phase
+        self.pid: int | None = None
+        self.said = ""
+        self._log: Path | None = None
+
+    def say(self, text: str) -> None:
+        found = re.search(r"log: (\S+)$", text)
+        assert found is not None
+        self._log = Path(found[1])
+
+    def progress(self, step: Step) -> None:
+        if step.phase != self.phase:
+            return
+        if self.pid is None and 0 < step.files_done < step.files_total:
+            self.pid = self.cluster.kill_an_executor()
+        if step.files_done == step.files_total and self._log is not None:
+            self.said = self._log.read_text(errors="replace")
+
+    def check(self) -> None:
+        assert self.pid is not None and "Lost executor" in self.said
+        assert re.search(r"Lost task .*ExecutorLostFailure", self.said)
+
+
+def executor(cluster: Cluster, python: Path, say: Callable[[str], None] = print) -> SparkExecutor:
+    return SparkExecutor(cluster.master, {**cluster.conf, "spark.pyspark.python": str(python)}, say=say)
+
+
+def test_a_verification_that_loses_an_executor(
+    cluster: Cluster, python: Path, saved: tuple[Repository, str]
+) -> None:
+    repository, savepoint = saved
+    killer = Killer(cluster, "check")
+    there = executor(cluster, python, killer.say)
+    report = verify(repository, JOB, savepoint, "full", executor=there, progress=killer.progress)
+    killer.check()
+    assert report.ok and report.bytes > 64 * CHECKPOINT.file_bytes
+
+
+def test_a_restore_that_loses_an_executor(
+    cluster: Cluster, python: Path, saved: tuple[Repository, str], tmp_path: Path
+) -> None:
+    repository, savepoint = saved
+    killer = Killer(cluster, "write")
+    target = open_store(tmp_path / "restored")
+    there = executor(cluster, python, killer.say)
+    restore(repository, savepoint, job=JOB, into=target, executor=there, progress=killer.progress)
+    killer.check()
+    source = open_store(tmp_path / "checkpoint")
+    manifest = repository.load(JOB, savepoint)
+    assert {info.path for info in target.list()} == {entry.path for entry in manifest.files}
+    for entry in manifest.files:
+        if not entry.path.startswith("state/0/_metadata"):
+            assert target.read(entry.path) == source.read(entry.path), entry.path
+
+
+def test_without_the_packages_that_come_along_such_executors_can_do_nothing(
+    cluster: Cluster, python: Path, saved: tuple[Repository, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of all tests whose executors have a bare Python."""
+    repository, savepoint = saved
+    monkeypatch.setattr(submit, "write_packages", lambda target, names: write_packages(target, []))
+    with pytest.raises(StorageError) as caught:
+        verify(repository, JOB, savepoint, "full", executor=executor(cluster, python))
+    assert caught.value.code == "missing-package" and "blake3" in caught.value.message
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_is_ended_takes_its_application_along(
+    cluster: Cluster, python: Path, saved: tuple[Repository, str], tmp_path: Path, how: signal.Signals
+) -> None:
+    """By Ctrl-C, or by SIGKILL, when nobody is left to end it but itself."""
+    target = tmp_path / "restored"
+    conf = {**cluster.conf, "spark.pyspark.python": str(python)}
+    options = [each for key, value in conf.items() for each in ("--spark-conf", f"{key}={value}")]
+    # The portions are as many as there are tasks, so that it lasts.
+    code = (
+        "from streambank.savepoint import executing_lines; executing_lines.MIN_PORTION_BYTES = 1\n"
+        "executing_lines.MIN_PORTION_FILES = 1; executing_lines.PORTIONS = 10**9\n"
+        "import sys; from streambank.cli.run import run; sys.exit(run(sys.argv[1:]))"
+    )
+    words = ["restore", saved[1], "-r", str(tmp_path / "repository"), "--job", JOB, "--into", str(target)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words, "--on", "spark", "--master", cluster.master, *options],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "provider"), "TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        poll(lambda: len(list(target.glob("state/0/*/SSTs/*.sst"))) > 2, "the restore did not begin to write")
+        submitted = applications(tmp_path)
+        assert submitted and cluster.state()["activeapps"]
+        process.send_signal(how)
+        assert process.wait(60) == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    poll(lambda: not applications(tmp_path), "the application goes on")
+    poll(lambda: not cluster.state()["activeapps"], "the master still runs it")
+    poll(lambda: not cluster.executors(), "executors live on")
+    if how == signal.SIGINT:
+        assert not list(target.glob("**/*.sst")) and not (target / "metadata").exists()
+    else:
+        # What is there is a restore that died: the next one knows, and finishes it.
+        repository = Repository.open(open_store(tmp_path / "repository"))
+        report = restore(repository, saved[1], job=JOB, into=open_store(target))
+        assert report.layout.cleared_files > 2
+
+
+def applications(folder: Path) -> list[int]:
+    """Pids of what spark-submit started with a plan below a folder: the JVM and the driver's Python."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if f"{folder}/streambank-spark-".encode() in words and b"execute_plan.py" in words:
+            found.append(int(place.parent.name))
+    return found

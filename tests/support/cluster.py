@@ -1,0 +1,194 @@
+"""A standalone Spark cluster on the loopback device: a master and workers of one core each.
+
+The workers' executors use the environment that the workers were started with, as on any cluster: credentials
+come from there, never from whoever submits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streambank.job.installed import find_installation
+from tests.support.s3_servers import free_ports
+
+START_TIMEOUT_S = 120
+POLL_S = 0.1
+QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For JVMs that live for seconds."""
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster.
+
+    Attributes:
+        master: Its URL.
+        web: Address of the master's own page.
+        workers: Pids of the workers.
+        folder: Where their logs are.
+    """
+
+    master: str
+    web: str
+    workers: tuple[int, ...]
+    folder: Path
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """What an application needs on this machine: little memory, the loopback device."""
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.driver.extraJavaOptions": QUICK_START,
+            "spark.executor.extraJavaOptions": QUICK_START,
+        }
+
+    def state(self) -> Mapping[str, Any]:
+        """What the master says about workers and applications."""
+        with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
+            found: Mapping[str, Any] = json.load(answer)
+        return found
+
+    def executors(self) -> list[int]:
+        """Pids of the executors that live now."""
+        return [pid for pid in _children(self.workers) if EXECUTOR in _command_line(pid)]
+
+    def kill_an_executor(self) -> int:
+        """Kill one with SIGKILL; it is gone when this returns.
+
+        Raises:
+            AssertionError: There is none to kill.
+        """
+        victims = self.executors()
+        assert victims, "no executor lives: there is nothing to kill"
+        os.kill(victims[0], signal.SIGKILL)
+        poll(lambda: victims[0] not in self.executors(), "the executor did not die")
+        return victims[0]
+
+
+@contextmanager
+def running_cluster(
+    folder: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A cluster until the end of the `with`.
+
+    Args:
+        folder: For logs and the workers' files.
+        workers: How many, of one core each.
+        environment: What executors find in theirs beside the least.
+    """
+    home = find_installation().spark_home
+    port, web = free_ports(2)
+    base = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
+    base |= {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
+        "SPARK_PUBLIC_DNS": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+    }
+    package = "org.apache.spark.deploy"
+    master = f"spark://127.0.0.1:{port}"
+    commands = [
+        [f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
+    ]
+    for number in range(workers):
+        place = str(folder / f"worker-{number}")
+        size = ["-c", "1", "-m", "1g", "-d", place]
+        commands.append(
+            [
+                f"{package}.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
+                *size,
+                master,
+            ]
+        )
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, command in enumerate(commands):
+            with (folder / f"{number}.log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen(
+                        [str(home / "bin" / "spark-class"), *command],
+                        env=base | dict(environment or {}),
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+        cluster = Cluster(
+            master, f"http://127.0.0.1:{web}", tuple(each.pid for each in processes[1:]), folder
+        )
+        poll(lambda: _workers(cluster) == workers, f"the cluster did not start; logs: {folder}")
+        yield cluster
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in reversed(processes):
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _workers(cluster: Cluster) -> int:
+    try:
+        return int(cluster.state()["aliveworkers"])
+    except (urllib.error.URLError, OSError, ValueError):
+        return 0
+
+
+def poll(ready: Callable[[], bool], otherwise: str) -> None:
+    """Wait until something is so.
+
+    Raises:
+        AssertionError: It did not become so in time.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not ready():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(POLL_S)
+
+
+def _children(parents: tuple[int, ...]) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, parent = text[text.rindex(")") + 2 :].split()[:2]
+        if int(parent) in parents and state != "Z":
+            found.append(int(stat.parent.name))
+    return sorted(found)
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
