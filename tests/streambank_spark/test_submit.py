@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,15 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     assert list(shop.repository.manifests()) == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C interrupts, also where whoever started the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_application(shop: Workshop, seen: Path, tmp_path: Path) -> None:
     def interrupt() -> None:
         poll(lambda: seen.exists() and seen.stat().st_size > 0, "nothing was submitted")
