@@ -24,6 +24,7 @@ from tests.support.s3_servers import free_ports
 
 START_TIMEOUT_S = 120
 POLL_S = 0.1
+TIME_TO_GIVE_A_TASK_S = 3.0
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For JVMs that live for seconds."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -68,13 +69,18 @@ class Cluster:
         return [pid for pid in _children(self.workers) if EXECUTOR in _command_line(pid)]
 
     def kill_an_executor(self) -> int:
-        """Kill one with SIGKILL; it is gone when this returns.
+        """Kill one with SIGKILL while it has a task, if more wait to be done; it is gone when this returns.
+
+        An executor may have ended one task and not yet been given its next. So it is stopped first: it ends
+        nothing more, and the driver, which does not know, gives it what it would have given it.
 
         Raises:
             AssertionError: There is none to kill.
         """
         victims = self.executors()
         assert victims, "no executor lives: there is nothing to kill"
+        os.kill(victims[0], signal.SIGSTOP)
+        time.sleep(TIME_TO_GIVE_A_TASK_S)
         os.kill(victims[0], signal.SIGKILL)
         poll(lambda: victims[0] not in self.executors(), "the executor did not die")
         return victims[0]
