@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
 from streambank.storage.base import Features, FileInfo, Store
-from streambank.storage.local_errors import exists_error, translate
-from streambank.storage.local_read import LocalHeld, read_range
+from streambank.storage.local_errors import exists_error, translate, translate_read
+from streambank.storage.local_read import LocalHeld, buffered, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
 from streambank.storage.local_sync import sync_directories
 from streambank.storage.local_waiting import Waiting
@@ -129,16 +129,19 @@ class LocalStore:
                 descriptor, offset, max(0, info.size_bytes - offset) if length is None else length
             )
         except OSError as error:
-            raise translate(error, self._root.join(key)) from error
+            raise translate_read(error, self._root.join(key)) from error
         finally:
             os.close(descriptor)
 
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
         """See `Store.open`."""
-        descriptor, _ = self._root.open_file(key, READ)
-        with os.fdopen(descriptor, "rb") as reader:
-            yield reader
+        descriptor, info = self._root.open_file(key, READ)
+        try:
+            with buffered(self._root.join(key), descriptor, info.size_bytes) as reader:
+                yield reader
+        finally:
+            os.close(descriptor)
 
     def hold(self, key: str) -> LocalHeld:
         """See `Store.hold`."""

@@ -48,6 +48,15 @@ def translate(error: OSError, path: str) -> StreambankError:
     return StorageError(f"{path} cannot be used: {reason}.", code=code, hint=hint)
 
 
+def translate_read(error: OSError, path: str) -> StreambankError:
+    """The same for an error of reading; a file that another machine has removed counts as one that is gone.
+
+    Network file systems answer ESTALE for it, even where it is held open: only what is removed from this very
+    machine stays readable there.
+    """
+    return missing_error(path) if error.errno == errno.ESTALE else translate(error, path)
+
+
 def missing_error(path: str) -> NotFoundError:
     """There is no such file."""
     return NotFoundError(f"There is no file {path}.", code="no-such-file")

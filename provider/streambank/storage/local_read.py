@@ -7,8 +7,8 @@ import os
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
-from streambank.storage.base import FileInfo
-from streambank.storage.local_errors import translate
+from streambank.storage.base import CHUNK_BYTES, FileInfo
+from streambank.storage.local_errors import translate_read
 from streambank.storage.local_root import file_info
 
 
@@ -27,14 +27,14 @@ class LocalHeld:
 
     def open(self) -> AbstractContextManager[BinaryIO]:
         """See `Held.open`."""
-        return cast("BinaryIO", _DescriptorReader(self._descriptor, self._info.size_bytes))
+        return cast("BinaryIO", _DescriptorReader(self._path, self._descriptor, self._info.size_bytes))
 
     def current(self) -> FileInfo:
         """See `Held.current`."""
         try:
             return file_info(self._info.path, os.fstat(self._descriptor))
         except OSError as error:
-            raise translate(error, self._path) from error
+            raise translate_read(error, self._path) from error
 
     def close(self) -> None:
         """See `Held.close`."""
@@ -47,11 +47,13 @@ class _DescriptorReader(io.RawIOBase):
     """Reads a descriptor by position, so that several readers of one held file do not disturb each other.
 
     Args:
+        path: The file, for messages.
         descriptor: Of a regular file; stays open.
         size_bytes: How long it was; asking for much more than that would only reserve memory.
     """
 
-    def __init__(self, descriptor: int, size_bytes: int) -> None:
+    def __init__(self, path: str, descriptor: int, size_bytes: int) -> None:
+        self._path = path
         self._descriptor = descriptor
         self._size_bytes = size_bytes
         self._position = 0
@@ -72,14 +74,28 @@ class _DescriptorReader(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         likely = max(self._size_bytes - self._position, 0) + 1  # one more shows that it grew
-        data = os.pread(self._descriptor, min(size, likely), self._position)
+        try:
+            data = os.pread(self._descriptor, min(size, likely), self._position)
+        except OSError as error:
+            raise translate_read(error, self._path) from error
         self._position += len(data)
         return data
 
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self.read(CHUNK_BYTES), b""))
+
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # not every Buffer
-        count = os.preadv(self._descriptor, [buffer], self._position)
+        try:
+            count = os.preadv(self._descriptor, [buffer], self._position)
+        except OSError as error:
+            raise translate_read(error, self._path) from error
         self._position += count
         return count
+
+
+def buffered(path: str, descriptor: int, size_bytes: int) -> BinaryIO:
+    """A reader of a descriptor, which stays open, for those who read lines or other small steps."""
+    return io.BufferedReader(_DescriptorReader(path, descriptor, size_bytes))
 
 
 def read_range(descriptor: int, offset: int, length: int) -> bytes:

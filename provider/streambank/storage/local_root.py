@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from streambank.errors import IntegrityError
 from streambank.storage.base import FileInfo
-from streambank.storage.local_errors import NOT_THERE, missing_error, translate
+from streambank.storage.local_errors import NOT_THERE, missing_error, translate, translate_read
 from streambank.storage.local_write import sync_directory
 from streambank.storage.names import TEMPORARY_PREFIX, TEMPORARY_SUFFIX, check_key
 
@@ -61,10 +61,13 @@ class Root:
         except OSError as error:
             if error.errno in NOT_THERE:
                 raise missing_error(path) from error
-            raise translate(error, path) from error
+            raise translate_read(error, path) from error
         try:
             self._check_inside(descriptor, path)
-            status = os.fstat(descriptor)
+            try:
+                status = os.fstat(descriptor)
+            except OSError as error:
+                raise translate_read(error, path) from error
             if not statmod.S_ISREG(status.st_mode):
                 raise missing_error(path)
         except BaseException:
@@ -93,9 +96,11 @@ class Root:
         try:
             yield name, descriptor
         finally:
-            os.close(descriptor)
-            with suppress(FileNotFoundError):  # it has its real name by now
-                os.unlink(name, dir_fd=directory)
+            try:
+                self.close_written(descriptor, name)
+            finally:
+                with suppress(FileNotFoundError):  # it has its real name by now
+                    os.unlink(name, dir_fd=directory)
 
     def create_temporary(self, directory: int) -> tuple[str, int]:
         """Name and descriptor of an empty file that no store lists."""
@@ -105,10 +110,20 @@ class Root:
         except OSError as error:
             raise translate(error, self.join(name)) from error
 
+    def close_written(self, descriptor: int, key: str) -> None:
+        """Close a file that was written to; network file systems tell only here that their disk is full."""
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            raise translate(error, self.join(key)) from error
+
     def sync(self, directory: int, path: str) -> None:
         """Make new names in a directory durable, or note that somebody has to."""
         if self.fsync:
-            sync_directory(directory)
+            try:
+                sync_directory(directory)
+            except OSError as error:
+                raise translate(error, path) from error
         elif self.unsettled is not None:
             self.unsettled.add(path)  # adding to a set is atomic
 

@@ -71,9 +71,11 @@ class Waiting:
             temporary = replaced or ""
             return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
         finally:
-            os.close(descriptor)
-            if temporary:
-                os.unlink(temporary, dir_fd=self._descriptor)
+            try:
+                self._root.close_written(descriptor, temporary)
+            finally:
+                if temporary:
+                    os.unlink(temporary, dir_fd=self._descriptor)
 
     def _name_all(self) -> None:
         if not self._files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -79,6 +80,27 @@ class TestBesideALiveQuery:
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
         manifest = shop.repository.load(JOB, result.savepoint)
         assert "state/0/0/8.delta" in {entry.path for entry in manifest.files}
+
+    def test_files_that_another_machine_removed_mean_planning_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # On a network file system a descriptor does not keep what is deleted elsewhere.
+        shop = Workshop(tmp_path).run(8)
+        pread, fired = os.pread, list[str]()
+
+        def of_another_machine(descriptor: int, count: int, offset: int) -> bytes:
+            path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+            if path.endswith(".delta") and not fired:
+                fired.append(path)
+                shop.run(1)
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            return pread(descriptor, count, offset)
+
+        monkeypatch.setattr(os, "pread", of_another_machine)
+        result = shop.take()
+        assert fired
+        assert (result.replans, result.batch) == (1, 8)
+        assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     def test_a_file_rewritten_meanwhile_means_planning_again(self, shop: Workshop) -> None:
         shop.run(5)

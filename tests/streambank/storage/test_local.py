@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StorageError
-from streambank.storage import local_write
+from streambank.storage import local_root, local_write
 from streambank.storage.local import LocalStore
 from tests.support.permissions import as_ordinary_user, open_folder
 
@@ -305,6 +305,66 @@ def test_a_held_reader_seeks(store: LocalStore) -> None:
         reader.seek(0)
         reader.seek(3, os.SEEK_CUR)
         assert reader.read(1) == b"3"
+
+
+def read_all(store: LocalStore, call: str, key: str) -> bytes:
+    """Bytes of a file in one of the four ways in which they are read."""
+    if call == "read":
+        return store.read(key, 0, 10)
+    if call == "hold":
+        with closing(store.hold(key)) as held, held.open() as reader:
+            return reader.read(10)
+    with store.open(key) as reader:
+        return bytes(reader.readline() if call == "lines" else reader.read(10))
+
+
+READING = ["read", "open", "lines", "hold"]
+
+
+@pytest.mark.parametrize("call", READING)
+def test_a_bad_place_of_the_disk_is_said(call: str) -> None:
+    with pytest.raises(StorageError) as raised:
+        read_all(LocalStore("/proc/self"), call, "mem")  # nothing is mapped at its beginning: EIO
+    assert raised.value.code == "io-error"
+
+
+@pytest.mark.parametrize("call", READING)
+def test_a_file_that_another_machine_removed_is_gone(
+    store: LocalStore, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(*_: object) -> bytes:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    store.write("f", b"x")
+    with closing(store.hold("f")) as held, monkeypatch.context() as patch:
+        patch.setattr(os, "pread", stale)
+        patch.setattr(os, "preadv", stale)
+        with pytest.raises(NotFoundError):
+            read_all(store, call, "f")
+        patch.setattr(os, "fstat", stale)
+        with pytest.raises(NotFoundError):
+            held.current()
+
+
+def test_a_directory_that_cannot_be_synced_is_said(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(directory: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store.write("a/f", b"x")
+    monkeypatch.setattr(local_root, "sync_directory", broken)
+    calls: list[Callable[[], object]] = [
+        lambda: store.write("a/f", b"y"),
+        lambda: store.write("a/new", b"y", exclusive=True),
+        lambda: store.write_named([b"y"], lambda: "a/named"),
+        lambda: store.rename("a/f", "a/g"),
+        lambda: store.link_from(store, "a/g", "a/h"),
+    ]
+    for call in calls:
+        with pytest.raises(StorageError) as raised:
+            call()
+        assert raised.value.code == "io-error"
 
 
 def test_a_copy_without_the_kernels_help_is_left_to_the_caller(
