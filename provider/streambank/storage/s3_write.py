@@ -54,10 +54,24 @@ class Spool:
     checksum: str
 
     def blocks(self) -> Iterator[bytes]:
-        """The bytes."""
+        """The bytes; the last step makes sure that the temporary file has kept them.
+
+        Raises:
+            StorageError: It has not (code `corrupt-transfer`), or it cannot be read.
+        """
+        checksum = Crc32()
         self.file.seek(0)
-        while chunk := self.file.read(CHUNK_BYTES):
+        while chunk := self._read():
+            checksum.update(chunk)
             yield chunk
+        if spelled(checksum.digest()) != self.checksum:
+            raise corrupt_error(tempfile.gettempdir(), "did not keep the bytes of a temporary file")
+
+    def _read(self) -> bytes:
+        try:
+            return self.file.read(CHUNK_BYTES)
+        except OSError as error:
+            raise translate_local(error, tempfile.gettempdir()) from error
 
 
 @contextmanager

@@ -470,3 +470,14 @@ def test_a_full_disk_under_the_waiting_bytes_is_said(store: S3Store, monkeypatch
         store.write_named([b"x"], lambda: "f")
     assert raised.value.code == "disk-full"
     assert not store.exists("f")
+
+
+def test_a_temporary_file_that_lost_bytes_is_noticed() -> None:
+    with s3_write.spooled([bytes(s3_write.SPOOL_BYTES), b"end"]) as spool:
+        assert sum(map(len, spool.blocks())) == spool.size_bytes
+        spool.file.seek(5)
+        spool.file.write(b"x")
+        with pytest.raises(StorageError) as raised:
+            for _ in spool.blocks():
+                pass
+    assert raised.value.code == "corrupt-transfer"
