@@ -6,8 +6,10 @@ credentials.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
 from streambank.storage.local_errors import translate as translate_local
@@ -62,6 +64,35 @@ def translate(error: Exception, uri: str) -> StreambankError:
         code="storage",
         hint="Look at the credentials and settings of that package, and at the network; then try again.",
     )
+
+
+class TranslatedReader(io.RawIOBase):
+    """Reads what a package has opened; many ask for bytes only now, of a file that may be gone by now.
+
+    Args:
+        reader: The package's own; stays open.
+        uri: The file.
+    """
+
+    def __init__(self, reader: BinaryIO, uri: str) -> None:
+        self._reader = reader
+        self._uri = uri
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
+        """The next bytes.
+
+        Raises:
+            NotFoundError: The file went away.
+            StorageError: It cannot be read.
+        """
+        with translated(self._uri):
+            data = self._reader.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def missing_error(uri: str) -> NotFoundError:

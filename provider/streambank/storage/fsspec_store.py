@@ -12,6 +12,7 @@ Two kinds are told apart, since the contract rests on a create that fails where 
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import tempfile
@@ -22,10 +23,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.errors import FormatError, InputError, NotFoundError, StorageError
-from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Store
 from streambank.storage.chunks import chunks
 from streambank.storage.fsspec_errors import (
     PACKAGES,
+    TranslatedReader,
     exists_error,
     missing_error,
     missing_package_error,
@@ -195,10 +197,11 @@ class FsspecStore:
     @contextmanager
     def open(self, key: str) -> Iterator[BinaryIO]:
         """See `Store.open`."""
-        with translated(f"{self._uri}/{key}"):
+        uri = f"{self._uri}/{key}"
+        with translated(uri):
             reader = self._fs.open(self._path(check_key(key)), "rb")
-        with reader:
-            yield reader
+        with reader, io.BufferedReader(TranslatedReader(reader, uri), CHUNK_BYTES) as translating:
+            yield translating
 
     def hold(self, key: str) -> FsspecHeld:
         """See `Store.hold`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,27 @@ def test_where_no_create_is_exclusive_none_is_tried(files: Store, tmp_path: Path
     with pytest.raises(InputError):
         files.rename("a", "b")
     assert [info.path for info in files.list()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(FileNotFoundError("gone"), NotFoundError), (RuntimeError("secret"), StorageError)]
+)
+def test_what_fails_while_a_file_is_read_is_said_in_our_words(
+    files: Store, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
+) -> None:
+    class Lazy(io.BytesIO):
+        """Opened without a request, as gcsfs and adlfs do."""
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise error
+
+    files.write("f", b"x")
+    monkeypatch.setattr(Files, "open", lambda self, path, mode: Lazy())
+    with pytest.raises(kind) as raised, files.open("f") as reader:
+        reader.read(10)
+    assert "secret" not in str(raised.value)
+    with closing(files.hold("f")) as held, pytest.raises(kind), held.open() as reader:
+        reader.read()
 
 
 def test_the_rest_of_the_contract_holds_there(files: Store, tmp_path: Path) -> None:
