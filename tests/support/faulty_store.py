@@ -205,6 +205,10 @@ class FaultyStore:
             fault = self._before("settle", "")
         self._after(fault, "settle", "", self._plan.unsettled.clear)
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        wanted = sorted(folders)
+        self._do("settle_names", " ".join(wanted), lambda: self.inner.settle_names(wanted))
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         inner = source.inner if isinstance(source, FaultyStore) else source
 

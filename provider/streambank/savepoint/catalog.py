@@ -137,6 +137,11 @@ def listed(store: Store, job: str | None = None) -> list[tuple[str, str]]:
     return sorted(found)
 
 
+def settle_listed(store: Store, job: str) -> None:
+    """Make sure that those savepoints of a job that can be seen stay, whoever died while it listed one."""
+    store.settle_names([f"savepoints/{job}"])
+
+
 def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary]:
     """Every savepoint, by job and then by age; damaged ones, with their `error`, first within their job."""
     marks = _marks(store, job)

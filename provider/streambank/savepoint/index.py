@@ -18,6 +18,7 @@ from streambank.savepoint.sealed import dumps
 from streambank.storage.base import Store
 
 INDEX_FORMAT = 1
+INDEX_FOLDER = "index"
 REINDEX_HINT = "Nothing is lost: `streambank reindex` makes the index again from the packs."
 _BITS = 48
 _MOST = (1 << _BITS) - 1  # the largest offset or length: 256 TiB
@@ -95,7 +96,7 @@ class Index:
 
 def index_key(index_id: str) -> str:
     """Where an index file lies in its repository."""
-    return f"index/{index_id}.jsonl"
+    return f"{INDEX_FOLDER}/{index_id}.jsonl"
 
 
 def encode_index(packs: Iterable[Pack], digest_name: str) -> tuple[str, bytes]:
@@ -138,7 +139,7 @@ def read_index(store: Store, index_id: str, digest_name: str) -> list[Pack] | No
 
 def index_ids(store: Store) -> list[str]:
     """Ids of all index files that are there."""
-    return [name.removesuffix(".jsonl") for name in store.names("index") if name.endswith(".jsonl")]
+    return [name.removesuffix(".jsonl") for name in store.names(INDEX_FOLDER) if name.endswith(".jsonl")]
 
 
 def _index_lines(packs: Iterable[Pack], digest_name: str) -> Iterator[bytes]:

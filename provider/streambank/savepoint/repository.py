@@ -252,16 +252,16 @@ class Repository:
         except ConflictError as error:
             if error.code != "exists":
                 raise
+            catalog.settle_listed(self.store, manifest.job)
             return False
         if boot_clock_s() - looked_s > COMMIT_WINDOW_S:
             self._look_after_sleep(manifest, made=exclusive)
         return True
 
     def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:
-        """This machine slept while it listed a savepoint: a sweep may have been at work meanwhile.
+        """This machine slept while it listed a savepoint, and a sweep may have been at work: look again.
 
-        Where it was, the savepoint is taken from the list that this very call has put it on; one that was
-        listed before, and whose manifest was only mended (not `made`), stays there for a repair to find.
+        What lacks objects now is not listed any more, unless it was before (not `made`): a repair finds that.
         """
         try:
             check_lasting(self, manifest)

@@ -27,7 +27,7 @@ from streambank.errors import (
     StreambankError,
 )
 from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.catalog import distrusted, heads
+from streambank.savepoint.catalog import distrusted, heads, settle_listed
 from streambank.savepoint.copy_work import Copying
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
 from streambank.savepoint.entry import FileEntry
@@ -267,6 +267,7 @@ class _Take:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
+        settle_listed(self.repository.store, self.job)
         distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
         lacking |= self.repository.condemned(manifest.objects(), refresh=True)

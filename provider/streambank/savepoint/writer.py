@@ -9,6 +9,7 @@ from types import TracebackType
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.digest import digest_of, new_hasher, split_digest
+from streambank.savepoint.index import INDEX_FOLDER
 from streambank.savepoint.packs import (
     PACK_BYTES,
     SMALL_BYTES,
@@ -38,7 +39,9 @@ def object_key(digest: str) -> str:
 class ObjectWriter:
     """Adds objects from any number of threads; use it in a `with`, whose end flushes.
 
-    An object may be counted on by a manifest only after `flush` (or the end of the `with`) has returned.
+    An object may be counted on by a manifest only after `flush` (or the end of the `with`) has returned. That
+    holds for those that were there already, too: whoever stored them may have died before their names were
+    durable.
 
     Args:
         store: The repository's root.
@@ -83,6 +86,7 @@ class ObjectWriter:
         self._builder = PackBuilder(digest_name)
         self._added: set[str] = set()
         self._unindexed: list[Pack] = []
+        self._found: set[str] = set()  # folders of files that somebody else has written
         self._writing = 0
         self._failure: BaseException | None = None
 
@@ -155,6 +159,7 @@ class ObjectWriter:
         if known:
             with self._state:
                 self.known_objects += 1
+                self._found.add(INDEX_FOLDER)
             return digest
         with self._state:
             self._builder.add(digest, data)
@@ -230,7 +235,11 @@ class ObjectWriter:
         """Whether a large object need not be written: this writer has, or it was there and is not damaged."""
         if digest in self._added:
             return True
-        return digest not in self.damaged and self._has(digest, size_bytes)
+        if digest in self.damaged or not self._has(digest, size_bytes):
+            return False
+        with self._state:
+            self._found |= {_folder(object_key(digest)), INDEX_FOLDER}
+        return True
 
     def _write_pack(self, builder: PackBuilder) -> None:
         """Store one pack; the caller has counted it in `_writing`."""
@@ -239,10 +248,13 @@ class ObjectWriter:
                 pack, data = builder.finish()
                 if pack_key(pack.id) in self._condemned:
                     pack, data = builder.finish(uuid.uuid4().hex)
-                if self.rewrite_packs or not self._stored(pack):
+                write = self.rewrite_packs or not self._stored(pack)
+                if write:
                     self._store.write(pack_key(pack.id), data)
                 with self._state:
                     self._unindexed.append(pack)
+                    if not write:
+                        self._found.add(_folder(pack_key(pack.id)))
         except BaseException as error:
             with self._state:
                 self._failure = self._failure or error
@@ -261,9 +273,16 @@ class ObjectWriter:
     def _index(self) -> None:
         with self._state:
             packs, self._unindexed = self._unindexed, []
+            found, self._found = self._found, set()
         self._settling.settle()
+        if found:
+            self._store.settle_names(found)
         if packs:
             self._publish(packs)
+
+
+def _folder(key: str) -> str:
+    return key.rpartition("/")[0]
 
 
 def _check_size(read_bytes: int, size_bytes: int) -> None:

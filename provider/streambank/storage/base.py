@@ -188,6 +188,13 @@ class Store(Protocol):
             StorageError: At the end: something did not reach the disk. What was written must be given up.
         """
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """Make the names of files in some folders as durable as those of finished writes, whoever wrote them.
+
+        A file is seen a moment before its name is durable, and its writer may die in that moment. Who counts
+        on files of others asks for this before anything that rests on it; what is not there is no error.
+        """
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """Copy without the bytes passing through this process, where both stores can do that together.
 

@@ -226,6 +226,9 @@ class FsspecStore:
         """See `Store.bulk`; every write stands by itself here."""
         yield self
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """See `Store.settle_names`; a name is as durable as it can be when it is seen."""
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`; packages differ in when such a copy is done, so none is asked for."""
         return False

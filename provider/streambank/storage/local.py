@@ -199,6 +199,13 @@ class LocalStore:
             except OSError as error:
                 raise translate(error, str(self.root)) from error
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """See `Store.settle_names`: the folders and those above them are synced."""
+        wanted = {folder[:end] for folder in folders for end in _ends(check_prefix(folder))}
+        for folder in sorted(wanted) if self._root.fsync else ():
+            with suppress(NotFoundError), self._root.directory(folder) as directory:
+                self._root.sync(directory, self._root.join(folder))
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`: a reflink where the file system can, a copy inside the kernel elsewhere."""
         if not isinstance(source, LocalStore):
@@ -373,6 +380,13 @@ class LocalStore:
             return self.stat(key).identity == self.stat(other).identity
         except NotFoundError:
             return False
+
+
+def _ends(folder: str) -> Iterator[int]:
+    """Where the path of a folder, and of each one above it, ends."""
+    yield 0
+    yield from (place for place, letter in enumerate(folder) if letter == "/")
+    yield len(folder)
 
 
 def _split(key: str) -> tuple[str, str]:

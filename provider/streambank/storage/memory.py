@@ -138,6 +138,9 @@ class MemoryStore:
         """See `Store.bulk`; nothing is durable here."""
         yield self
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """See `Store.settle_names`; nothing is durable here."""
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`."""
         if not isinstance(source, MemoryStore):

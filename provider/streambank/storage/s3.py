@@ -140,6 +140,9 @@ class S3Store:
         """See `Store.bulk`; every write is durable by itself here."""
         yield self
 
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """See `Store.settle_names`; what can be seen is durable here."""
+
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.copy_from`: by the service itself, between any two of its buckets."""
         if not isinstance(source, S3Store) or source._service().endpoint != self._service().endpoint:

@@ -61,6 +61,54 @@ def test_a_power_cut_takes_whole_objects_or_none(tmp_path: Path) -> None:
             assert inner.read(object_key(digest)) == data
 
 
+class Names:
+    """Which folders were synced, in order; the process is killed where it is about to sync one of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+        self.synced: list[str] = []
+        self.kill_at = ""
+        self._root = root
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            folder = str(path.relative_to(self._root)) if path != self._root else ""
+            if self.kill_at and folder.startswith(self.kill_at):
+                self.kill_at = ""
+                raise SimulatedCrash(folder)
+            self.synced.append(folder)
+        self._fsync(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "kill_at"), [(600_000, "objects/"), (500, "packs/"), (500, "index"), (500, "savepoints/")]
+)
+def test_nobody_counts_on_names_that_a_killed_writer_left_before_they_were_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, kill_at: str
+) -> None:
+    LargeFiles(partitions=1, files=3, file_bytes=size_bytes).build(tmp_path / "ck")
+    checkpoint, store = LocalStore(tmp_path / "ck"), LocalStore(tmp_path / "repository")
+    Repository.open(store, create=True)
+    names = Names(monkeypatch, store.root)
+    names.kill_at = kill_at
+    with pytest.raises(SimulatedCrash):
+        take(checkpoint, Repository.open(store), "orders", parallel=1)
+    assert names.kill_at == ""
+    left = {info.path.rpartition("/")[0] for info in store.list() if info.path.startswith(kill_at)}
+    lost = left - set(names.synced)  # what a power cut may take now
+    assert lost
+
+    names.synced.clear()
+    result = take(checkpoint, Repository.open(store), "orders", parallel=1)
+    assert lost <= set(names.synced)
+    listed = "savepoints/orders"
+    if not result.already_there:
+        assert max(map(names.synced.index, lost)) < len(names.synced) - 1 - names.synced[::-1].index(listed)
+    assert verify(Repository.open(store), "orders", result.savepoint, "full").ok
+
+
 def test_what_is_there_is_not_written(tmp_path: Path) -> None:
     inner = LocalStore(tmp_path, fsync=False)
     with Repository.open(inner, create=True).writer() as writer:

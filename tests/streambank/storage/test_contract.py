@@ -391,6 +391,12 @@ def test_a_bulk_may_be_empty_or_inside_another(store: Store) -> None:
     assert store.read("f") == b"x"
 
 
+def test_names_may_be_settled_at_any_time(store: Store) -> None:
+    store.write("a/b/c", b"x")
+    store.settle_names(["a/b", "nowhere", ""])
+    assert store.read("a/b/c") == b"x"
+
+
 def test_an_error_inside_a_bulk_passes(store: Store) -> None:
     with pytest.raises(NotFoundError), store.bulk() as files:
         files.read("nothing")

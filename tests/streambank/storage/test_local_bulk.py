@@ -104,6 +104,16 @@ def test_a_store_that_promises_nothing_syncs_nothing(tmp_path: Path, disk: Disk)
     assert disk.synced == []
 
 
+def test_names_of_others_are_settled_with_the_folders_above(store: LocalStore, disk: Disk) -> None:
+    for path in ("a/b", "c"):
+        (store.root / path).mkdir(parents=True)
+    store.settle_names(["a/b", "a", "gone/far"])
+    assert sorted(disk.synced) == [f"fsync {store.root}{below}" for below in ("", "/a", "/a/b")]
+    disk.synced.clear()
+    LocalStore(store.root, fsync=False).settle_names(["a/b"])
+    assert disk.synced == []
+
+
 @pytest.mark.parametrize(("syncfs", "broken"), [(True, "root"), (False, "a/1"), (False, "/a")])
 def test_what_did_not_reach_the_disk_is_an_error(
     store: LocalStore, disk: Disk, syncfs: bool, broken: str
