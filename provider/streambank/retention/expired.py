@@ -14,6 +14,7 @@ from typing import Any
 
 from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.catalog import (
+    EXPIRED,
     check_place,
     listed,
     manifest_key,
@@ -28,7 +29,6 @@ from streambank.storage.base import Store
 from streambank.storage.chunks import chunks
 from streambank.storage.names import check_name, split_job
 
-FOLDER = "expired"
 UNUSABLE = (IntegrityError, FormatError, InputError)
 """What a manifest raises that cannot be used."""
 _NAME = re.compile(r"[0-9a-f]{32}\.json")
@@ -71,7 +71,7 @@ def set_aside(repository: Repository, job: str, savepoint: str) -> Expired:
     """
     store, source = repository.store, manifest_key(job, savepoint)
     read_head(store, job, savepoint)
-    key = f"{FOLDER}/{job}/{savepoint}/{uuid.uuid4().hex}.json"
+    key = f"{EXPIRED}/{job}/{savepoint}/{uuid.uuid4().hex}.json"
     try:
         with store.open(source) as reader:
             store.write(key, chunks(reader), exclusive=True)
@@ -90,8 +90,8 @@ def set_aside(repository: Repository, job: str, savepoint: str) -> Expired:
 def expired_savepoints(store: Store) -> list[Expired]:
     """Every copy, the oldest first; several of one savepoint where it was expired more than once."""
     found = []
-    for info in store.list(FOLDER):
-        place, _, name = info.path.removeprefix(FOLDER + "/").rpartition("/")
+    for info in store.list(EXPIRED):
+        place, _, name = info.path.removeprefix(EXPIRED + "/").rpartition("/")
         job, _, savepoint = place.rpartition("/")
         if _NAME.fullmatch(name) and _is_named(job, savepoint):
             found.append(Expired(job, savepoint, info.path, info.mtime_ns, info.size_bytes))

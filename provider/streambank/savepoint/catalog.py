@@ -34,6 +34,8 @@ from streambank.storage.chunks import chunks
 from streambank.storage.names import check_name, split_job
 from streambank.times import to_json_time
 
+EXPIRED = "expired"
+"""Folder of the copies of expired manifests, by job and savepoint."""
 _GLANCE_BYTES = 64 << 10
 
 
@@ -184,12 +186,19 @@ def heads(store: Store, job: str) -> Iterator[Manifest]:
 
 
 def distrusted(store: Store, job: str) -> bool:
-    """Whether the last verification of any listed savepoint of a job found damage."""
+    """Whether the last verification of any savepoint of a job found damage.
+
+    One that was expired for it counts as long as it can be brought back: others may share what is damaged.
+    """
     there = set(listed(store, job))
     for which, names in _marks(store, job).items():
-        name = latest(names, VERIFIED) if which in there else None
+        name = latest(names, VERIFIED)
+        if name is None or (
+            which not in there and not (all(which) and store.names("/".join((EXPIRED, *which))))
+        ):
+            continue
         try:
-            if name is not None and not to_verification(read_mark(store, *which, name)).ok:
+            if not to_verification(read_mark(store, *which, name)).ok:
                 return True
         except (NotFoundError, *UNREADABLE):
             continue  # it says nothing, or is gone

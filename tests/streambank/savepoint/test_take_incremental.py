@@ -10,6 +10,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import READS, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.retained import drop
 from tests.support.workshop import JOB, Workshop
 
 
@@ -69,6 +70,13 @@ class TestIncremental:
             shop.take()
         assert caught.value.code == "repository-damaged"
         assert len(list(shop.repository.manifests(JOB))) == 1
+
+        # Whoever sees a damaged savepoint gets rid of it, and what it shared is there all the same.
+        drop(shop.repository, shop.repository.load(JOB, first.savepoint))
+        assert list(shop.repository.manifests(JOB)) == []
+        with pytest.raises(IntegrityError):
+            shop.take()
+        assert list(shop.repository.manifests(JOB)) == []
 
 
 class TestAgain:
