@@ -290,9 +290,9 @@ class _Take:
             if batch is None:
                 return None
             savepoint = self._savepoint_id(self.reader.query_id(), batch)
+            return self._already_there(savepoint, writer, 0)
         except (ConflictError, NotFoundError, FormatError):
             return None  # whatever it is, the plan will say it
-        return self._already_there(savepoint, writer, 0)
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)

@@ -102,6 +102,26 @@ class TestBesideALiveQuery:
         assert (result.replans, result.batch) == (1, 8)
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
+    def test_a_savepoint_that_cannot_be_healed_in_time_means_a_newer_batch(self, shop: Workshop) -> None:
+        shop.run(4)
+        shop.take()
+        for info in list(shop.repository_store.list("packs")):
+            shop.repository_store.delete(info.path)
+        fired: list[str] = []
+
+        def meddle(operation: str, key: str) -> None:
+            if operation == "hold" and not fired:
+                fired.append(key)
+                shop.checkpoint.delete(key)
+                shop.run(6)
+                shop.live.purge(2)
+
+        shop.repository = Repository.open(shop.repository_store)
+        result = shop.take(Meddling(shop.checkpoint, meddle))
+        assert fired
+        assert (result.batch, result.already_there) == (9, False)
+        assert verify(shop.repository, JOB, result.savepoint, "full").ok
+
     def test_a_file_rewritten_meanwhile_means_planning_again(self, shop: Workshop) -> None:
         shop.run(5)
         fired: list[str] = []
