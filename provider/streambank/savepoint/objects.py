@@ -240,7 +240,7 @@ class Objects:
         return places[0] if places else None
 
     def _has_whole(self, digest: str, size_bytes: int) -> bool:
-        """What a writer asks: small objects live in packs and large ones in files, so one look is enough."""
+        """What a writer asks: small objects live in packs alone, so they are not looked for in files."""
         if size_bytes > SMALL_BYTES:
             return self.has(digest, size_bytes)
         return any(place.length == size_bytes and self._is_whole(place) for place in self._lasting(digest))

@@ -2,8 +2,8 @@
 
 A write goes to a temporary name beside the real one, is synced, renamed and made durable by syncing the
 directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads
-or in processes, exactly one wins and nobody ever sees a part of a file. In `bulk` only the syncing waits for
-the end: the temporary name stays, since it costs little beside the rest.
+or in processes, exactly one wins and nobody ever sees a part of a file. In `bulk` the syncing waits for the
+end, and so do the real names of `write_named`, as they say what is in the files (local_waiting.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.errors import FormatError, IntegrityError
@@ -27,6 +27,7 @@ packs = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(packs)
 def test_comes_back_and_finds_every_object(listed: list[Pack]) -> None:
     index_id, data = encode_index(listed, "blake3")
@@ -46,6 +47,7 @@ def test_comes_back_and_finds_every_object(listed: list[Pack]) -> None:
     assert index.find(digest_of("blake3", b"something that was never stored")) is None
 
 
+@settings(deadline=None)
 @given(packs.filter(bool), st.data())
 def test_any_changed_byte_is_found(listed: list[Pack], draw: st.DataObject) -> None:
     index_id, data = encode_index(listed, "blake3")
