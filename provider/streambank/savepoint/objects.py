@@ -94,10 +94,7 @@ class Objects:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in."""
         place = self._find(digest)
         key = object_key(digest)
-        # An index that was written beside a sweep may name a pack of a large object that is gone since.
-        if place is not None and (
-            place.length <= SMALL_BYTES or self._is_whole(place) or not self._store.exists(key)
-        ):
+        if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
             return _packed_location(digest, place)
         try:
             info = self._store.stat(key)
@@ -238,6 +235,18 @@ class Objects:
         if len(places) > 1:
             return next((place for place in places if self._is_whole(place)), places[0])
         return places[0] if places else None
+
+    def _is_rather_a_file(self, key: str, place: IndexedObject) -> bool:
+        """Whether a large object that a pack should hold is read from a file of its own.
+
+        An index that was written beside a sweep may name a pack that is gone since; and whoever heals a
+        damaged object stores it as a file, unless that name is condemned.
+        """
+        try:
+            size_bytes = self._store.stat(key).size_bytes
+        except NotFoundError:
+            return False
+        return not self._is_whole(place) or (size_bytes == place.length and key not in self._condemned)
 
     def _has_whole(self, digest: str, size_bytes: int) -> bool:
         """What a writer asks: small objects live in packs alone, so they are not looked for in files."""

@@ -8,9 +8,11 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import IntegrityError
+from streambank.savepoint.condemned import condemn, forget
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
+from streambank.savepoint.writer import object_key
 from tests.support.damage import anew, flip, heals, keys
 from tests.support.workshop import JOB, Workshop
 
@@ -57,6 +59,24 @@ def test_flipped_bytes_that_a_verification_found(large: Workshop, folder: str) -
         flip(large, key)
     assert not verify(large.repository, JOB, first.savepoint, "full").ok
     assert heals(large, first.savepoint) >= 0
+
+
+def test_a_large_object_that_was_stored_under_another_name(large: Workshop) -> None:
+    large.run(1)
+    data = large.checkpoint.read("state/0/0/1.delta")
+    with large.repository.writer() as writer:
+        digest = writer.add(data, len(data))
+    record = condemn(large.repository_store, "blake3", [object_key(digest)], {})
+    first = large.take()
+    pack = large.repository.object_location(digest)
+    assert (pack.kind, pack.length) == ("pack", len(data))
+    large.repository_store.delete(object_key(digest))  # what the sweep does in the end
+    forget(large.repository_store, record)
+
+    flip(large, pack.key)
+    anew(large)
+    assert not verify(large.repository, JOB, first.savepoint, "full").ok
+    assert heals(large, first.savepoint) > SMALL_BYTES
 
 
 @pytest.mark.parametrize("change", ["gone", "other bytes", "other size"])
