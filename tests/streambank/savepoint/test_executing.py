@@ -263,7 +263,7 @@ class TestRestoringElsewhere:
     ) -> None:
         """The last look is when all bytes have passed: before it, nothing is under the file's name."""
         savepoint = shop.take().savepoint
-        monkeypatch.setattr(place_work, "NOTE_EVERY_S", 0.0)
+        monkeypatch.setattr("streambank.savepoint.target.NOTE_EVERY_S", 0.0)
         ended = threading.Event()
         chunks = Repository.object_chunks
 
