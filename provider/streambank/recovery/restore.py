@@ -6,13 +6,15 @@ The order of steps, on which everything rests:
 2. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
-5. The locks are checked once more, the sinks are taken back where that was chosen, and new outputs begun.
+5. The locks are checked once more, the sinks are taken back where that was chosen (which is noted before:
+   job/taken_back.py), and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
 8. The report is left behind.
 
 What fails before step 6 leaves no target behind. A rollback of a sink that was cut off is finished by the
-next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used.
+next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used: a
+job is not started from one.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from typing import Unpack
 
 from streambank.errors import IntegrityError, StorageError, StreambankError
 from streambank.job.claims import Claim
+from streambank.job.control import JobControl
 from streambank.job.operation import Operation
 from streambank.job.records import RecordStream
+from streambank.job.taken_back import note_taking_back
 from streambank.recovery.choose import Chosen, choose
 from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
@@ -52,6 +56,7 @@ OPERATION = "restore"
 class _Held:
     """The job, held: nobody runs it, and nobody else works on it."""
 
+    control: JobControl
     operation: Operation
     lease: Claim
 
@@ -210,7 +215,7 @@ def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
         control.operation(OPERATION, by=request.by) as operation,
         control.lease.held(OPERATION, by=request.by) as lease,
     ):
-        yield _Held(operation, lease)
+        yield _Held(control, operation, lease)
 
 
 def _ensure_first(request: Request, chosen: Chosen) -> None:
@@ -254,6 +259,16 @@ def _write(
         if held is not None:
             held.check()
         if request.sink == "rollback":
+            if held is not None:
+                note_taking_back(
+                    held.control,
+                    split_job(manifest.job)[1],
+                    [sink.store for sink in prepared.sinks.guarded if sink.new is None],
+                    savepoint=manifest.savepoint,
+                    batch=manifest.batch,
+                    location=prepared.target.uri,
+                    by=request.by,
+                )
             rolled_back.extend(roll_back_sinks(prepared.sinks, manifest.savepoint))
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
