@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
-from streambank.errors import IntegrityError
+from streambank.errors import ConflictError, IntegrityError
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Work
 from streambank.savepoint.grouping import grouped
@@ -136,6 +136,13 @@ class Placing(Work[PlaceTask, Placed]):
         # A link copies nothing, so this is where the bytes are hashed.
         self._repository.hash_object(entry.digest, self._rate.spend)
         self._check()
+        try:
+            return self._files.link_from(self._repository.store, place.key, entry.path)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+        # An earlier attempt at this very task, on a machine that was lost since, came as far.
+        self._files.delete(entry.path)
         return self._files.link_from(self._repository.store, place.key, entry.path)
 
     def _small(self, entries: Sequence[FileEntry]) -> Placed:
