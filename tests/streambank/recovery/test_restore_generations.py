@@ -16,7 +16,11 @@ from streambank.job.control import JobControl
 from streambank.job.processes import this_process
 from streambank.recovery.prepare import Wanted
 from streambank.recovery.restore import plan_restore, restore
-from tests.support.workshop import BY, Workshop, closure_of, quick_store
+from streambank.savepoint.take import take
+from streambank.sinks.file_sink import FileSinkCapture
+from tests.support.file_sinks import FileSinkWriter
+from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
 
 
 class TestGenerations:
@@ -119,3 +123,36 @@ class TestGenerations:
         report = restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
         assert (report.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
+
+    def test_an_output_that_was_left_stays_left(self, shop: Workshop) -> None:
+        """Also when a later savepoint is restored, which knows only the output that the query went to."""
+        shop.run(4)
+        first = shop.take().savepoint
+        shop.run(1)
+        old, new, newer = (shop.open(name).uri for name in ("out", "new-out", "newer-out"))
+
+        def go_to(savepoint: str, **outputs: str) -> dict[str, str]:
+            restore(
+                shop.repository,
+                savepoint,
+                generation=shop.control(),
+                by=BY,
+                opener=quick_store,
+                sink="accept",
+                new_sinks={shop.open(name).uri: place for name, place in outputs.items()},
+            )
+            current = shop.control().generation()
+            assert current is not None
+            return dict(current.new_sinks)
+
+        assert go_to(first, out=new) == {old: new}
+        went_on = LiveCheckpoint(quick_store(f"{shop.checkpoint.uri}.g0002"), query_id=shop.live.query_id)
+        went_on.next_batch = 4
+        FileSinkWriter(shop.open("new-out")).write(4, [{"batch": 4}])
+        went_on.run(1)
+        sinks = [FileSinkCapture(new, shop.open("new-out"))]
+        second = take(went_on.store, shop.repository, JOB, sinks=sinks).savepoint
+        assert go_to(second) == {old: new}
+        assert go_to(second, **{"new-out": newer}) == {old: newer, new: newer}
+        # back in the first output, by a savepoint of it: nothing is left behind there
+        assert go_to(first) == {}
