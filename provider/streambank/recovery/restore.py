@@ -10,7 +10,7 @@ The order of steps, on which everything rests:
    job/taken_back.py), and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
-8. The report is left behind.
+8. The report is left behind, and the savepoint is claimed where that was chosen.
 
 What fails before step 6 leaves no target behind. A rollback of a sink that was cut off is finished by the
 next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used: a
@@ -172,8 +172,6 @@ def restore(
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
-        if request.mode == "claim":
-            _claim(request, chosen, layout.target)
         plan = prepared.plan
         report = RestoreReport(
             savepoint=plan.savepoint,
@@ -201,6 +199,8 @@ def restore(
             by=request.by,
         )
         _leave(request, report)
+        if request.mode == "claim":
+            _claim(request, chosen, layout.target)
         return report
 
 
@@ -307,17 +307,24 @@ def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) ->
 def _claim(request: Request, chosen: Chosen, location: str) -> None:
     """The savepoint belongs to the restored query now: nothing but its job's retention keeps it."""
     repository, manifest = request.repository, chosen.manifest
-    add_mark(
-        repository.store,
-        repository.digest_name,
-        manifest.job,
-        manifest.savepoint,
-        "claimed",
-        by=request.by,
-        fields={"location": location},
-    )
-    if repository.pinned(manifest.job, manifest.savepoint):
-        repository.unpin(manifest.job, manifest.savepoint, by=request.by, note="claimed by a restore")
+    try:
+        add_mark(
+            repository.store,
+            repository.digest_name,
+            manifest.job,
+            manifest.savepoint,
+            "claimed",
+            by=request.by,
+            fields={"location": location},
+        )
+        if repository.pinned(manifest.job, manifest.savepoint):
+            repository.unpin(manifest.job, manifest.savepoint, by=request.by, note="claimed by a restore")
+    except StreambankError as error:
+        raise StorageError(
+            f"The restore into {location} is done, but the savepoint was not claimed: {error.message}",
+            code="not-claimed",
+            hint="Go on with the restored checkpoint; `streambank unpin` lets retention decide about it.",
+        ) from error
 
 
 def _leave(request: Request, report: RestoreReport) -> None:

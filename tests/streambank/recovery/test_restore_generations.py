@@ -9,13 +9,16 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import (
     InputError,
+    IntegrityError,
     RefusedError,
+    StorageError,
     StreambankError,
 )
 from streambank.job.control import JobControl
 from streambank.job.processes import this_process
 from streambank.recovery.prepare import Wanted
 from streambank.recovery.restore import plan_restore, restore
+from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.file_sink import FileSinkCapture
 from tests.support.file_sinks import FileSinkWriter
@@ -156,3 +159,23 @@ class TestGenerations:
         assert go_to(second, **{"new-out": newer}) == {old: newer, new: newer}
         # back in the first output, by a savepoint of it: nothing is left behind there
         assert go_to(first) == {}
+
+    def test_one_that_cannot_be_claimed_is_restored_all_the_same(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(3)
+        taken = shop.take(pin=True)
+
+        def damaged(self: Repository, job: str, savepoint: str) -> bool:
+            raise IntegrityError("The mark is damaged.")
+
+        monkeypatch.setattr(Repository, "pinned", damaged)
+        with pytest.raises(StorageError, match="is done, but the savepoint was not claimed") as caught:
+            restore(
+                shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store, mode="claim"
+            )
+        assert caught.value.code == "not-claimed"
+        current = shop.control().generation()
+        assert current is not None
+        assert current.number == 2
+        assert shop.control().store.exists("restores/0000000001.json")
