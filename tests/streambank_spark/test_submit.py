@@ -137,6 +137,17 @@ def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: Workshop, see
     assert (caught.value.code, caught.value.hint) == ("spark-failed", "Read the log, and try again.")
 
 
+def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(shop: Workshop, seen: Path) -> None:
+    savepoint = shop.take().savepoint
+    executor = SparkExecutor("spark://there:7077", {"spark.fake": "forgetful"})
+    with pytest.raises(StorageError, match=r"[1-9]\d* of \d+ tasks were not reported"):
+        verify(shop.repository, JOB, savepoint, "full", executor=executor)
+    assert shop.repository.verifications(JOB, savepoint) == []
+    with pytest.raises(StorageError, match="were not reported"):
+        shop.restore(savepoint, sink="accept", executor=executor)
+    assert list(shop.open("restored").list()) == []
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Ctrl-C interrupts, also where whoever started the tests in the background has it ignored."""
