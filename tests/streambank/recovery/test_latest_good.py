@@ -10,11 +10,10 @@ from streambank.errors import (
     InputError,
     NotFoundError,
 )
-from streambank.recovery import choose
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
-from streambank.savepoint.verify import VerifyReport
+from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 
@@ -97,16 +96,15 @@ class TestLatestGood:
         older = shop.take()
         shop.run(2)
         newest = shop.take()
-        original = choose.verify
 
         def expired(
             repository: Repository, job: str, savepoint: str, *args: Any, **options: Any
         ) -> VerifyReport:
             if savepoint == newest.savepoint:
                 repository.store.delete(f"savepoints/{job}/{savepoint}.json")
-            return original(repository, job, savepoint, *args, **options)
+            return verify(repository, job, savepoint, *args, **options)
 
-        monkeypatch.setattr(choose, "verify", expired)
+        monkeypatch.setattr("streambank.recovery.choose.verify", expired)
         report = shop.restore("latest-good", sink="rollback")
         assert report.savepoint == older.savepoint
         assert [one.to_dict() for one in report.skipped] == [
