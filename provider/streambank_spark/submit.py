@@ -257,8 +257,13 @@ class _Run:
             raise self._failed(f"{len(self.waiting)} of {len(self.tasks)} tasks were not reported")
 
     def _failed(self, why: str) -> StorageError:
+        kept = (
+            " What has arrived is kept: a second try copies only the rest."
+            if self.work.kind == "copy"
+            else ""
+        )
         return StorageError(
             f"Spark at {self.executor.master} did not do all of it: {why}. Its output is in {self.output}.",
             code="spark-failed",
-            hint="Read the log. What has arrived is kept: a second try copies only the rest.",
+            hint=f"Read the log, and try again.{kept}",
         )

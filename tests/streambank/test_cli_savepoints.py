@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streambank.savepoint import verify
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
 from tests.support.live_checkpoint import LiveCheckpoint, add_debris
@@ -174,3 +176,22 @@ def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     for wrong in ("out", "=x", f"{tmp_path}/out="):
         answer = streambank(*fork, tmp_path / "wrong", "--new-sink", wrong, "--json")
         assert (answer.code, answer.document["error"]) == (2, "bad-new-sink")
+
+
+@pytest.mark.usefixtures("repository")
+def test_verify_of_all_goes_on_where_one_is_expired_meanwhile(
+    checkpoint: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (
+        succeed("take", checkpoint, "--job", "orders", "--batch", batch, "--json").document["savepoint"]
+        for batch in (4, 5)
+    )
+    original = verify.verify
+
+    def expiring(*args: Any, **options: Any) -> verify.VerifyReport:
+        (repository / "savepoints/orders" / f"{first}.json").unlink(missing_ok=True)
+        return original(*args, **options)
+
+    monkeypatch.setattr(verify, "verify", expiring)
+    found = succeed("verify", "--all", "--json").document
+    assert [each["savepoint"] for each in found["savepoints"]] == [second]

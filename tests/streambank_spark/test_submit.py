@@ -121,10 +121,31 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     with pytest.raises(StorageError) as caught:
         shop.take(executor=SparkExecutor("spark://there:7077", {"spark.fake": how}))
     assert caught.value.code == "spark-failed" and why in caught.value.message
+    assert "What has arrived is kept" in caught.value.hint
     log = re.search(r"in (\S+spark\.log)\.", caught.value.message)
     assert log is not None and "this is what Spark says" in Path(log[1]).read_text()
     assert left(tmp_path) == ["spark.log"], "nothing that may hold a secret stays"
     assert list(shop.repository.manifests()) == []
+
+
+def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: Workshop, seen: Path) -> None:
+    savepoint = shop.take().savepoint
+    with pytest.raises(StorageError) as caught:
+        shop.restore(
+            savepoint, sink="accept", executor=SparkExecutor("spark://there:7077", {"spark.fake": "dead"})
+        )
+    assert (caught.value.code, caught.value.hint) == ("spark-failed", "Read the log, and try again.")
+
+
+def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(shop: Workshop, seen: Path) -> None:
+    savepoint = shop.take().savepoint
+    executor = SparkExecutor("spark://there:7077", {"spark.fake": "forgetful"})
+    with pytest.raises(StorageError, match=r"[1-9]\d* of \d+ tasks were not reported"):
+        verify(shop.repository, JOB, savepoint, "full", executor=executor)
+    assert shop.repository.verifications(JOB, savepoint) == []
+    with pytest.raises(StorageError, match="were not reported"):
+        shop.restore(savepoint, sink="accept", executor=executor)
+    assert list(shop.open("restored").list()) == []
 
 
 @pytest.fixture

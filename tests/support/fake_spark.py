@@ -1,7 +1,8 @@
 """A spark-submit of the tests' own: it does what the plan says, without a JVM, or what a test asks of it.
 
-The property `spark.fake` chooses: `endless` never ends, `dead` kills itself, `silent` ends at once, `purge`
-deletes the file `spark.victim` first.
+The property `spark.fake` chooses: `endless` never ends, `dead` kills itself, `silent` ends at once,
+`forgetful` leaves out the last portion and says that it has done all, `purge` deletes the file `spark.victim`
+first.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ with open(after("--report"), "a") as report:
                         os.unlink(path)
         if "spark.fake=dead" in conf:
             os.kill(os.getpid(), 9)
+        if "spark.fake=forgetful" in conf and portion == portions[-1]:
+            continue
         lines = run_portion(header, portion)
         # A report grows while it is read, and not by whole lines.
         for line in lines:

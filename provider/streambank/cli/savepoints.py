@@ -23,7 +23,7 @@ from streambank.cli.options import (
     Where,
     bytes_per_s,
 )
-from streambank.errors import InputError
+from streambank.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from streambank.savepoint.catalog import SavepointSummary
@@ -210,11 +210,24 @@ def verify(
         document: Any = reports[0].to_dict()
     else:
         which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        reports = [_verify(opened, *each, level, machines, rate) for each in which]
+        found = (_verify_listed(opened, *each, level, machines, rate) for each in which)
+        reports = [report for report in found if report is not None]
         document = _all(reports)
     console.answer(document, lambda: show_reports(reports))
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
+
+
+def _verify_listed(
+    opened: Repository, job: str, savepoint: str, level: Level, machines: Executor, rate: int | None
+) -> VerifyReport | None:
+    """One of many; None where it was expired since it was listed."""
+    try:
+        return _verify(opened, job, savepoint, level, machines, rate)
+    except NotFoundError as error:
+        if error.code != "no-such-savepoint":
+            raise
+        return None
 
 
 def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ events/           what happened, and who did it
 queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
+taken-back/<q>/   that a restore is about to take a query's sinks back
 ```
 
 `<q>` is the query's name, or `main` where the job has only one.

@@ -16,6 +16,7 @@ from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.job.control import JobControl
 from streambank.job.generations import MAIN
 from streambank.job.records import JsonDict, decode_json, encode_json
+from streambank.job.taken_back import check_not_taken_back
 
 DEFAULT_FORCE_AFTER_S = 60.0
 DEFAULT_DRAIN_TIMEOUT_S = 600.0
@@ -168,10 +169,15 @@ def check_generations(spec: LaunchSpec, control: JobControl) -> None:
 
     Raises:
         ConflictError: A restore came between the launch and the lease (code `stale-launch`).
+        RefusedError: One did, and has taken the sinks back without a new generation (`sinks-taken-back`).
     """
     for name, query in spec.queries.items():
-        current = control.generation(None if name == MAIN else name)
-        if current is not None and current.number != query.generation:
+        key = None if name == MAIN else name
+        current = control.generation(key)
+        if current is None:
+            continue
+        check_not_taken_back(control, key, current)
+        if current.number != query.generation:
             raise ConflictError(
                 f"Job {spec.job} moved on to generation {current.number} of query {name} after this driver "
                 f"was launched for generation {query.generation}.",

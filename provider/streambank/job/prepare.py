@@ -11,6 +11,7 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
+from streambank.job.taken_back import check_not_taken_back
 from streambank.storage import normalize_location, open_store, scheme_of
 from streambank.times import to_json_time, utc_now
 
@@ -38,14 +39,16 @@ def prepare_launch(
 
     Raises:
         RefusedError: The declared checkpoint is another one than the job began with (code
-            `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), or its
-            generation writes elsewhere than the arguments say (`old-sink`).
+            `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), a
+            restore that was not finished has taken its sinks back (`sinks-taken-back`), or its generation
+            writes elsewhere than the arguments say (`old-sink`).
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
     queries = {}
     for name, checkpoint in job.queries.items():
         generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
+        check_not_taken_back(control, None if name == MAIN else name, generation)
         _refuse_lost(job, control, name, generation)
         _refuse_old_sink(job, launched, generation)
         queries[name] = QuerySpec(

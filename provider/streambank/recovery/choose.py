@@ -114,11 +114,7 @@ def only_job(repository: Repository, job: str | None) -> str:
     """
     jobs = sorted({summary.job for summary in repository.manifests(job)})
     if not jobs:
-        raise NotFoundError(
-            f"There is no savepoint{f' of {job}' if job else ''} in {repository.store.uri}.",
-            code="no-such-savepoint",
-            hint="`streambank list` shows those that are there.",
-        )
+        raise _no_savepoint(repository, job)
     if job in jobs:
         return job
     if len(jobs) > 1:
@@ -157,27 +153,44 @@ def _latest_good(
     executor: Executor | None,
     progress: Progress | None,
 ) -> Chosen:
-    skipped: list[Skipped] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
-    skipped += [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
+    unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
+    damaged: list[Skipped] = []
     for summary in newest_first([one for one in summaries if one.error is None]):
-        report = verify(
-            repository,
-            job,
-            summary.savepoint,
-            "full",
-            progress=progress,
-            record=record,
-            max_bytes_per_s=max_bytes_per_s,
-            executor=executor,
-            by=by,
-        )
-        if report.restorable:
-            return Chosen(repository.load(job, summary.savepoint), tuple(skipped))
+        try:
+            report = verify(
+                repository,
+                job,
+                summary.savepoint,
+                "full",
+                progress=progress,
+                record=record,
+                max_bytes_per_s=max_bytes_per_s,
+                executor=executor,
+                by=by,
+            )
+            if report.restorable:
+                return Chosen(repository.load(job, summary.savepoint), (*unreadable, *damaged))
+        except NotFoundError as error:
+            if error.code != "no-such-savepoint":
+                raise
+            damaged.append(Skipped(summary.savepoint, "It was expired meanwhile."))
+            continue
         problem = next(finding for finding in report.findings if finding.severity == "error")
-        skipped.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
+        damaged.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
+    skipped = [*damaged, *unreadable]  # the newest first, as far as can be told
+    if not skipped:
+        raise _no_savepoint(repository, job)
     raise NotFoundError(
-        f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[-1].why}",
+        f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[0].why}",
         code="no-good-savepoint",
         hint="`streambank verify --all` tells about each; look for a replica of the repository.",
+    )
+
+
+def _no_savepoint(repository: Repository, job: str | None) -> NotFoundError:
+    return NotFoundError(
+        f"There is no savepoint{f' of {job}' if job else ''} in {repository.store.uri}.",
+        code="no-such-savepoint",
+        hint="`streambank list` shows those that are there.",
     )

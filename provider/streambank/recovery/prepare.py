@@ -165,7 +165,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
     )
     against += refusals(sinks, request.sink, request.mode)
     if generation is not None:
-        generation = replace(generation, new_sinks=sinks.moved_on())
+        generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
     plan = RestorePlan(
         savepoint=manifest.savepoint,
         job=manifest.job,
@@ -217,6 +217,21 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
     proposed = generations.propose(taken=taken, base=request.checkpoint or manifest.checkpoint)
     filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)
     return request.opener(filled.location), filled
+
+
+def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, str]:
+    """Output directories that the query has left, now or before the savepoint, each with where it writes.
+
+    What it left before an earlier generation stays left, as long as the savepoint is of the output that it
+    went to: else an application that was set back would go on in the old one, and nobody refused it.
+    """
+    moved = sinks.moved_on()
+    assert request.generation is not None
+    current = request.generation.generation(split_job(chosen.manifest.job)[1])
+    before = current.new_sinks if current is not None else {}
+    outputs = {sink.was for sink in sinks.guarded}
+    left = {old: moved.get(new, new) for old, new in before.items() if new in outputs and old not in outputs}
+    return {old: new for old, new in (left | moved).items() if old != new}
 
 
 def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:

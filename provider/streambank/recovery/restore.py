@@ -6,13 +6,15 @@ The order of steps, on which everything rests:
 2. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
-5. The locks are checked once more, the sinks are taken back where that was chosen, and new outputs begun.
+5. The locks are checked once more, the sinks are taken back where that was chosen (which is noted before:
+   job/taken_back.py), and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
-8. The report is left behind.
+8. The report is left behind, and the savepoint is claimed where that was chosen.
 
 What fails before step 6 leaves no target behind. A rollback of a sink that was cut off is finished by the
-next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used.
+next restore; until then, and after any rollback, no checkpoint that is further than the sink may be used: a
+job is not started from one.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from typing import Unpack
 
 from streambank.errors import IntegrityError, StorageError, StreambankError
 from streambank.job.claims import Claim
+from streambank.job.control import JobControl
 from streambank.job.operation import Operation
 from streambank.job.records import RecordStream
+from streambank.job.taken_back import note_taking_back
 from streambank.recovery.choose import Chosen, choose
 from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
@@ -52,6 +56,7 @@ OPERATION = "restore"
 class _Held:
     """The job, held: nobody runs it, and nobody else works on it."""
 
+    control: JobControl
     operation: Operation
     lease: Claim
 
@@ -167,8 +172,6 @@ def restore(
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
-        if request.mode == "claim":
-            _claim(request, chosen, layout.target)
         plan = prepared.plan
         report = RestoreReport(
             savepoint=plan.savepoint,
@@ -196,6 +199,8 @@ def restore(
             by=request.by,
         )
         _leave(request, report)
+        if request.mode == "claim":
+            _claim(request, chosen, layout.target)
         return report
 
 
@@ -210,7 +215,7 @@ def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
         control.operation(OPERATION, by=request.by) as operation,
         control.lease.held(OPERATION, by=request.by) as lease,
     ):
-        yield _Held(operation, lease)
+        yield _Held(control, operation, lease)
 
 
 def _ensure_first(request: Request, chosen: Chosen) -> None:
@@ -254,6 +259,16 @@ def _write(
         if held is not None:
             held.check()
         if request.sink == "rollback":
+            if held is not None:
+                note_taking_back(
+                    held.control,
+                    split_job(manifest.job)[1],
+                    [sink.store for sink in prepared.sinks.guarded if sink.new is None],
+                    savepoint=manifest.savepoint,
+                    batch=manifest.batch,
+                    location=prepared.target.uri,
+                    by=request.by,
+                )
             rolled_back.extend(roll_back_sinks(prepared.sinks, manifest.savepoint))
         begun.extend(begin_outputs(prepared.sinks))
         if held is not None and (rolled_back or begun):
@@ -292,17 +307,24 @@ def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) ->
 def _claim(request: Request, chosen: Chosen, location: str) -> None:
     """The savepoint belongs to the restored query now: nothing but its job's retention keeps it."""
     repository, manifest = request.repository, chosen.manifest
-    add_mark(
-        repository.store,
-        repository.digest_name,
-        manifest.job,
-        manifest.savepoint,
-        "claimed",
-        by=request.by,
-        fields={"location": location},
-    )
-    if repository.pinned(manifest.job, manifest.savepoint):
-        repository.unpin(manifest.job, manifest.savepoint, by=request.by, note="claimed by a restore")
+    try:
+        add_mark(
+            repository.store,
+            repository.digest_name,
+            manifest.job,
+            manifest.savepoint,
+            "claimed",
+            by=request.by,
+            fields={"location": location},
+        )
+        if repository.pinned(manifest.job, manifest.savepoint):
+            repository.unpin(manifest.job, manifest.savepoint, by=request.by, note="claimed by a restore")
+    except StreambankError as error:
+        raise StorageError(
+            f"The restore into {location} is done, but the savepoint was not claimed: {error.message}",
+            code="not-claimed",
+            hint="Go on with the restored checkpoint; `streambank unpin` lets retention decide about it.",
+        ) from error
 
 
 def _leave(request: Request, report: RestoreReport) -> None:

@@ -9,6 +9,9 @@ next one knows that everything there may go.
 Durability follows from that: the note is durable before anything else is written, and everything else before
 `metadata` is. In between the files are written in bulk and reach the disk together. After a power cut there
 some are missing or empty, but beside a note, so they are removed by their names and written again.
+
+A layout that stood still may be taken for dead, and its place be another's by the time it goes on. So it
+looks for its own note again and again, and where that is gone it writes nothing more, and removes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from streambank.savepoint.place_work import Placed, PlaceTask, Placing, place_ta
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.target import METADATA, NOTE, IsLive, Owner, check_target
+from streambank.savepoint.target import METADATA, NOTE, Fence, IsLive, Owner, check_target, read_note
 from streambank.storage.base import FileInfo, Store
 
 __all__ = ["METADATA", "IsLive", "LayoutReport", "Owner", "check_target", "lay_out"]
@@ -143,6 +146,8 @@ class _Layout:
         self.executor = executor
         self.rate = rate
         self.token = str(uuid.uuid4())
+        self.fence = Fence(target, self.token)
+        self.note = b""
         self.linked = 0
         self.rewritten: dict[str, int] = {}
         # Spark's checksum of a file that is rewritten would be wrong, and Spark can do without it.
@@ -159,17 +164,22 @@ class _Layout:
             raise IntegrityError(
                 f"Savepoint {self.manifest.savepoint} has no file {METADATA}.", code="savepoint-incomplete"
             )
-        leftovers = check_target(self.target, owner)
         metadata = self._metadata()
+        leftovers = check_target(self.target, owner)
         self._claim(owner, leftovers)
+        committing = False
         try:
             self._place_all(progress)
+            self.fence.look()  # what is missing or too much there may be another's doing
             self._check(metadata)
+            self.fence.look()
             if before_commit is not None:
                 before_commit()
+                self.fence.look()
+            committing = True
             self.target.write(METADATA, metadata)
         except BaseException as error:
-            self._undo(error)
+            self._undo(error, metadata if committing else None)
             raise
         return LayoutReport(
             target=self.target.uri,
@@ -201,19 +211,27 @@ class _Layout:
                 "files": sorted(self.entries),
             },
         }
-        for info in leftovers:
-            if info.path != METADATA:
-                self.target.delete(info.path)
+        self.note = json.dumps(note).encode()
         if leftovers:
-            self.target.delete(METADATA)
+            self._clear(leftovers)
         try:
-            self.target.write(METADATA, json.dumps(note).encode(), exclusive=True)
+            self.target.write(METADATA, self.note, exclusive=True)
         except ConflictError as error:
             raise ConflictError(
                 f"Somebody else began to restore into {self.target.uri} at the same time.",
                 code="restore-in-progress",
                 hint="Wait for it, or restore into another directory.",
             ) from error
+
+    def _clear(self, leftovers: Sequence[FileInfo]) -> None:
+        """Remove what a dead layout left, unless somebody else is quicker and begins anew there."""
+        dead = Fence(self.target, (read_note(self.target) or {}).get("token"))
+        for info in leftovers:
+            if info.path != METADATA:
+                dead.check()
+                self.target.delete(info.path)
+        dead.look()
+        self.target.delete(METADATA)
 
     def _place_all(self, progress: Progress | None) -> None:
         entries = [entry for entry in self.entries.values() if entry.path != METADATA]
@@ -239,6 +257,7 @@ class _Layout:
                 link=self.link,
                 rate=self.rate,
                 wrote=wrote,
+                check=self.fence.check,
             )
             self.executor.run(work, place_tasks(self.repository, entries), done)
 
@@ -274,14 +293,25 @@ class _Layout:
                 hint="Use another savepoint, and report this one.",
             ) from error
 
-    def _undo(self, error: BaseException) -> None:
-        """Remove what was written, the note last, so that a query can start here at no moment."""
+    def _undo(self, error: BaseException, metadata: bytes | None) -> None:
+        """Remove what was written, the note last, so that a query can start here at no moment.
+
+        Where the place is another's by now, nothing is touched.
+
+        Args:
+            error: Why.
+            metadata: The real one, if it was being written; it may be there although that failed.
+        """
         try:
+            if metadata is not None and self.target.read(METADATA) == metadata:
+                self.target.write(METADATA, self.note)
+            self.fence.look()
             for path in self.entries:
                 if path != METADATA:
+                    self.fence.check()
                     self.target.delete(path)
             self.target.delete(METADATA)
             for folder in sorted({path.partition("/")[0] for path in self.entries if "/" in path}):
                 self.target.prune(folder)
         except StreambankError as failure:
-            error.add_note(f"What was written to {self.target.uri} could not be removed: {failure}")
+            error.add_note(f"What was written to {self.target.uri} was not removed: {failure}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +17,9 @@ from streambank.savepoint.placing import place_large
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sharing import not_shared, portable, same_repository
-from streambank.savepoint.target import METADATA, read_note
+from streambank.savepoint.target import METADATA, Fence, read_note
 from streambank.storage import open_store
 from streambank.storage.base import Store
-
-NOTE_EVERY_S = 1.0
-"""So often a machine elsewhere looks whether the restore that it works for is still going on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +136,13 @@ class Placing(Work[PlaceTask, Placed]):
         # A link copies nothing, so this is where the bytes are hashed.
         self._repository.hash_object(entry.digest, self._rate.spend)
         self._check()
+        try:
+            return self._files.link_from(self._repository.store, place.key, entry.path)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+        # An earlier attempt at this very task, on a machine that was lost since, came as far.
+        self._files.delete(entry.path)
         return self._files.link_from(self._repository.store, place.key, entry.path)
 
     def _small(self, entries: Sequence[FileEntry]) -> Placed:
@@ -187,7 +189,7 @@ class Placing(Work[PlaceTask, Placed]):
         target = open_store(header["target"])
         if read_note(target) is None and not target.exists(METADATA):
             raise not_shared(target.uri, "there is no note of the restore")
-        fence = _Fence(target, header["token"])
+        fence = Fence(target, header["token"])
         fence.check()
         with target.bulk() as files:
             yield cls(
@@ -208,26 +210,3 @@ class Placing(Work[PlaceTask, Placed]):
     def read_outcome(cls, task: PlaceTask, data: Mapping[str, Any]) -> Placed:
         """See `Work.read_outcome`."""
         return Placed(data["linked"], data["rewritten"])
-
-
-class _Fence:
-    """Keeps an executor that its restore has left behind from writing into a later one."""
-
-    def __init__(self, target: Store, token: str) -> None:
-        self._target = target
-        self._token = token
-        self._lock = threading.Lock()
-        self._looked_s = -NOTE_EVERY_S
-
-    def check(self) -> None:
-        with self._lock:
-            if time.monotonic() - self._looked_s < NOTE_EVERY_S:
-                return
-            note = read_note(self._target)
-            if note is None or note.get("token") != self._token:
-                raise ConflictError(
-                    f"The restore into {self._target.uri} that this machine worked for is over.",
-                    code="target-moved",
-                    hint="Nothing to do, if it was ended; else see who else restores there.",
-                )
-            self._looked_s = time.monotonic()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +15,8 @@ from streambank.storage.base import FileInfo, Store
 METADATA = "metadata"
 NOTE = "streambank_restore"
 """The field of an unfinished target's `metadata` that holds the note."""
+NOTE_EVERY_S = 1.0
+"""So often whoever writes into a target looks whether it is still theirs."""
 
 IsLive = Callable[[Mapping[str, Any]], bool | None]
 """Whether the process that an owner describes still lives; None where that cannot be told from here."""
@@ -80,3 +84,51 @@ def read_note(target: Store) -> dict[str, Any] | None:
     except (NotFoundError, ValueError, KeyError, TypeError):
         return None
     return None
+
+
+class Fence:
+    """Keeps whoever was left behind out of a target that is somebody else's by now.
+
+    A process may stand still for long (a machine that sleeps, a storage that hangs), and be taken for dead;
+    an executor may outlive its restore. When it goes on, another restore may be at work in its place, or a
+    query.
+
+    Args:
+        target: The place.
+        token: What its note says for as long as it is ours.
+    """
+
+    def __init__(self, target: Store, token: str | None) -> None:
+        self._target = target
+        self._token = token
+        self._lock = threading.Lock()
+        self._looked_s = -NOTE_EVERY_S
+
+    def check(self) -> None:
+        """Look, unless that was done just now.
+
+        Raises:
+            ConflictError: The note is gone, or another one (code `target-moved`).
+        """
+        with self._lock:
+            if time.monotonic() - self._looked_s >= NOTE_EVERY_S:
+                self._look()
+
+    def look(self) -> None:
+        """Look, before a step that cannot be taken back.
+
+        Raises:
+            ConflictError: As `check`.
+        """
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        note = read_note(self._target)
+        if note is None or note.get("token") != self._token:
+            raise ConflictError(
+                f"The restore into {self._target.uri} that this process worked for is over.",
+                code="target-moved",
+                hint="Nothing to do, if it was ended; else see who else restores there.",
+            )
+        self._looked_s = time.monotonic()

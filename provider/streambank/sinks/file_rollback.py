@@ -20,7 +20,7 @@ caller holds the job.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -85,6 +85,24 @@ def stand(saved: SavedLog, store: Store, was_uri: str) -> FileSinkStanding:
     """
     _, later = _unfinished(store)
     return assess(saved, store, was_uri, unfinished_later=later)
+
+
+def rollbacks(store: Store) -> Sequence[str]:
+    """Names of the rollbacks of an output directory that were ever begun, finished or not."""
+    return store.names(ASIDE_DIRECTORY)
+
+
+def has_been_taken_back(store: Store, before: Collection[str]) -> bool:
+    """Whether a rollback was begun since a moment, or is not finished; what changes first is its journal.
+
+    Args:
+        store: The output directory.
+        before: What `rollbacks` said at that moment.
+
+    Raises:
+        FormatError: The journal of an unfinished rollback cannot be understood.
+    """
+    return not set(rollbacks(store)) <= set(before) or bool(_unfinished(store)[0])
 
 
 def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> RollbackReport:

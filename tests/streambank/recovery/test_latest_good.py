@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streambank.errors import (
@@ -9,7 +11,9 @@ from streambank.errors import (
     NotFoundError,
 )
 from streambank.recovery.restore import plan_restore
+from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
+from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 
@@ -71,6 +75,41 @@ class TestLatestGood:
             shop.restore("latest-good")
         assert caught.value.code == "no-good-savepoint"
         assert closure_of(shop.open("restored")) == {}
+
+    def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: Workshop) -> None:
+        shop.run(3)
+        shop.take()
+        shop.run(2)
+        newest = shop.repository.load(JOB, shop.take().savepoint)
+        for info in list(shop.repository_store.list("packs")):
+            shop.repository_store.delete(info.path)
+        with pytest.raises(
+            NotFoundError, match=f"None of the 2 .*; the newest: .*{newest.batch}: "
+        ) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "no-good-savepoint"
+
+    def test_one_that_is_expired_meanwhile_is_passed_over(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(3)
+        older = shop.take()
+        shop.run(2)
+        newest = shop.take()
+
+        def expired(
+            repository: Repository, job: str, savepoint: str, *args: Any, **options: Any
+        ) -> VerifyReport:
+            if savepoint == newest.savepoint:
+                repository.store.delete(f"savepoints/{job}/{savepoint}.json")
+            return verify(repository, job, savepoint, *args, **options)
+
+        monkeypatch.setattr("streambank.recovery.choose.verify", expired)
+        report = shop.restore("latest-good", sink="rollback")
+        assert report.savepoint == older.savepoint
+        assert [one.to_dict() for one in report.skipped] == [
+            {"savepoint": newest.savepoint, "why": "It was expired meanwhile."}
+        ]
 
     def test_of_several_jobs_needs_a_name(self, shop: Workshop) -> None:
 

@@ -9,14 +9,21 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import (
     InputError,
+    IntegrityError,
     RefusedError,
+    StorageError,
     StreambankError,
 )
 from streambank.job.control import JobControl
 from streambank.job.processes import this_process
 from streambank.recovery.prepare import Wanted
 from streambank.recovery.restore import plan_restore, restore
-from tests.support.workshop import BY, Workshop, closure_of, quick_store
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.sinks.file_sink import FileSinkCapture
+from tests.support.file_sinks import FileSinkWriter
+from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
 
 
 class TestGenerations:
@@ -119,3 +126,56 @@ class TestGenerations:
         report = restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
         assert (report.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
+
+    def test_an_output_that_was_left_stays_left(self, shop: Workshop) -> None:
+        """Also when a later savepoint is restored, which knows only the output that the query went to."""
+        shop.run(4)
+        first = shop.take().savepoint
+        shop.run(1)
+        old, new, newer = (shop.open(name).uri for name in ("out", "new-out", "newer-out"))
+
+        def go_to(savepoint: str, **outputs: str) -> dict[str, str]:
+            restore(
+                shop.repository,
+                savepoint,
+                generation=shop.control(),
+                by=BY,
+                opener=quick_store,
+                sink="accept",
+                new_sinks={shop.open(name).uri: place for name, place in outputs.items()},
+            )
+            current = shop.control().generation()
+            assert current is not None
+            return dict(current.new_sinks)
+
+        assert go_to(first, out=new) == {old: new}
+        went_on = LiveCheckpoint(quick_store(f"{shop.checkpoint.uri}.g0002"), query_id=shop.live.query_id)
+        went_on.next_batch = 4
+        FileSinkWriter(shop.open("new-out")).write(4, [{"batch": 4}])
+        went_on.run(1)
+        sinks = [FileSinkCapture(new, shop.open("new-out"))]
+        second = take(went_on.store, shop.repository, JOB, sinks=sinks).savepoint
+        assert go_to(second) == {old: new}
+        assert go_to(second, **{"new-out": newer}) == {old: newer, new: newer}
+        # back in the first output, by a savepoint of it: nothing is left behind there
+        assert go_to(first) == {}
+
+    def test_one_that_cannot_be_claimed_is_restored_all_the_same(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(3)
+        taken = shop.take(pin=True)
+
+        def damaged(self: Repository, job: str, savepoint: str) -> bool:
+            raise IntegrityError("The mark is damaged.")
+
+        monkeypatch.setattr(Repository, "pinned", damaged)
+        with pytest.raises(StorageError, match="is done, but the savepoint was not claimed") as caught:
+            restore(
+                shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store, mode="claim"
+            )
+        assert caught.value.code == "not-claimed"
+        current = shop.control().generation()
+        assert current is not None
+        assert current.number == 2
+        assert shop.control().store.exists("restores/0000000001.json")

@@ -240,6 +240,20 @@ class TestRestoringElsewhere:
         assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
         assert (there.layout.files, there.layout.bytes) == (here.layout.files, here.layout.bytes)
 
+    def test_a_portion_that_is_done_twice_links_its_files_once(self, shop: Workshop, tmp_path: Path) -> None:
+        """A machine that is lost before it reports leaves its links behind."""
+        savepoint = shop.take().savepoint
+
+        def again(header: str, portion: str) -> list[str]:
+            run_portion(header, portion)
+            return run_portion(header, portion)
+
+        machines = Elsewhere(tmp_path, attempt=again)
+        report = shop.restore(savepoint, "there", sink="accept", link=True, executor=machines)
+        assert report.layout.linked_files > 0
+        shop.restore(savepoint, "here", sink="accept")
+        assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
+
     def test_a_machine_whose_restore_is_over_writes_nothing_more(
         self, shop: Workshop, tmp_path: Path
     ) -> None:
@@ -263,7 +277,7 @@ class TestRestoringElsewhere:
     ) -> None:
         """The last look is when all bytes have passed: before it, nothing is under the file's name."""
         savepoint = shop.take().savepoint
-        monkeypatch.setattr(place_work, "NOTE_EVERY_S", 0.0)
+        monkeypatch.setattr("streambank.savepoint.target.NOTE_EVERY_S", 0.0)
         ended = threading.Event()
         chunks = Repository.object_chunks
 
