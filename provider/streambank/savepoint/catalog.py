@@ -180,15 +180,24 @@ def heads(store: Store, job: str) -> Iterator[Manifest]:
 
 def distrusted(store: Store, job: str) -> bool:
     """Whether the last verification of any listed savepoint of a job found damage."""
+    return any(True for _ in found_damaged(store, job))
+
+
+def found_damaged(store: Store, job: str | None = None) -> Iterator[tuple[str, str]]:
+    """Job and id of each listed savepoint whose last verification found damage; only marks are read.
+
+    Args:
+        store: The repository's root.
+        job: Only this one's, as for `listed`.
+    """
     there = set(listed(store, job))
     for which, names in _marks(store, job).items():
         name = latest(names, VERIFIED) if which in there else None
         try:
             if name is not None and not to_verification(read_mark(store, *which, name)).ok:
-                return True
+                yield which
         except (NotFoundError, *UNREADABLE):
             continue  # it says nothing, or is gone
-    return False
 
 
 def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str]:
