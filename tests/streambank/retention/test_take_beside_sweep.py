@@ -92,7 +92,8 @@ def test_condemned_and_deleted_between_any_two_calls(clock: Clock) -> None:
     assert stored_again > calls / 2
 
 
-def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock) -> None:
+@pytest.mark.parametrize(("sweeps", "step"), [(2, 1), (4, 5)], ids=["deleted", "deleted and forgotten"])
+def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock, sweeps: int, step: int) -> None:
     def begin() -> tuple[MemoryStore, LiveCheckpoint, Callable[[], None]]:
         store, checkpoint = MemoryStore(), MemoryStore()
         live = LiveCheckpoint(checkpoint, retain=6).run(5)
@@ -107,14 +108,15 @@ def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock) -> None:
                 clock.advance(2 * HOUR_S)
                 sweep_now(store)
                 assert not store.exists(copy.key)
-                sweep_later(store, clock)()
+                for _ in range(sweeps - 1):
+                    sweep_later(store, clock)()
 
         return store, live, disaster
 
     inner, live, _ = begin()
     store, counted = interrupting(inner, {})
     take(live.store, Repository.open(store), "orders")
-    for number in range(1, counted.calls + 1):
+    for number in range(1, counted.calls + 1, step):
         inner, live, disaster = begin()
         store, interrupted = interrupting(inner, {number: disaster})
         result = take(live.store, Repository.open(store), "orders")
