@@ -305,6 +305,8 @@ def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> Sa
     try:
         name = latest(names, VERIFIED)
         verification = to_verification(read_mark(store, job, savepoint, name)) if name else None
+    except NotFoundError:
+        pass  # a sweep has removed it since it was listed, beside an undelete: nothing is known any more
     except UNREADABLE as error:
         errors.append(error)
     try:
