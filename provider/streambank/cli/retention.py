@@ -47,7 +47,7 @@ def expire(
     ] = None,
     min_verified: Annotated[
         int | None,
-        typer.Option(min=0, metavar="K", help="Never leave fewer verified savepoints of a job than K (1)."),
+        typer.Option(min=0, metavar="K", help="Keep the newest K verified ones, whatever the rules say (1)."),
     ] = None,
     jobs: Annotated[
         str | None,

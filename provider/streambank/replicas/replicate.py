@@ -30,6 +30,8 @@ from streambank.storage.base import Opener, Store
 
 State = Literal["copied", "there", "refilled", "failed", "gone"]
 _TRIES = 3
+_STORE_AGAIN = ("objects-condemned", "object-missing")
+"""What listing a savepoint says where something that it counts on is about to be deleted, or was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,14 +251,18 @@ class _Copy:
             there = None
         except DAMAGE as error:
             return self._failed(self._damaged_there(error), batch=manifest.batch)
-        for _ in range(_TRIES - 1):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 return self._bring(data, manifest, there)
-            except ConflictError as error:
-                if error.code != "objects-condemned":
+            except (ConflictError, IntegrityError) as error:
+                if error.code not in _STORE_AGAIN:
                     raise
+                if not tries_left and isinstance(error, ConflictError):
+                    raise
+                if not tries_left:
+                    return self._failed(error, batch=manifest.batch)
                 self.transfer.look_again()  # they are stored anew, under names that last
-        return self._bring(data, manifest, there)
+        raise AssertionError("the last try returns or raises")
 
     def _bring(self, data: bytes, manifest: Manifest, there: Manifest | None) -> Replicated:
         """The objects that are missing, the manifest, the pin."""
@@ -278,15 +284,13 @@ class _Copy:
                 if not self.source.store.exists(self.key):  # it was deleted while it was read
                     return self._result("gone", **numbers)
                 return self._result("failed", errors=_by_file(there or manifest, moved.errors), **numbers)
-        if there is None:
+        if there is None or (self.job, self.savepoint) in self.transfer.found_damaged():
             counted_on = {digest: size for digest, size in objects.items() if digest not in missing}
             if bad := self.transfer.damaged(counted_on):
                 bad = {digest: self._damaged_there(error) for digest, error in bad.items()}
-                return self._result("failed", errors=_by_file(manifest, bad), **numbers)
-            try:
-                self.replica.adopt(manifest, data)
-            except IntegrityError as error:  # something was deleted there meanwhile
-                return self._result("failed", errors=((self.key, error),), **numbers)
+                return self._result("failed", errors=_by_file(there or manifest, bad), **numbers)
+        if there is None:
+            self.replica.adopt(manifest, data)
         try:
             pinned, errors = self._pin()
         except NotFoundError as error:  # it was deleted there just now

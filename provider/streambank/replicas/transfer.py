@@ -10,11 +10,12 @@ its blocks with the source (a reflink), and would be lost with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 
 from streambank.errors import NotFoundError, StreambankError
+from streambank.savepoint.catalog import found_damaged
 from streambank.savepoint.hashing import BAD_DISK, DAMAGE, Reading, damaged_objects, read_small
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
@@ -69,7 +70,7 @@ class Transfer:
         self._known: set[str] = set()
         self._listed: dict[str, int] | None = None
         self._by_service = not target.store.features.links
-        self._distrusted: bool | None = None
+        self._found_damaged: Set[tuple[str, str]] | None = None
         self._hashed: set[str] = set()
 
     def missing(self, objects: Mapping[str, int]) -> dict[str, int]:
@@ -91,14 +92,18 @@ class Transfer:
         self._listed = {}
         self._by_service = False
 
+    def found_damaged(self) -> Set[tuple[str, str]]:
+        """Job and id of the savepoints at the target whose last verification there found damage."""
+        if self._found_damaged is None:
+            self._found_damaged = frozenset(found_damaged(self.target.store))
+        return self._found_damaged
+
     def damaged(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         """Those of some objects that the target holds and that are not what they were.
 
         Nothing is read where all that was verified there was found whole, as in a take.
         """
-        if self._distrusted is None:
-            self._distrusted = any(each.verified_ok is False for each in self.target.manifests())
-        if not self._distrusted:
+        if not self.found_damaged():
             return {}
         rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
         meter = Meter(None, "check", len(rest), sum(rest.values()))

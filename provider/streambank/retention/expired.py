@@ -110,6 +110,25 @@ def load(store: Store, copy: Expired) -> Manifest:
     return check_place(manifest, copy.job, copy.savepoint)
 
 
+def load_newest(store: Store, which: tuple[str, str]) -> Manifest:
+    """The manifest in the newest copy of an expired savepoint that can be used.
+
+    Raises:
+        NotFoundError: A sweep has removed them all (code `not-expired`).
+        IntegrityError, FormatError: None can be used.
+    """
+    failure: StreambankError | None = None
+    for copy in reversed(expired_savepoints(store)):
+        if copy.which == which:
+            try:
+                return load(store, copy)
+            except NotFoundError:
+                continue  # a sweep has removed it just now
+            except UNUSABLE as error:
+                failure = failure or error
+    raise failure or _not_expired(store, "/".join(which))
+
+
 def may_be_pinned(store: Store, job: str, savepoint: str) -> bool:
     """Whether a savepoint, listed or not, is pinned, as far as anybody can tell."""
     name = latest(store.names(marks_prefix(job, savepoint)), PIN)
@@ -160,12 +179,7 @@ def find(store: Store, reference: str, job: str | None = None) -> Expired:
     exact = [which for which in newest if which[1] == start]
     chosen = exact or sorted(newest)
     if not chosen:
-        raise NotFoundError(
-            f"No expired savepoint {reference}{f' of {job}' if job else ''} is kept in {store.uri}.",
-            code="not-expired",
-            hint="It was swept for good, or never expired: `streambank list` shows what is there, "
-            "`streambank sweep --dry-run` what can be brought back.",
-        )
+        raise _not_expired(store, reference, job)
     if len(chosen) > 1:
         raise InputError(
             f"{reference} may be {' or '.join('/'.join(which) for which in chosen)}.",
@@ -179,6 +193,15 @@ def unlisted(store: Store, copies: list[Expired]) -> list[Expired]:
     """Those whose savepoint is not listed: the newest copy of each."""
     there = set(listed(store))
     return list({copy.which: copy for copy in copies if copy.which not in there}.values())
+
+
+def _not_expired(store: Store, reference: str, job: str | None = None) -> NotFoundError:
+    return NotFoundError(
+        f"No expired savepoint {reference}{f' of {job}' if job else ''} is kept in {store.uri}.",
+        code="not-expired",
+        hint="It was swept for good, or never expired: `streambank list` shows what is there, "
+        "`streambank sweep --dry-run` what can be brought back.",
+    )
 
 
 def _is_named(job: str, savepoint: str) -> bool:

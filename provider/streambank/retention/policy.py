@@ -33,7 +33,7 @@ class Policy:
         keep_monthly: Months.
         keep_yearly: Years.
         keep_within_s: All that were taken within so many seconds before the newest.
-        min_verified: So many that were verified and found whole stay, whatever the rules say.
+        min_verified: So many of the newest that were verified and found whole stay, whatever the rules say.
     """
 
     keep_last: int = 0
@@ -143,13 +143,14 @@ class _Rule:
 def decide(summaries: Iterable[SavepointSummary], policy: Policy, now: datetime) -> list[Decision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
 
-    A savepoint that a verification found damaged takes no place from a whole one: rules are applied to the
-    whole ones alone and to all of them, and what either way keeps is kept.
+    A savepoint that a verification found damaged takes no place from a whole one, and one that claims to be
+    from the future none from those of today: rules are applied to all of them, to the whole ones alone, and
+    to those of these that are not newer than now, and what any way keeps is kept.
 
     Args:
         summaries: Savepoints of any jobs.
         policy: The policy of all of them.
-        now: A savepoint that claims to be newer does not move `keep_within_s` into the future.
+        now: A savepoint that claims to be newer was taken where a clock was wrong.
 
     Raises:
         InputError: As `Policy.check`.
@@ -165,11 +166,12 @@ def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
     whole = [each for each in usable if each.verified_ok is not False]
-    of_all, of_whole = _rules(usable, policy, now), _rules(whole, policy, now)
+    present = [each for each in whole if _taken_at(each) <= now]
+    of_all, of_whole, of_present = (_rules(some, policy, now) for some in (usable, whole, present))
     kept: dict[str, list[Reason]] = {}
     for each in usable:
         reasons = [Reason("pinned", "it is pinned")] if each.pinned else []
-        for rules in (of_whole, of_all):
+        for rules in (of_whole, of_present, of_all):
             for rule in rules:
                 if each.savepoint in rule.keeps:
                     reason = Reason(rule.name, rule.keeps[each.savepoint])
@@ -177,7 +179,8 @@ def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime
                         reasons.append(reason)
         if reasons:
             kept[each.savepoint] = reasons
-    _keep_verified(whole, kept, policy.min_verified)
+    for some in (whole, present):
+        _keep_verified(some, kept, policy.min_verified)
     decisions = [_unreadable(each) for each in unreadable]
     for each in usable:
         bad = [Reason("damaged", FOUND_DAMAGE)] if each.verified_ok is False else []
@@ -191,13 +194,14 @@ def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime
 
 
 def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reason]], wanted: int) -> None:
-    """Keep the newest verified ones until there are enough, then others that nothing is known against."""
+    """Keep the newest verified ones, then, until there are enough, others that nothing is known against.
+
+    That rules keep older verified ones is no reason to drop the newest: it is what a restore goes back to.
+    """
     verified = [each for each in whole if each.verified_ok]
-    short = wanted - sum(each.savepoint in kept for each in verified)
-    for each in verified:
-        if short > 0 and each.savepoint not in kept:
+    for each in verified[:wanted]:
+        if each.savepoint not in kept:
             kept[each.savepoint] = [Reason("min-verified", f"one of the last {wanted} that are verified")]
-            short -= 1
     short = wanted - sum(each.savepoint in kept for each in whole)
     for each in whole:
         if short > 0 and each.savepoint not in kept:

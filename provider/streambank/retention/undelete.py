@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.errors import ConflictError, IntegrityError, NotFoundError
-from streambank.retention.expired import Expired, find, load
+from streambank.retention.expired import Expired, find, load, load_newest
 from streambank.retention.rescue import rescue
 from streambank.savepoint import catalog
 from streambank.savepoint.manifest import Manifest
@@ -61,7 +61,7 @@ def undelete(
     Raises:
         NotFoundError: No such expired savepoint is kept (code `not-expired`).
         InputError: The reference fits several (code `ambiguous`).
-        IntegrityError: A sweep has deleted some of it (code `savepoint-swept`), or the copy is damaged.
+        IntegrityError: A sweep has deleted some of it (code `savepoint-swept`), or each copy is damaged.
         ConflictError: Sweeps are at work all the time (code `objects-condemned`).
     """
     try:
@@ -70,7 +70,7 @@ def undelete(
         if (found := _listed(repository, reference, job)) is not None:
             return found
         raise
-    manifest = load(repository.store, copy)
+    manifest = load_newest(repository.store, copy.which)
     made, stored_again = relist(repository, manifest)
     if made:
         place = (repository.store, repository.digest_name, copy.job, copy.savepoint)

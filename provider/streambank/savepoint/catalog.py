@@ -191,18 +191,32 @@ def distrusted(store: Store, job: str) -> bool:
     One that was expired for it counts as long as it can be brought back: others may share what is damaged.
     """
     there = set(listed(store, job))
+    return any(
+        which in there or (all(which) and store.names("/".join((EXPIRED, *which))))
+        for which in _verified_damaged(store, job)
+    )
+
+
+def found_damaged(store: Store, job: str | None = None) -> Iterator[tuple[str, str]]:
+    """Job and id of each listed savepoint whose last verification found damage; only marks are read.
+
+    Args:
+        store: The repository's root.
+        job: Only this one's, as for `listed`.
+    """
+    there = set(listed(store, job))
+    yield from (which for which in _verified_damaged(store, job) if which in there)
+
+
+def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]]:
+    """The same of savepoints that have marks, whether or not they are listed."""
     for which, names in _marks(store, job).items():
         name = latest(names, VERIFIED)
-        if name is None or (
-            which not in there and not (all(which) and store.names("/".join((EXPIRED, *which))))
-        ):
-            continue
         try:
-            if not to_verification(read_mark(store, *which, name)).ok:
-                return True
+            if name is not None and not to_verification(read_mark(store, *which, name)).ok:
+                yield which
         except (NotFoundError, *UNREADABLE):
             continue  # it says nothing, or is gone
-    return False
 
 
 def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str]:
@@ -310,6 +324,8 @@ def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> Sa
     try:
         name = latest(names, VERIFIED)
         verification = to_verification(read_mark(store, job, savepoint, name)) if name else None
+    except NotFoundError:
+        pass  # a sweep has removed it since it was listed, beside an undelete: nothing is known any more
     except UNREADABLE as error:
         errors.append(error)
     try:

@@ -100,6 +100,8 @@ class Condemned:
     def refresh(self) -> None:
         """Look again. A record that is damaged condemns nothing: no sweep can act on it either.
 
+        It is read again each time, since it may be the reading that failed.
+
         Raises:
             FormatError: A newer Streambank wrote one (code `unknown-format`).
         """
@@ -110,10 +112,8 @@ class Condemned:
                 if each not in known:
                     try:
                         known[each] = tuple(_read(self._store, each)["keys"])
-                    except NotFoundError:
-                        continue  # what it named was deleted long ago
-                    except IntegrityError:
-                        known[each] = ()
+                    except (NotFoundError, IntegrityError):
+                        continue  # what it named was deleted long ago, or nobody can tell what it names
             self._read = known
             self._keys = frozenset(key for keys in known.values() for key in keys)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
@@ -118,8 +118,7 @@ class IndexFiles:
         if len(present) >= MERGE_INDEX_FILES:
             self._merge(present, packs)
         else:
-            index_id, data = encode_index(packs, self._digest_name)
-            self._store.write(index_key(index_id), data)
+            self._write(packs)
         with self._lock:
             for pack in packs:
                 self._index.add(pack)
@@ -160,7 +159,7 @@ class IndexFiles:
             lost=tuple(pack_key(pack_id) for pack_id in sorted(known.keys() - there)),
         )
         if report.changed:
-            self._replace([*packs, *kept], replaced)
+            self._replace([*packs, *kept], replaced, [known[each] for each in known.keys() - there])
         with self._lock:
             self._index, self._ready = Index(), False
             self._loaded.clear()
@@ -193,17 +192,21 @@ class IndexFiles:
         """Write the index without packs that are gone for good; whether there was anything to write.
 
         Safe beside readers and writers: whoever merges index files at the same time may name them once more,
-        which does no harm, since nothing is ever read or counted on where the pack itself is not there.
+        which does no harm, since nothing is ever read or counted on where the pack itself is not there. One
+        that somebody has stored again, since it was looked for, stays in the index.
         """
-        replaced: list[str] = []
-        kept: dict[str, Pack] = {}
+        found: dict[str, list[Pack]] = {}
         for index_id in index_ids(self._store):
             packs = read_index(self._store, index_id, self._digest_name)
             if packs is not None and any(pack.id in pack_ids for pack in packs):
-                replaced.append(index_id)
-                kept.update({pack.id: pack for pack in packs if pack.id not in pack_ids})
+                found[index_id] = packs
+        # Looked for after the index files were read: a writer indexes a pack after it has stored it.
+        gone = pack_ids - self._pack_ids() if found else set()
+        replaced = [each for each, packs in found.items() if any(pack.id in gone for pack in packs)]
+        named = {pack.id: pack for each in replaced for pack in found[each]}
         if replaced:
-            self._replace(list(kept.values()), replaced)
+            kept = [pack for pack in named.values() if pack.id not in gone]
+            self._replace(kept, replaced, [named[each] for each in named.keys() & gone])
         return bool(replaced)
 
     def _pack_ids(self) -> set[str]:
@@ -235,13 +238,28 @@ class IndexFiles:
                 whole.append(index_id)
         self._replace(list(merged.values()), whole)
 
-    def _replace(self, packs: list[Pack], replaced: list[str]) -> None:
-        """Write one index file in place of others, which are deleted only after it is there."""
-        index_id, data = encode_index(packs, self._digest_name)
-        self._store.write(index_key(index_id), data)  # though it may be there: what is there may be damaged
+    def _replace(self, packs: list[Pack], replaced: list[str], dropped: Collection[Pack] = ()) -> None:
+        """Write one index file in place of others, which are deleted only after it is there.
+
+        Args:
+            packs: What it names.
+            replaced: Ids of the others.
+            dropped: What those name and this one does not, since it is gone.
+        """
+        index_id = self._write(packs)
         for old in replaced:
             if old != index_id:
                 self._store.delete(index_key(old))
+        # An index file that was written meanwhile, for a pack that is there again, has the name of a deleted
+        # one where it says the very same.
+        there = self._pack_ids() if dropped else set()
+        if again := [pack for pack in dropped if pack.id in there]:
+            self._write(again)
+
+    def _write(self, packs: Collection[Pack]) -> str:
+        index_id, data = encode_index(packs, self._digest_name)
+        self._store.write(index_key(index_id), data)  # though it may be there: what is there may be damaged
+        return index_id
 
     def _load_new(self) -> bool:
         """Take in index files not seen so far; whether one vanished between listing and reading."""

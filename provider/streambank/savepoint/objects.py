@@ -43,6 +43,7 @@ class Objects:
         self._index = IndexFiles(store, digest_name)
         self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
+        self._gone: set[str] = set()  # files that were looked for in vain, and the index was read again
         self._condemned = Condemned(store)
 
     # Finding
@@ -90,8 +91,18 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(self, digest: str) -> ObjectLocation:
-        """See `Repository.object_location`; index files that others wrote meanwhile are taken in."""
+    def locate(self, digest: str, *, gone: str | None = None) -> ObjectLocation:
+        """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
+
+        Args:
+            digest: The object.
+            gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
+                it stored elsewhere before it deleted it, so the index is read again.
+        """
+        if gone is not None and gone not in self._gone:
+            self._gone.add(gone)
+            self._whole_packs.discard(gone.rpartition("/")[2])
+            self._index.load(refresh=True)
         place = self._find(digest)
         key = object_key(digest)
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
@@ -132,9 +143,17 @@ class Objects:
     def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
         """See `Repository.open_object`."""
         location = self.locate(digest)
+        try:
+            return self._open_at(digest, location)
+        except IntegrityError as error:
+            return self._open_at(digest, self._elsewhere(digest, location.key, error))
+
+    def _open_at(self, digest: str, location: ObjectLocation) -> AbstractContextManager[BinaryIO]:
         if location.kind == "object":
             return self._open_file(digest, location)
         if location.length > READ_BYTES:
+            if not self._store.exists(location.key):
+                raise missing_pack(location.key.rpartition("/")[2])
             part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
             return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
         data = self._read(location.key, location.offset, location.length)
@@ -279,7 +298,7 @@ class Objects:
         try:
             data = self._read(first.key, first.offset, last.offset + last.length - first.offset)
         except IntegrityError as error:
-            yield from ((digest, error) for digest, _ in group)
+            yield from ((digest, self._read_elsewhere(digest, first.key, error)) for digest, _ in group)
             return
         for digest, location in group:
             start = location.offset - first.offset
@@ -287,6 +306,25 @@ class Objects:
                 yield digest, _checked(digest, location, data[start : start + location.length])
             except IntegrityError as error:
                 yield digest, error
+
+    def _read_elsewhere(self, digest: str, key: str, error: IntegrityError) -> bytes | IntegrityError:
+        try:
+            with self._open_at(digest, self._elsewhere(digest, key, error)) as reader:
+                return reader.read()
+        except IntegrityError as still:
+            return still
+
+    def _elsewhere(self, digest: str, key: str, error: IntegrityError) -> ObjectLocation:
+        """Where an object lies that could not be read in one place.
+
+        Raises:
+            IntegrityError: That place is not gone, or there is no other one.
+        """
+        if error.code == "pack-missing":
+            found = self.locate(digest, gone=key)
+            if found.key != key:
+                return found
+        raise error
 
     @contextmanager
     def _open_file(self, digest: str, location: ObjectLocation) -> Iterator[BinaryIO]:

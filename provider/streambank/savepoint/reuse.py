@@ -74,15 +74,16 @@ def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | Non
     return None
 
 
-def forget_condemned(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
-    """What a sweep has condemned since it arrived is read and stored again.
+def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
+    """What sweeps have condemned since it arrived, or deleted already, is read and stored again.
 
     Args:
         repository: Where it is.
         arrived: What the take counts on.
         writer: What the take stores with.
     """
-    lost = repository.condemned({entry.digest for entry in arrived.entries.values()}, refresh=True)
+    repository.refresh()
+    lost = repository.missing({entry.digest: entry.size_bytes for entry in arrived.entries.values()})
     for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
         del arrived.entries[key]
     writer.forget(lost)

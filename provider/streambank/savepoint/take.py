@@ -40,7 +40,7 @@ from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.result import TakeResult
-from streambank.savepoint.reuse import Arrived, check_objects, forget_condemned, from_newest
+from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
 
@@ -178,7 +178,13 @@ class _Take:
                     if error.code not in _PLAN_AGAIN:
                         raise
                     if error.code == "objects-condemned" and self.arrived is not None:
-                        forget_condemned(self.repository, self.arrived, writer)
+                        forget_lost(self.repository, self.arrived, writer)
+                    last = error
+                except IntegrityError as error:
+                    # It took so long that what it counts on was swept, and nobody remembers it any more.
+                    if error.code != "object-missing" or self.arrived is None:
+                        raise
+                    forget_lost(self.repository, self.arrived, writer)
                     last = error
                 except NotFoundError as error:
                     # A batch that was asked for will not come back; another newest one will.

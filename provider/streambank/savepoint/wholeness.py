@@ -36,6 +36,10 @@ def flaws(
                 raise
             yield digest, error
             continue
+        while place.kind == "pack" and place.key not in packs:
+            problem = packs[place.key] = _pack_error(repository, place.key, also)
+            if problem is not None and problem.code == "pack-missing":
+                place = repository.objects.locate(digest, gone=place.key)
         if shared is not None and place.names > 1:
             shared.append(digest)
         if place.length != size_bytes:
@@ -47,12 +51,8 @@ def flaws(
                 ),
             )
             continue
-        if place.kind == "pack":
-            if place.key not in packs:
-                packs[place.key] = _pack_error(repository, place.key, also)
-            problem = packs[place.key]
-            if problem is not None:
-                yield digest, problem
+        if place.kind == "pack" and (problem := packs[place.key]) is not None:
+            yield digest, problem
 
 
 def _pack_error(repository: Repository, key: str, also: Set[str] = frozenset()) -> StreambankError | None:

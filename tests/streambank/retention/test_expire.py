@@ -133,6 +133,23 @@ def test_undelete_says_what_it_does_not_find(repository: Repository) -> None:
     assert many.value.code == "ambiguous"
 
 
+def test_of_several_copies_one_that_is_whole_is_brought_back(repository: Repository) -> None:
+    """An expire was killed after its copies; the next one made its own, and the disk has bitten into them."""
+    (manifest, *_) = (repository.load("flights", name) for name in ids(repository))
+    copies = [drop(repository, manifest)]
+    repository.commit(manifest)
+    copies.append(drop(repository, manifest))
+    for copy in reversed(copies):
+        whole = repository.store.read(copy.key)
+        repository.store.write(copy.key, whole[:-3])
+        if copy is copies[0]:
+            with pytest.raises(IntegrityError):
+                undelete(repository, manifest.savepoint)
+            repository.store.write(copy.key, whole)
+    assert not undelete(repository, manifest.savepoint).already_listed
+    assert manifest.savepoint in assert_whole(repository.store)
+
+
 def test_undelete_ends_with_the_grace_and_with_the_bytes(repository: Repository, clock: Clock) -> None:
     first, second = (repository.load("flights", name) for name in ids(repository)[:2])
     copies = [drop(repository, manifest) for manifest in (first, second)]
@@ -233,7 +250,7 @@ def test_the_future_is_limited_by_this_machines_clock(repository: Repository) ->
     now = datetime(2013, 1, 1, 9, tzinfo=UTC)
     store_and_list(repository, {"a": b"9"}, 9, taken_at=datetime(2099, 1, 1, tzinfo=UTC))
     report = expire(repository, Policy(keep_within_s=2 * HOUR_S), now=now)
-    assert [batch for batch, keep, _ in verdicts(report) if keep] == [9, 3, 2]
+    assert [batch for batch, keep, _ in verdicts(report) if keep] == [9, 3, 2, 1]
 
 
 def copy_of(store: Store) -> MemoryStore:

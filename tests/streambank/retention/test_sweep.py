@@ -277,13 +277,18 @@ def test_a_short_grace_is_refused(repository: Repository) -> None:
 
 
 def test_a_storage_without_times_is_refused(repository: Repository) -> None:
-    class Timeless(MemoryStore):
-        def stat(self, key: str) -> FileInfo:
-            return replace(super().stat(key), mtime_ns=0)
+    """Also where it says so of a single file, and not in listings: everything would seem to be old."""
 
+    class Timeless(MemoryStore):
+        def list(self, prefix: str = "") -> Iterator[FileInfo]:
+            return (replace(info, mtime_ns=0) for info in super().list(prefix))
+
+    timeless = Repository.open(Timeless(), create=True)
+    copy = drop(timeless, store_and_list(timeless, files(1), 1))
     with pytest.raises(RefusedError) as refused:
-        sweep(Repository.open(Timeless(), create=True))
+        sweep(timeless)
     assert refused.value.code == "no-file-times"
+    assert timeless.store.exists(copy.key)
 
 
 def test_it_says_how_far_it_is(repository: Repository, clock: Clock) -> None:

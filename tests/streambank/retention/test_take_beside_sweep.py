@@ -92,7 +92,8 @@ def test_condemned_and_deleted_between_any_two_calls(clock: Clock) -> None:
     assert stored_again > calls / 2
 
 
-def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock) -> None:
+@pytest.mark.parametrize(("sweeps", "step"), [(2, 1), (4, 5)], ids=["deleted", "deleted and forgotten"])
+def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock, sweeps: int, step: int) -> None:
     def begin() -> tuple[MemoryStore, LiveCheckpoint, Callable[[], None]]:
         store, checkpoint = MemoryStore(), MemoryStore()
         live = LiveCheckpoint(checkpoint, retain=6).run(5)
@@ -107,14 +108,15 @@ def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock) -> None:
                 clock.advance(2 * HOUR_S)
                 sweep_now(store)
                 assert not store.exists(copy.key)
-                sweep_later(store, clock)()
+                for _ in range(sweeps - 1):
+                    sweep_later(store, clock)()
 
         return store, live, disaster
 
     inner, live, _ = begin()
     store, counted = interrupting(inner, {})
     take(live.store, Repository.open(store), "orders")
-    for number in range(1, counted.calls + 1):
+    for number in range(1, counted.calls + 1, step):
         inner, live, disaster = begin()
         store, interrupted = interrupting(inner, {number: disaster})
         result = take(live.store, Repository.open(store), "orders")
@@ -165,3 +167,35 @@ def test_a_machine_that_slept_for_days_lists_nothing_that_is_gone(clock: Clock) 
         store_and_list(Repository.open(store), FILES, batch=4)
     assert gone.value.code == "object-missing" and interrupted.happened
     assert assert_whole(inner) == set()
+
+
+@pytest.mark.parametrize("tidy", [sweep_now, lambda store: Repository.open(store).rebuild_index()])
+def test_a_lost_pack_that_is_stored_again_while_the_index_forgets_it(
+    clock: Clock, tidy: Callable[[Store], object]
+) -> None:
+    """The same objects make a pack of the same name; its index file may have the name of the old one, too."""
+    small = {"offsets/3": b"v1\n{}" * 90, "state/0/0/4.delta": b"delta" * 100}
+
+    def begin() -> MemoryStore:
+        store = MemoryStore()
+        repository = Repository.open(store, create=True)
+        store.delete(drop(repository, store_and_list(repository, small, batch=3)).key)
+        (pack,) = content(store)
+        store.delete(pack)
+        clock.advance(2 * HOUR_S)
+        return store
+
+    counting, counted = interrupting(begin(), {})
+    tidy(counting)
+    stored_again = 0
+    for number in range(1, counted.calls + 1):
+        inner = begin()
+
+        def again(inner: Store = inner) -> None:
+            store_and_list(Repository.open(inner), small, batch=4)
+
+        store, interrupted = interrupting(inner, {number: again})
+        tidy(store)
+        stored_again += bool(interrupted.happened)
+        assert len(assert_whole(inner)) == 1, number
+    assert stored_again == counted.calls > 5

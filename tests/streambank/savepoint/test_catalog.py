@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, StorageError
 from streambank.savepoint.repository import Repository
+from streambank.storage.base import FileInfo
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import Fault, FaultyStore
@@ -140,3 +142,20 @@ def test_a_service_that_is_down_is_no_list_of_damaged_savepoints(repository: Rep
 
 def test_an_empty_repository_lists_nothing(tmp_path: Path) -> None:
     assert list(Repository.open(LocalStore(tmp_path / "new"), create=True).manifests()) == []
+
+
+def test_a_verification_that_is_removed_while_the_list_is_made_is_none() -> None:
+    """A sweep at the end of a grace removes it, while an undelete lists the savepoint again."""
+
+    class Sweeping(MemoryStore):
+        def list(self, prefix: str = "") -> Iterator[FileInfo]:
+            if prefix.startswith("savepoints"):
+                for info in [*super().list("marks")]:
+                    self.delete(info.path)
+            return super().list(prefix)
+
+    repository = Repository.open(Sweeping(), create=True)
+    manifest = save(repository)
+    repository.record_verification("flights", manifest.savepoint, level="full", ok=True)
+    (summary,) = repository.manifests()
+    assert (summary.verified_ok, summary.error, summary.mark_errors) == (None, None, ())

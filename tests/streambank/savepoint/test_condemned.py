@@ -48,6 +48,27 @@ def test_nothing_that_counts_on_it_is_listed(repository: Repository) -> None:
     assert not repository.store.exists(manifest_key(manifest.job, manifest.savepoint))
 
 
+def test_a_record_that_was_read_wrong_once_is_believed_when_it_is_read_right(repository: Repository) -> None:
+    class Misreading(MemoryStore):
+        wrong = 1
+
+        def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+            data = super().read(key, offset, length)
+            if key.startswith("condemned/") and self.wrong:
+                self.wrong -= 1
+                return data[:-1]
+            return data
+
+    store = Misreading()
+    for info in repository.store.list():
+        store.write(info.path, repository.store.read(info.path))
+    condemn(store, "blake3", keys(repository), {})
+    objects = manifest_of().objects()
+    reader = Repository.open(store)
+    assert reader.condemned(objects, refresh=True) == set() and store.wrong == 0
+    assert reader.condemned(objects, refresh=True) == set(objects)
+
+
 def test_it_is_stored_again_under_another_name(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
