@@ -31,13 +31,6 @@ def repository(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
     return tmp_path / "repository"
 
 
-def test_no_repository_is_made_inside_the_checkpoint(checkpoint: Path) -> None:
-    before = sorted(checkpoint.rglob("*"))
-    answer = streambank("take", checkpoint, "-r", checkpoint / "savepoints", "--job", "orders", "--json")
-    assert (answer.code, answer.document["error"]) == (2, "repository-in-checkpoint")
-    assert sorted(checkpoint.rglob("*")) == before
-
-
 def test_inspect_tells_what_a_checkpoint_holds(checkpoint: Path) -> None:
     found = succeed("inspect", checkpoint, "--json").document
     assert found["query_id"] == QUERY_ID

@@ -148,7 +148,6 @@ def take(
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.machines import executor
     from streambank.savepoint.gently import give_way
-    from streambank.savepoint.header import check_apart
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file_sink import FileSinkCapture
@@ -160,7 +159,6 @@ def take(
         give_way()
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
-    check_apart(repository, source.uri)
     target = Repository.open(open_store(repository), create=True)
     managed = _managed(target.store.uri, job, source.uri)
     named = [FileSinkCapture(location) for location in file_sink or []]

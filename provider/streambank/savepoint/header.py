@@ -8,7 +8,6 @@ from datetime import datetime
 from streambank.errors import ConflictError, InputError, IntegrityError, NotFoundError
 from streambank.savepoint.digest import new_hasher
 from streambank.savepoint.sealed import damaged, decode_record, encode_record
-from streambank.storage import is_inside, scheme_of
 from streambank.storage.base import Store
 from streambank.times import from_json_time, to_json_time, utc_now
 
@@ -84,24 +83,6 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
             if error.code != "exists":
                 raise
     return read_header(store)
-
-
-def check_apart(repository: str, checkpoint: str) -> None:
-    """Make sure that savepoints do not lie in the very checkpoint whose loss they are there for.
-
-    Args:
-        repository: Where they are to lie.
-        checkpoint: What they are taken of; whoever begins a query anew removes the whole of it.
-
-    Raises:
-        InputError: They would (code `repository-in-checkpoint`).
-    """
-    if scheme_of(repository) != "memory" and is_inside(repository, checkpoint):
-        raise InputError(
-            f"The repository {repository} lies in the checkpoint {checkpoint}, and would be lost with it.",
-            code="repository-in-checkpoint",
-            hint="Keep savepoints elsewhere, best on another disk or service.",
-        )
 
 
 def _refuse_headless(store: Store) -> None:

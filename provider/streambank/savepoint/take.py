@@ -32,7 +32,6 @@ from streambank.savepoint.copy_work import Copying
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.header import check_apart
 from streambank.savepoint.healing import heal, lacking_objects
 from streambank.savepoint.manifest import Manifest, savepoint_id
 from streambank.savepoint.plan import Budget, TakePlan, make_plan
@@ -99,7 +98,7 @@ def take(
         progress: Told about files and bytes.
 
     Raises:
-        InputError: A name, the note or a sink cannot be right, or the repository lies in the checkpoint.
+        InputError: A name, the note or a sink cannot be right.
         NotFoundError: There is no committed batch, or not the one that was asked for.
         FormatError: The checkpoint uses something that is not understood.
         ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
@@ -109,7 +108,6 @@ def take(
         StorageError: The environment failed.
     """
     split_job(job)
-    check_apart(repository.store.uri, checkpoint.uri)
     if len(note) > MAX_NOTE_CHARACTERS:
         raise InputError(
             f"A note has at most {MAX_NOTE_CHARACTERS} characters, this one {len(note)}.",

@@ -86,18 +86,6 @@ def _without_host(rest: str) -> str:
     return slash + path
 
 
-def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether a location is another one or lies below it, under whatever name; links are followed here."""
-    return f"{_real(location)}/".startswith(f"{_real(other)}/")
-
-
-def _real(location: str | os.PathLike[str]) -> str:
-    uri = normalize_location(location)
-    if uri.startswith("file://"):
-        return "file://" + os.path.realpath(uri.removeprefix("file://")).rstrip("/")
-    return re.sub("^s3[an]://", "s3://", uri)
-
-
 def local_path(location: str | os.PathLike[str]) -> Path | None:
     """The directory that a location means on this machine; None for every scheme but `file`."""
     uri = normalize_location(location)

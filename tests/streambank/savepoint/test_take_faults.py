@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from streambank.errors import InputError, StorageError
+from streambank.errors import StorageError
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import Fault, FaultyStore, Kind
-from tests.support.workshop import JOB, Workshop, quick_store
+from tests.support.workshop import JOB, Workshop
 
 WRITE = frozenset({"write"})
 
@@ -56,12 +54,3 @@ class TestFaults:
         result = shop.take(store)
         store.assert_fired()
         assert result.replans == (1 if kind == "short-read" else 0)
-
-
-def test_a_repository_inside_the_checkpoint_is_refused(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path).run(3)
-    inside = quick_store(f"{shop.checkpoint.uri}/savepoints")
-    with pytest.raises(InputError) as caught:
-        take(shop.checkpoint, Repository.open(inside, create=True), JOB)
-    assert caught.value.code == "repository-in-checkpoint"
-    assert [info.path for info in inside.list()] == ["repository.json"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import FormatError, InputError
-from streambank.storage import is_inside, local_path, normalize_location, open_store, scheme_of
+from streambank.storage import local_path, normalize_location, open_store, scheme_of
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 
@@ -43,28 +43,6 @@ def test_relative_paths_are_relative_to_the_working_directory(
 def test_the_home_directory_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert normalize_location("~/ck") == "file:///home/me/ck"
-
-
-@pytest.mark.parametrize(
-    ("location", "other", "inside"),
-    [
-        ("/a/b/c", "file:///a/b", True),
-        ("file:///a/b", "/a/b/", True),
-        ("/a/bc", "/a/b", False),
-        ("/a", "/a/b", False),
-        ("s3://bucket/a/b", "s3a://bucket/a", True),
-        ("s3://bucket/a", "gs://bucket/a", False),
-    ],
-)
-def test_what_lies_inside(location: str, other: str, inside: bool) -> None:
-    assert is_inside(location, other) is inside
-
-
-def test_what_lies_inside_by_a_link(tmp_path: Path) -> None:
-    (tmp_path / "ck").mkdir()
-    (tmp_path / "link").symlink_to("ck")
-    assert is_inside(tmp_path / "link/savepoints", tmp_path / "ck")
-    assert is_inside(tmp_path / "ck/savepoints", tmp_path / "link")
 
 
 def test_symbolic_links_are_left_alone(tmp_path: Path) -> None:
