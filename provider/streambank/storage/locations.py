@@ -41,9 +41,23 @@ def normalize_location(location: str | os.PathLike[str]) -> str:
     Symbolic links are left as they are, since Spark records paths the way it was given them.
 
     Raises:
-        InputError: The location is empty, or climbs above its own root (code `bad-location`).
+        InputError: The location is empty, climbs above its own root, or is not UTF-8 (code `bad-location`).
     """
-    text = os.fspath(location)
+    return _utf8(_normalized(os.fspath(location)))
+
+
+def _utf8(uri: str) -> str:
+    """The same URI, if manifests and records, which are UTF-8, can hold it."""
+    if any("\ud800" <= character <= "\udfff" for character in uri):
+        raise InputError(
+            f"{uri!r} is not UTF-8.",
+            code="bad-location",
+            hint="Rename the directory, or reach it through a symbolic link whose path is UTF-8.",
+        )
+    return uri
+
+
+def _normalized(text: str) -> str:
     if not text or "\0" in text:
         raise InputError(
             f"{text!r} is not a location.",
