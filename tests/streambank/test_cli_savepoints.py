@@ -167,3 +167,14 @@ def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     for wrong in ("out", "=x", f"{tmp_path}/out="):
         answer = streambank(*fork, tmp_path / "wrong", "--new-sink", wrong, "--json")
         assert (answer.code, answer.document["error"]) == (2, "bad-new-sink")
+
+
+@pytest.mark.parametrize("inside", ["checkpoint/sp", "link/sp"])
+def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, inside: str) -> None:
+    LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(2)
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoint/state")
+    before = sorted((tmp_path / "checkpoint").rglob("*"))
+    answer = streambank("take", tmp_path / "checkpoint", "-r", tmp_path / inside, "--job", "orders")
+    assert answer.code == 2
+    assert "would lie in the checkpoint" in answer.err
+    assert sorted((tmp_path / "checkpoint").rglob("*")) == before

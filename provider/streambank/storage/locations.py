@@ -106,6 +106,17 @@ def local_path(location: str | os.PathLike[str]) -> Path | None:
     return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
 
 
+def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether a location is another one or lies below it; on this machine symbolic links are followed."""
+    place, root = (_followed(each) for each in (location, other))
+    return place == root or place.startswith(root.rstrip("/") + "/")
+
+
+def _followed(location: str | os.PathLike[str]) -> str:
+    path = local_path(location)
+    return normalize_location(location) if path is None else "file://" + os.path.realpath(path)
+
+
 def open_store(location: str | os.PathLike[str]) -> Store:
     """The store at a location. Nothing is created or read yet.
 

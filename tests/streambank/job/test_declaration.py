@@ -228,6 +228,7 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('[jobs.b]\napplication = "b.py"\ncheckpoint = "ck"', 8, "jobs.b.checkpoint", "checkpoint"),
         ('[jobs.b]\napplication = "b.py"\ncheckpoint = "./ck/in"', 8, "jobs.b.checkpoint", "of a, or around"),
         ('[jobs.b]\napplication = "b.py"\ncheckpoint = "."', 8, "jobs.b.checkpoint", "or around"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "r"', 8, "jobs.b.checkpoint", "the repository file:"),
     ],
 )
 def test_a_mistake_is_named_with_line_and_field(
@@ -246,6 +247,7 @@ def test_a_mistake_is_named_with_line_and_field(
         (job(top="repository = 5"), 1, "repository"),
         (job(top='repository = ""'), 1, "repository"),
         (job(top='repository = "r"\nrepo = "x"'), 2, "repo"),
+        (job(top='repository = "r"\ncontrol = "ck/jobs"'), 6, "jobs.a.checkpoint"),
         (job(top='repository = "r"\n[defaults]\ncheckpoint = "ck"'), 3, "defaults.checkpoint"),
         (job(top='repository = "r"\n[defaults]\nmastr = "x"'), 3, "defaults.mastr"),
         (job(top='repository = "r"\n[defaults.stop]\nforce_after = "x"'), 3, "defaults.stop.force_after"),
