@@ -27,7 +27,7 @@ setup: .venv/.ready  ## Make .venv from requirements.lock, with the project in i
 
 .PHONY: python java
 python:
-	@test -n "$(PYTHON)" || { echo "Streambank needs Python 3.11 or newer: install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(or $(PYTHON),false)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Streambank needs Python 3.11 or newer: install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 
 java:
 	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); test "$${version:-0}" -ge 17 || { echo "Streambank needs Java 17 or newer for Spark: install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME" >&2; exit 1; }

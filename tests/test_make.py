@@ -98,9 +98,17 @@ def test_a_second_setup_does_nothing_until_the_lock_changes(checkout: Path) -> N
 
 @pytest.mark.parametrize(
     ("setting", "named"),
-    [("PYTHON=", "Python 3.11"), ("JAVA=/nonexistent/java", "Java 17")],
+    [
+        ("PYTHON=", "Python 3.11"),
+        ("PYTHON=/nonexistent/python", "Python 3.11"),
+        ("PYTHON=./old-python", "Python 3.11"),
+        ("JAVA=/nonexistent/java", "Java 17"),
+    ],
 )
 def test_what_is_missing_is_said_in_one_line(checkout: Path, setting: str, named: str) -> None:
+    old = checkout / "old-python"
+    old.write_text("#!/bin/sh\nexit 1\n")  # what 3.10 answers to the question whether it is new enough
+    old.chmod(0o755)
     answer = make("setup", setting, cwd=checkout)
     assert answer.returncode != 0
     said = [line for line in answer.stderr.splitlines() if not line.startswith("make")]

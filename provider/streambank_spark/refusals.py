@@ -4,37 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
-from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.errors import InputError, RefusedError
 from streambank.storage import normalize_location
 
 _CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
-
-
-def check_application(application: str) -> Path:
-    """The application as a readable PySpark program.
-
-    Raises:
-        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
-        NotFoundError: There is no such file (code `no-application`).
-    """
-    path = Path(application)
-    if path.suffix != ".py":
-        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
-        raise InputError(
-            f"{what} cannot be run by the runner: {application}.",
-            code="not-pyspark",
-            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
-        )
-    if not path.is_file():
-        raise NotFoundError(
-            f"There is no application {application}.",
-            code="no-application",
-            hint="Give the path as the driver's host sees it.",
-        )
-    return path
 
 
 def check_environment(environment: Mapping[str, str]) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
+from streambank.job.application import check_application
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
@@ -51,7 +52,7 @@ def run(spec: LaunchSpec) -> int:
 
     refusals.check_environment(os.environ)
     boundary.require_known_spark(__version__)
-    program = refusals.check_application(spec.application)
+    program = check_application(spec.application)
     parent = _jvm_process()
     control = spec.control_of_job()
     claim = control.lease.acquire(

@@ -69,6 +69,7 @@ def test_version() -> None:
     ("arguments", "says"),
     [
         (["take"], "Missing argument 'CHECKPOINT'."),
+        (["take", "c\udcff", "-r", "r", "--job", "j"], "The argument 'c\\udcff' is not UTF-8."),
         (["take", "c", "--job", "j"], "Missing option '--repository' / '-r' (env var"),
         (["inspect", "c", "--nonsense"], "No such option: --nonsense"),
         (["nonsense"], "No such command 'nonsense'."),
@@ -83,7 +84,7 @@ def test_a_mistake_in_the_arguments_is_one_sentence_and_a_hint(arguments: list[s
     assert answer.out == ""
     sentence, hint = answer.err.splitlines()
     assert says in sentence
-    assert hint.startswith("hint: See `streambank")
+    assert hint.startswith(("hint: See `streambank", "hint: Use names in UTF-8"))
 
 
 @pytest.mark.parametrize(
@@ -156,20 +157,26 @@ def slow(*args):
     return plain(*args)
 work.run_task = slow
 from streambank.__main__ import main
-sys.argv = ["streambank", "take", "checkpoint", "-r", "repository", "--job", "orders", "--parallel", "1"]
+sys.argv = "streambank take checkpoint -r repository --job orders --parallel 1 --json".split()
 sys.exit(main())
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", slow], env=environment(), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", slow],
+        env=environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 30
     while not reached.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    answered, said = process.communicate(timeout=30)
     assert process.returncode == code, said
     assert "Traceback" not in said
+    assert (json.loads(answered)["error"], json.loads(answered)["exit_code"]) == ("interrupted", code)
     assert succeed("list", "-r", tmp_path / "repository", "--json").document == []
     taken = succeed(
         "take", tmp_path / "checkpoint", "-r", tmp_path / "repository", "--job", "orders", "--json"

@@ -188,3 +188,35 @@ def test_verify_of_all_goes_on_where_one_is_expired_meanwhile(
     monkeypatch.setattr(verify, "verify", expiring)
     found = succeed("verify", "--all", "--json").document
     assert [each["savepoint"] for each in found["savepoints"]] == [second]
+
+
+@pytest.mark.parametrize("inside", ["checkpoint/sp", "link/sp"])
+def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, inside: str) -> None:
+    LiveCheckpoint(open_store(tmp_path / "checkpoint")).run(2)
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoint/state")
+    before = sorted((tmp_path / "checkpoint").rglob("*"))
+    answer = streambank("take", tmp_path / "checkpoint", "-r", tmp_path / inside, "--job", "orders")
+    assert answer.code == 2
+    assert "would lie in the checkpoint" in answer.err
+    assert sorted((tmp_path / "checkpoint").rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "verb", [("verify", "--all"), ("verify", "--all", "--sample", "10%"), ("replicate", "--to", "replica")]
+)
+def test_a_mistyped_job_is_not_all_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Workshop(tmp_path).run(2).take()
+    answer = streambank(*verb, "-r", tmp_path / "repository", "--job", "odrers")
+    assert answer.code == 3
+    assert "There is no savepoint of odrers" in answer.err
+    assert not (tmp_path / "replica").exists()
+
+
+def test_the_name_of_a_job_is_checked_before_it_is_looked_for(tmp_path: Path) -> None:
+    Workshop(tmp_path)
+    answer = streambank("list", "-r", tmp_path / "repository", "--job", "../x")
+    assert answer.code == 2
+    assert "'..' cannot be the name of a job" in answer.err

@@ -98,6 +98,16 @@ def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
         StreambankHook().verify("another", "latest", level="quick", by={})
 
 
+def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"repository": str(tmp_path / "checkpoint/savepoints")})
+
+    with pytest.raises(InputError) as raised:
+        StreambankHook().repository("unmanaged", create=True, checkpoint=str(tmp_path / "checkpoint"))
+
+    assert raised.value.code == "inside-checkpoint"
+    assert not (tmp_path / "checkpoint").exists()
+
+
 def test_the_last_word_counts(managed: Managed) -> None:
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
     now = utc_now()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import FormatError, InputError, NotFoundError, RefusedError
+from streambank.errors import FormatError, RefusedError
 from streambank.job.generations import MAIN
 from streambank_spark import boundary, refusals
 from tests.support.driver import Job, printed
@@ -38,20 +38,6 @@ def test_what_an_application_may_not_ask_for(tmp_path: Path) -> None:
         }
         assert driver.events("driver-ended")[0]["exit_code"] == 7
         assert not old.exists()
-
-
-@pytest.mark.parametrize("application", ["app.jar", "notebook.ipynb", "app.zip", "app"])
-def test_only_pyspark_programs(tmp_path: Path, application: str) -> None:
-    (tmp_path / application).touch()
-    with pytest.raises(InputError) as refused:
-        refusals.check_application(str(tmp_path / application))
-    assert refused.value.code == "not-pyspark"
-
-
-def test_a_missing_application(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError) as refused:
-        refusals.check_application(str(tmp_path / "app.py"))
-    assert refused.value.code == "no-application"
 
 
 @pytest.mark.parametrize(

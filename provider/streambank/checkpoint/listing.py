@@ -6,9 +6,10 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from streambank.errors import NotFoundError
+from streambank.errors import FormatError, NotFoundError
 from streambank.storage import FileInfo, Store
 from streambank.storage.local import LocalStore, Row
+from streambank.storage.names import is_part
 
 LISTING_ORDER = ("commits", "sources", "offsets", "metadata", "state")
 """Commits first: everything of a batch is durable before its commit, so what is listed later is there unless
@@ -140,9 +141,17 @@ def list_checkpoint(store: Store) -> Listing:
     """Every file below a checkpoint, path -> file; temporary and hidden ones too.
 
     Raises:
+        FormatError: A name in it cannot be used (code `bad-key`).
         StorageError: The directory cannot be read.
     """
     names = store.names()
+    for name in names:
+        if not is_part(name):
+            raise FormatError(
+                f"{store.uri} holds a file whose name cannot be used: {name!r}.",
+                code="bad-key",
+                hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
+            )
     listing = Listing()
     for name in [*LISTING_ORDER, *(name for name in names if name not in LISTING_ORDER)]:
         before = len(listing)

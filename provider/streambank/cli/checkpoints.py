@@ -147,6 +147,7 @@ def take(
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.machines import executor
+    from streambank.savepoint.apart import check_apart
     from streambank.savepoint.gently import give_way
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
@@ -159,7 +160,9 @@ def take(
         give_way()
     source = open_store(checkpoint)
     CheckpointReader(source).query_id()  # before a repository is made for nothing
-    target = Repository.open(open_store(repository), create=True)
+    place = open_store(repository)
+    check_apart(place, source.uri)
+    target = Repository.open(place, create=True)
     managed = _managed(target.store.uri, job, source.uri)
     named = [FileSinkCapture(location) for location in file_sink or []]
     known = {sink.path for sink in named}

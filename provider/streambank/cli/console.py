@@ -6,13 +6,17 @@ errors go to stderr. On a terminal there are bars and drawn tables; elsewhere pl
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from streambank.errors import StorageError
 
 if TYPE_CHECKING:
     from streambank.savepoint.progress import Step
@@ -30,16 +34,19 @@ class Mode:
     Attributes:
         json: One JSON document instead of text.
         debug: Tracebacks with errors.
+        answered: Whether the one JSON document has been begun.
     """
 
     json: bool = False
     debug: bool = False
+    answered: bool = False
 
     def reset(self, arguments: Sequence[str]) -> None:
         """Start anew; the plain look at the arguments is for mistakes that end before options are read."""
         given = arguments[: arguments.index("--")] if "--" in arguments else arguments
         self.json = "--json" in given
         self.debug = "--debug" in given
+        self.answered = False
 
 
 MODE = Mode()
@@ -54,21 +61,67 @@ def answer(data: Any, text: Callable[[], None]) -> None:
 
     Raises:
         OutputClosedError: Nobody reads it any more.
+        StorageError: It cannot be written (code `output-not-written`).
     """
-    try:
-        if MODE.json:
-            write_document(data)
-        else:
+    if MODE.json:
+        write_document(data)
+    else:
+        with _writing():
             text()
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise OutputClosedError from error
 
 
 def write_document(data: Any) -> None:
-    """The one JSON document of a `--json` run."""
-    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """The one JSON document of a `--json` run; whatever comes after it is not written.
+
+    Raises:
+        OutputClosedError, StorageError: As `answer`.
+    """
+    if MODE.answered:
+        return
+    MODE.answered = True
+    with _writing():
+        # JSON is UTF-8; where stdout is something else its escapes say the same.
+        json.dump(data, sys.stdout, indent=2, ensure_ascii=not _is_utf8())
+        sys.stdout.write("\n")
+
+
+def prepare_output() -> None:
+    """Let no character be too much for stdout: what its encoding lacks is written escaped, as on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def discard_output() -> None:
+    """Let nothing more be written to stdout, not even what Python flushes at its exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Write to stdout to the last byte, or say why not."""
+    if sys.stdout is None:
+        raise _not_written("it is closed")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosedError from error
+    except OSError as error:
+        raise _not_written(error.strerror or str(error)) from error
+
+
+def _not_written(why: str) -> StorageError:
+    return StorageError(
+        f"The answer could not be written to stdout: {why}.",
+        code="output-not-written",
+        hint="Give it somewhere to write to. What was asked for is done all the same.",
+    )
+
+
+def _is_utf8() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
 
 def line(text: str = "") -> None:

@@ -70,9 +70,12 @@ def replicate(
     """
     from streambank.job.processes import who
     from streambank.replicas.replicate import newest_first, replicate_to
+    from streambank.savepoint.catalog import require_any
     from streambank.storage import open_store
 
     source = open_repository(repository)
+    if job is not None:
+        require_any(source.store, job)
     which = [source.find(savepoint, job)] if savepoint is not None else newest_first(source, job)
     reports = []
     for location in to:

@@ -1,12 +1,11 @@
 """From arguments to an exit code: every failure is one sentence on stderr, with a hint under it.
 
 Exit codes: 0 done, 1 ran and found problems, 2 to 8 and 70 by the kind of error (`streambank.errors`), 130
-Ctrl-C, 143 asked to end. With `--json` a failure is the one JSON document on stdout, too.
+Ctrl-C, 143 asked to end. With `--json` each of them but help is the one JSON document on stdout, too.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
@@ -16,11 +15,18 @@ from types import FrameType
 import typer
 
 from streambank.cli.app import app
-from streambank.cli.console import MODE, OutputClosedError, write_document
+from streambank.cli.console import (
+    MODE,
+    OutputClosedError,
+    discard_output,
+    prepare_output,
+    write_document,
+)
 from streambank.errors import InputError, InternalError, StreambankError
 
 INTERRUPTED = 130
 ENDED = 143
+OUTPUT_NOT_WRITTEN = "output-not-written"
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # what every mistake in the arguments is
 
 
@@ -34,29 +40,50 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     MODE.reset(arguments)
+    prepare_output()
     before = signal.signal(signal.SIGTERM, _end)
     try:
+        return _run(arguments)
+    except OutputClosedError:
+        discard_output()
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        _check_text(arguments)
         code = int(app(args=list(arguments), prog_name="streambank", standalone_mode=False) or 0)
-        if code == INTERRUPTED:
-            _say("Interrupted.")
-        return code
+        return _interrupted(code) if code == INTERRUPTED else code
     except _UsageError as error:
         return _fail(_usage_error(error))
     except StreambankError as error:
         return _fail(error)
-    except typer.Abort:
-        _say("Interrupted.")
-        return INTERRUPTED
+    except (typer.Abort, KeyboardInterrupt):
+        return _interrupted(INTERRUPTED)
     except OutputClosedError:
-        # Nothing more may be written, not even what Python flushes at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 0
+        code = error.code if isinstance(error.code, int) else 0
+        return _interrupted(code) if code == ENDED else code
     except Exception as error:
         return _fail(_bug(error))
-    finally:
-        signal.signal(signal.SIGTERM, before)
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Refuse what is not UTF-8: it could stand neither in a manifest nor in an answer.
+
+    Raises:
+        InputError: An argument is not (code `usage`).
+    """
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise InputError(
+                f"The argument {argument!r} is not UTF-8.",
+                code="usage",
+                hint="Use names in UTF-8, and a locale that says so, such as LC_ALL=C.UTF-8.",
+            )
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -65,14 +92,32 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _fail(error: StreambankError) -> int:
-    if MODE.json:
-        write_document(error.to_dict())
     if MODE.debug:
         traceback.print_exception(error)
     _say(error.message)
     if error.hint:
         _say(f"hint: {error.hint}")
-    return error.exit_code
+    return _document(error.to_dict(), error.exit_code)
+
+
+def _interrupted(code: int) -> int:
+    """How a command ends that somebody ended: Ctrl-C, or TERM."""
+    message = "Interrupted." if code == INTERRUPTED else "Asked to end."
+    _say(message)
+    told = {"error": "interrupted", "kind": "Interrupted", "message": message, "hint": ""}
+    return _document({**told, "exit_code": code}, code)
+
+
+def _document(told: dict[str, str | int], code: int) -> int:
+    """The exit code, once the failure is the one JSON document where that is asked for."""
+    if MODE.json:
+        try:
+            write_document(told)
+        except StreambankError:
+            discard_output()  # stderr and the exit code have said it
+    elif told["error"] == OUTPUT_NOT_WRITTEN:
+        discard_output()
+    return code
 
 
 def _say(text: str) -> None:
@@ -80,8 +125,8 @@ def _say(text: str) -> None:
 
 
 def _usage_error(error: Exception) -> InputError:
-    """A mistake in the arguments, in typer's words."""
-    message = str(getattr(error, "format_message", error.__str__)()).strip().rstrip(".")
+    """A mistake in the arguments, in typer's words; none at all, after which typer has shown the help."""
+    message = str(getattr(error, "format_message", error.__str__)()).strip().rstrip(".") or "Missing command"
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "streambank"
     return InputError(f"{message}.", code="usage", hint=f"See `{command} --help`.")

@@ -198,10 +198,13 @@ def verify(
             hint="See `streambank verify --help`.",
         )
     from streambank.cli.machines import executor
+    from streambank.savepoint.catalog import require_any
 
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     opened = open_repository(repository)
+    if everything and job is not None:
+        require_any(opened.store, job)
     if sample is not None:
         _verify_sample(opened, sample, job, parallel, rate)
         return

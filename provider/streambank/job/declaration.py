@@ -33,6 +33,7 @@ from streambank.job.policies import (
 from streambank.job.retention import read_retention
 from streambank.job.toml_lines import TomlLines
 from streambank.retention.policy import Policy
+from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
 
 LATER_TABLES = ("compact", "drill", "rehearse", "rescale", "sla", "upgrade")
@@ -171,6 +172,7 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
         jobs[name] = _read_job(merged, name, repository, control)
     top.done()
     _refuse_shared_checkpoints(jobs, source)
+    _refuse_records_in_checkpoints(jobs, source)
     return Declarations(str(file), repository, control, jobs)
 
 
@@ -282,3 +284,15 @@ def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
                         "Give each job a checkpoint of its own.",
                     )
             owners[location] = owner
+
+
+def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
+    """Savepoints and records in a checkpoint would be written into a live one, and be lost with it."""
+    for job in jobs.values():
+        for what, place in (("repository", job.repository), ("control", job.control)):
+            if is_inside(place, job.checkpoint):
+                raise source.mistake(
+                    ("jobs", job.name, "checkpoint"),
+                    f"the {what} {place} lies in this checkpoint",
+                    "Name a directory elsewhere, best on another disk.",
+                )

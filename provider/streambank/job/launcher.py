@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from streambank.errors import StorageError
+from streambank.job.application import check_application
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.driverlog import DriverLog
@@ -119,7 +120,12 @@ class LocalLauncher:
         return str(root / "logs" / f"{launch_id}.log")
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """See `Launcher.submit`. The spec has been written among the job's records before."""
+        """See `Launcher.submit`. The spec has been written among the job's records before.
+
+        Raises:
+            NotFoundError: There is no such application (code `no-application`).
+        """
+        check_application(spec.application)
         found = self._installation or find_installation(job.python)
         log = Path(spec.log or self.log_path(control, spec.launch_id))
         settings = {

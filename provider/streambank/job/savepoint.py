@@ -87,23 +87,17 @@ def savepoint_job(
     Raises:
         InputError: The job has no such query (code `no-such-query`), or `batch` is asked of several
             (`which-query`).
-        NotFoundError: The job was never started (code `never-started`), or there is no such batch.
+        NotFoundError: The job was never started (code `never-started`), has committed nothing yet
+            (`no-committed-batch`), has lost its checkpoint (`not-a-checkpoint`), or there is no such batch.
         StreambankError: Whatever else `take` raises.
     """
     records = control or job.records()
     names = _queries(job, query, batch)
+    places = {name: _place(job, records, name) for name in names}
     target = repository or Repository.open(open_store(job.repository), create=True)
     taken = {}
-    for name in names:
+    for name, (location, generation) in places.items():
         key = None if name == MAIN else name
-        generation = records.generation(key)
-        location = generation.location if generation is not None else job.queries[name]
-        if generation is None and not open_store(location).names("commits"):
-            raise NotFoundError(
-                f"Job {job.savepoint_name(key)} was never started: there is nothing at {location}.",
-                code="never-started",
-                hint=f"Start it first: `streambank job start {job.name}`.",
-            )
         facts = records.query_facts(key) or {}
         taken[name] = take(
             open_store(location),
@@ -129,12 +123,47 @@ def savepoint_job(
             query=name,
             savepoint=taken[name].savepoint,
             batch=taken[name].batch,
-            generation=generation.number if generation else 1,
+            generation=generation,
             already_there=taken[name].already_there,
             by=dict(by),
             why=why,
         )
     return JobSavepoints(job.name, taken)
+
+
+def _place(job: Job, records: JobControl, name: str) -> tuple[str, int]:
+    """Where a query works, and in which generation.
+
+    Raises:
+        NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`), or what it
+            has is gone (`not-a-checkpoint`): said in the job's own words, before a repository is made.
+    """
+    query = None if name == MAIN else name
+    generation = records.generation(query)
+    location = generation.location if generation is not None else job.queries[name]
+    number = generation.number if generation is not None else 1
+    place = open_store(location)
+    if place.names("commits"):
+        return location, number
+    called = job.savepoint_name(query)
+    if generation is None:
+        raise NotFoundError(
+            f"Job {called} was never started: there is nothing at {location}.",
+            code="never-started",
+            hint=f"Start it first: `streambank job start {job.name}`.",
+        )
+    facts = records.query_facts(query) or {}
+    if facts.get("generation") == number and facts.get("query_id") and not place.exists("metadata"):
+        raise NotFoundError(
+            f"The checkpoint {location} of job {called} is gone or empty, though its query has worked in it.",
+            code="not-a-checkpoint",
+            hint=f"Restore a savepoint: `streambank restore latest-good --job {called} --generation`.",
+        )
+    raise NotFoundError(
+        f"Job {called} has not committed a batch yet: there is none at {location}.",
+        code="no-committed-batch",
+        hint=f"Wait for its first batch; `streambank job status {job.name}` tells how it is doing.",
+    )
 
 
 def _queries(job: Job, query: str | None, batch: int | None) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.errors import InputError, IntegrityError, NotFoundError
-from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.catalog import SavepointSummary, listed, none_of
 from streambank.savepoint.executing import Executor
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
@@ -112,9 +112,9 @@ def only_job(repository: Repository, job: str | None) -> str:
         NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
         InputError: There are several jobs (code `which-job`).
     """
-    jobs = sorted({summary.job for summary in repository.manifests(job)})
+    jobs = sorted({of_job for of_job, _ in listed(repository.store, job)})
     if not jobs:
-        raise _no_savepoint(repository, job)
+        raise none_of(repository.store, job)
     if job in jobs:
         return job
     if len(jobs) > 1:
@@ -180,17 +180,9 @@ def _latest_good(
         damaged.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
     skipped = [*damaged, *unreadable]  # the newest first, as far as can be told
     if not skipped:
-        raise _no_savepoint(repository, job)
+        raise none_of(repository.store, job)
     raise NotFoundError(
         f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[0].why}",
         code="no-good-savepoint",
         hint="`streambank verify --all` tells about each; look for a replica of the repository.",
-    )
-
-
-def _no_savepoint(repository: Repository, job: str | None) -> NotFoundError:
-    return NotFoundError(
-        f"There is no savepoint{f' of {job}' if job else ''} in {repository.store.uri}.",
-        code="no-such-savepoint",
-        hint="`streambank list` shows those that are there.",
     )

@@ -12,6 +12,7 @@ from streambank.job.generations import Generation
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
+from streambank.savepoint.apart import check_target_apart
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -149,6 +150,8 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         against: What speaks against it already.
     """
     manifest = chosen.manifest
+    if request.into is not None:
+        check_target_apart(request.into.uri, request.repository.store.uri, manifest.checkpoint)
     target, generation = _target(request, chosen, owner)
     try:
         check_target(target, owner)

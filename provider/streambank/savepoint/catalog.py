@@ -144,8 +144,34 @@ def settle_listed(store: Store, job: str) -> None:
     store.settle_names([f"savepoints/{job}"])
 
 
+def require_any(store: Store, job: str | None) -> None:
+    """Make sure that there is a savepoint of a job: its name may be mistyped, and then all of none is well.
+
+    Raises:
+        InputError: The name is not allowed (code `bad-name`).
+        NotFoundError: There is none (code `no-such-savepoint`).
+    """
+    if not listed(store, job):
+        raise none_of(store, job)
+
+
+def none_of(store: Store, job: str | None) -> NotFoundError:
+    """The error of a job, or a repository, that has no savepoint."""
+    return NotFoundError(
+        f"There is no savepoint{f' of {job}' if job else ''} in {store.uri}.",
+        code="no-such-savepoint",
+        hint="`streambank list` shows those that are there.",
+    )
+
+
 def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary]:
-    """Every savepoint, by job and then by age; damaged ones, with their `error`, first within their job."""
+    """Every savepoint, by job and then by age; damaged ones, with their `error`, first within their job.
+
+    Raises:
+        InputError: The job's name is not allowed (code `bad-name`).
+    """
+    if job is not None:
+        split_job(job)
     marks = _marks(store, job)
     found = (_summary(store, *which, marks.get(which, ())) for which in listed(store, job))
     yield from sorted(

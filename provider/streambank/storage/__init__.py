@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
-from streambank.storage.locations import local_path, normalize_location, open_store, scheme_of
+from streambank.storage.locations import is_inside, local_path, normalize_location, open_store, scheme_of
 from streambank.storage.names import check_job_name, split_job
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Opener",
     "Store",
     "check_job_name",
+    "is_inside",
     "local_path",
     "normalize_location",
     "open_store",

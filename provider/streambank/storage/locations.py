@@ -41,9 +41,23 @@ def normalize_location(location: str | os.PathLike[str]) -> str:
     Symbolic links are left as they are, since Spark records paths the way it was given them.
 
     Raises:
-        InputError: The location is empty, or climbs above its own root (code `bad-location`).
+        InputError: The location is empty, climbs above its own root, or is not UTF-8 (code `bad-location`).
     """
-    text = os.fspath(location)
+    return _utf8(_normalized(os.fspath(location)))
+
+
+def _utf8(uri: str) -> str:
+    """The same URI, if manifests and records, which are UTF-8, can hold it."""
+    if any("\ud800" <= character <= "\udfff" for character in uri):
+        raise InputError(
+            f"{uri!r} is not UTF-8.",
+            code="bad-location",
+            hint="Rename the directory, or reach it through a symbolic link whose path is UTF-8.",
+        )
+    return uri
+
+
+def _normalized(text: str) -> str:
     if not text or "\0" in text:
         raise InputError(
             f"{text!r} is not a location.",
@@ -90,6 +104,17 @@ def local_path(location: str | os.PathLike[str]) -> Path | None:
     """The directory that a location means on this machine; None for every scheme but `file`."""
     uri = normalize_location(location)
     return Path(uri.removeprefix("file://")) if uri.startswith("file://") else None
+
+
+def is_inside(location: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether a location is another one or lies below it; on this machine symbolic links are followed."""
+    place, root = (_followed(each) for each in (location, other))
+    return place == root or place.startswith(root.rstrip("/") + "/")
+
+
+def _followed(location: str | os.PathLike[str]) -> str:
+    path = local_path(location)
+    return normalize_location(location) if path is None else "file://" + os.path.realpath(path)
 
 
 def open_store(location: str | os.PathLike[str]) -> Store:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, StreambankError
 from streambank.job.declaration import Job, load_jobs
+from streambank.savepoint.apart import check_apart
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.names import split_job
@@ -148,15 +149,17 @@ class DeclarationHook(BaseHook):
         """What looks at a job again and again."""
         return JobWatcher(*self.declared(ref))
 
-    def repository(self, ref: str, *, create: bool = False) -> Repository:
+    def repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
 
         Args:
             ref: `job` or `job/query`.
             create: Make it where there is none.
+            checkpoint: What is to be saved there, for a query that is not declared.
 
         Raises:
-            InputError: Nobody names one (code `no-repository-named`).
+            InputError: Nobody names one (code `no-repository-named`), or it lies in the checkpoint
+                (`inside-checkpoint`).
             NotFoundError: There is no repository (code `no-repository`).
         """
         job = self._if_declared(ref)
@@ -168,7 +171,10 @@ class DeclarationHook(BaseHook):
                 hint="Declare the job, or fill in the field Repository of the connection "
                 f"{self.streambank_conn_id}.",
             )
-        return Repository.open(open_store(location), create=create)
+        store = open_store(location)
+        if checkpoint is not None:
+            check_apart(store, checkpoint)
+        return Repository.open(store, create=create)
 
     def _if_declared(self, ref: str) -> Job | None:
         if not (self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)):

@@ -165,7 +165,7 @@ class StreambankHook(RepositoryHook):
         if checkpoint is not None:
             return take(
                 open_store(checkpoint),
-                self.repository(ref, create=True),
+                self.repository(ref, create=True, checkpoint=checkpoint),
                 ref,
                 batch=batch,
                 closure="minimal" if closure == "minimal" else "safe",

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streambank.checkpoint.listing import Listing, list_checkpoint
+from streambank.errors import FormatError
 from streambank.storage.base import FileInfo
 from streambank.storage.local import LocalStore
 
@@ -49,3 +52,18 @@ def test_a_scan_is_a_list(tmp_path: Path) -> None:
     assert dict(listing) == {info.path: info for info in store.list()}
     assert listing["state/0/1/2.delta"] == store.stat("state/0/1/2.delta")
     assert listing["state/0/1/link"] == store.stat("state/0/1/link")
+
+
+@pytest.mark.parametrize("name", [b"not \xff UTF-8", b"back\\slash", b"two\nlines"])
+@pytest.mark.parametrize("folder", ["", "state/0"])
+def test_a_name_that_cannot_be_used_is_one_error_that_names_the_directory(
+    tmp_path: Path, name: bytes, folder: str
+) -> None:
+    store = LocalStore(tmp_path / "checkpoint", fsync=False)
+    store.write("state/0/metadata", b"")
+    (tmp_path / "checkpoint" / folder / os.fsdecode(name)).touch()
+    with pytest.raises(FormatError) as raised:
+        list_checkpoint(store)
+    assert raised.value.code == "bad-key"
+    assert str(tmp_path / "checkpoint") in raised.value.message
+    assert raised.value.hint

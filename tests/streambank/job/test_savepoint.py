@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,7 @@ def test_a_job_that_never_ran_has_nothing_to_save(folder: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         savepoint_job(declare(folder), by=BY)
     assert caught.value.code == "never-started"
+    assert not (folder / "repository/repository.json").exists()
 
 
 def test_a_job_that_never_committed_says_so(folder: Path) -> None:
@@ -109,6 +111,24 @@ def test_a_job_that_never_committed_says_so(folder: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         savepoint_job(job, by=BY)
     assert caught.value.code == "no-committed-batch"
+    assert "flights" in caught.value.message and job.checkpoint in caught.value.message
+
+
+def test_a_job_that_has_not_even_a_checkpoint_yet_says_so(folder: Path) -> None:
+    job = declare(folder)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+    with pytest.raises(NotFoundError) as caught:
+        savepoint_job(job, by=BY)
+    assert caught.value.code == "no-committed-batch"
+
+
+def test_a_job_that_has_lost_its_checkpoint_is_told_to_restore(running: Job) -> None:
+    running.records().record_query(None, {"generation": 1, "query_id": "q"})
+    shutil.rmtree(running.checkpoint.removeprefix("file://"))
+    with pytest.raises(NotFoundError) as caught:
+        savepoint_job(running, by=BY)
+    assert caught.value.code == "not-a-checkpoint"
+    assert "restore latest-good --job flights" in caught.value.hint
 
 
 def test_a_driver_that_takes_over_in_the_middle_is_noticed(

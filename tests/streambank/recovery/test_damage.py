@@ -125,7 +125,7 @@ def test_every_file_of_the_repository(
         store = copy_of(files, f"{tmp_path.name}-{damage}-{number}")
         DAMAGES[damage](store, key)
         report, said = examine(store, savepoint)
-        target = quick_store(f"memory://{tmp_path.name}-{damage}-{number}/target")
+        target = quick_store(f"memory://{tmp_path.name}-{damage}-{number}-target")
         try:
             restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
         except (IntegrityError, FormatError, NotFoundError):
@@ -182,7 +182,7 @@ def test_each_file_of_the_savepoint_is_named(
         assert entry.path in {finding.file for finding in report.findings}
         for finding in report.findings:
             assert finding.cause and finding.effect and finding.hint
-        target = quick_store(f"memory://{tmp_path.name}-{number}/target")
+        target = quick_store(f"memory://{tmp_path.name}-{number}-target")
         with pytest.raises(IntegrityError):
             restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
         assert closure_of(target) == {}
@@ -230,7 +230,7 @@ def test_a_manifest_edited_by_hand(saved: tuple[Workshop, str, dict[str, bytes]]
             report, said = examine(store, savepoint)
             assert report is None or not report.restorable, name
             assert savepoint in said, name
-            target = quick_store(f"memory://{tmp_path.name}/target")
+            target = quick_store(f"memory://{tmp_path.name}-target")
             with pytest.raises((IntegrityError, FormatError)):
                 restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
             assert closure_of(target) == {}

@@ -13,7 +13,7 @@ from streambank.errors import (
     NotFoundError,
     RefusedError,
 )
-from streambank.recovery.restore import restore
+from streambank.recovery.restore import plan_restore, restore
 from streambank.storage.base import Store
 from tests.support.live_checkpoint import add_debris
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
@@ -58,6 +58,27 @@ class TestIntoADirectory:
         assert closure_of(target) == {"precious": b"1"}
         with pytest.raises(RefusedError):
             restore(shop.repository, taken.savepoint, into=shop.checkpoint)
+
+    @pytest.mark.parametrize(
+        ("place", "code"),
+        [
+            ("repository/x", "inside-repository"),
+            ("link/x", "inside-repository"),
+            ("ck/x", "inside-checkpoint"),
+        ],
+    )
+    def test_a_target_in_the_repository_or_in_the_saved_checkpoint_is_refused(
+        self, tmp_path: Path, place: str, code: str
+    ) -> None:
+        shop = Workshop(tmp_path).run(2)
+        (tmp_path / "link").symlink_to(tmp_path / "repository")
+        saved = shop.take().savepoint
+        target = {"into": shop.open(place), "opener": quick_store}
+        for verb in (restore, plan_restore):
+            with pytest.raises(InputError) as raised:
+                verb(shop.repository, saved, **target)  # type: ignore[arg-type]  # options are those of both
+            assert raised.value.code == code
+        assert not (tmp_path / place).exists()
 
     def test_no_such_savepoint(self, shop: Workshop) -> None:
         shop.run(3)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def test_relative_paths_are_relative_to_the_working_directory(
     assert normalize_location(Path("a:b")) == f"file://{tmp_path}/a:b"
 
 
+def test_a_working_directory_that_is_not_utf_8_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(InputError) as raised:
+        normalize_location("ck")
+    assert raised.value.code == "bad-location"
+
+
 def test_the_home_directory_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert normalize_location("~/ck") == "file:///home/me/ck"
@@ -50,7 +62,7 @@ def test_symbolic_links_are_left_alone(tmp_path: Path) -> None:
     assert normalize_location(tmp_path / "link") == f"file://{tmp_path}/link"
 
 
-@pytest.mark.parametrize("location", ["", "a\0b", "file://host/a", "memory://", "memory://a/../b"])
+@pytest.mark.parametrize("location", ["", "a\0b", "a\udcff", "file://host/a", "memory://", "memory://a/../b"])
 def test_what_is_no_location(location: str) -> None:
     with pytest.raises(InputError) as raised:
         normalize_location(location)

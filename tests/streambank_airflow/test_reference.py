@@ -1,0 +1,102 @@
+"""docs/reference/airflow.md names every operator and sensor with its arguments, every task and form field."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseOperator, BaseSensorOperator
+from airflow.triggers.base import BaseTrigger
+
+from streambank_airflow.get_provider_info import get_provider_info
+from streambank_airflow.jobs import build_dags
+from streambank_airflow.operators.base import SparkWork, StreambankOperator
+from streambank_airflow.operators.repository import RepositoryOperator
+from streambank_airflow.sensors.job import JobSensor
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
+SHARED: tuple[type[BaseOperator], ...] = (StreambankOperator, SparkWork, RepositoryOperator, JobSensor)
+"""Whose arguments the page names once, beside the table."""
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, heading
+    return found[1]
+
+
+def classes(kind: str, base: type) -> Iterator[type[Any]]:
+    """What the modules that the provider lists define for users."""
+    for entry in get_provider_info()[kind]:
+        for name in entry["python-modules"]:
+            for _, found in inspect.getmembers(import_module(name), inspect.isclass):
+                own = found.__module__ == name and issubclass(found, base)
+                if own and not inspect.isabstract(found) and found not in SHARED and found.__name__[0] != "_":
+                    yield found
+
+
+def arguments(operator: type[Any]) -> set[str]:
+    """What an operator takes and no other operator of Airflow does."""
+    found: set[str] = set()
+    for each in operator.__mro__:
+        if each.__module__.startswith("streambank_airflow") and "__init__" in vars(each):
+            parameters = inspect.signature(vars(each)["__init__"]).parameters.values()
+            found |= {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return found
+
+
+def table(text: str) -> dict[str, tuple[set[str], str]]:
+    """Rows of the first table: name -> what its second column names, and the row."""
+    rows = re.findall(r"^\| `([^`]+)` \| ([^|]*) \|.*$", text, re.MULTILINE)
+    return {name: (set(re.findall(r"`([a-z_]+)`", cell)), cell) for name, cell in rows}
+
+
+@pytest.mark.parametrize(("heading", "kind"), [("Operators", "operators"), ("Sensors", "sensors")])
+def test_each_is_there_with_its_own_arguments(heading: str, kind: str) -> None:
+    text = section(heading)
+    shown = table(text)
+    base = BaseSensorOperator if kind == "sensors" else BaseOperator
+    beside = set(re.findall(r"`([a-z_]+)`", re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)))
+    found = {
+        f"{each.__module__.removeprefix('streambank_airflow.')}.{each.__name__}": each
+        for each in classes(kind, base)
+    }
+    assert set(shown) == set(found)
+    for name, each in found.items():
+        taken = arguments(each)
+        named, cell = shown[name]
+        assert taken <= named | beside, f"{name}: {sorted(taken - named - beside)} are nowhere"
+        values = set(re.findall(r"`([a-z_]+)`", re.sub(r"\([^)]*\)", "", cell)))
+        assert values <= taken, f"{name} takes no {sorted(values - taken)}"
+
+
+def test_each_trigger_is_there() -> None:
+    shown = set(re.findall(r"`([A-Za-z]+Trigger)`", section("Triggers")))
+    assert shown == {each.__name__ for each in classes("triggers", BaseTrigger)}
+
+
+def test_each_field_of_the_connection_is_there() -> None:
+    (connection,) = get_provider_info()["connection-types"]
+    assert set(table(section("Connection `streambank`"))) == set(connection["conn-fields"])
+
+
+def test_each_task_and_form_field_of_the_generated_dags_is_there(tmp_path: Path) -> None:
+    jobs = 'repository = "r"\n[jobs.{}]\napplication = "a.py"\ncheckpoint = "c"\n{}'
+    later = (
+        "[jobs.j.savepoint]\nsweep = true\nblackout = ['22:00-06:00']\n"
+        "[jobs.j.replicate]\nto = ['x']\n[jobs.j.retention]\nkeep_last = 1\n"
+    )
+    (tmp_path / "jobs.toml").write_text(jobs.format("j", later), encoding="utf-8")
+    rows = dict(re.findall(r"^\| `<job>\.(\w+)` \| (.*) \|$", section("Generated DAGs"), re.MULTILINE))
+    dags = build_dags(tmp_path / "jobs.toml")
+    assert set(dags) == {f"j.{verb}" for verb in rows}
+    for name, dag in dags.items():
+        tasks, form = rows[name.removeprefix("j.")].split(" | ")
+        assert set(dag.task_ids) <= set(re.findall(r"`(\w+)`", tasks)), name
+        assert set(dag.params) <= set(re.findall(r"`(\w+)`", form)), name
