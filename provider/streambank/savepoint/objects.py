@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
@@ -24,9 +24,7 @@ from streambank.savepoint.reading import (
     missing_pack,
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import Store
-
-_BUFFER_BYTES = 256 << 10  # as much as stays in a processor's cache while it is hashed
+from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 
 
 class Objects:
@@ -44,6 +42,7 @@ class Objects:
         self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
         self._condemned = Condemned(store)
+        self._holds = store.features.holds
 
     # Finding
 
@@ -107,7 +106,7 @@ class Objects:
             if place is None:
                 raise self._missing(digest) from error
             return _packed_location(digest, place)
-        return ObjectLocation("object", key, 0, info.size_bytes, info.size_bytes, info.names)
+        return _file_location(info)
 
     def check(self, digest: str, size_bytes: int) -> None:
         """See `Repository.check_object`."""
@@ -132,29 +131,25 @@ class Objects:
 
     # Reading
 
-    def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
+    @contextmanager
+    def open(self, digest: str) -> Iterator[BinaryIO]:
         """See `Repository.open_object`."""
-        location = self.locate(digest)
-        if location.kind == "object":
-            return self._open_file(digest, location)
-        if location.length > READ_BYTES:
-            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
-            return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
-        data = self._read(location.key, location.offset, location.length)
-        return nullcontext(io.BytesIO(_checked(digest, location, data)))
+        with self._open(digest) as (_, reader):
+            yield reader
 
-    def hash(self, digest: str, passing: Callable[[int], None]) -> None:
+    def hash(self, digest: str, passing: Callable[[int], None]) -> ObjectLocation:
         """See `Repository.hash_object`."""
-        with self.open(digest) as reader:
+        with self._open(digest) as (location, reader):
             buffer = self._buffer()
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
                 passing(count)
+            return location
 
     def _buffer(self) -> memoryview:
         """Where this thread reads to, again and again: new memory would cost as much as the reading."""
         buffer: memoryview | None = getattr(self._thread, "buffer", None)
         if buffer is None:
-            buffer = self._thread.buffer = memoryview(bytearray(_BUFFER_BYTES))
+            buffer = self._thread.buffer = memoryview(bytearray(CHUNK_BYTES))
         return buffer
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
@@ -280,6 +275,35 @@ class Objects:
                 yield digest, error
 
     @contextmanager
+    def _open(self, digest: str) -> Iterator[tuple[ObjectLocation, BinaryIO]]:
+        """A reader of an object that compares its digest, and where it lies."""
+        held = self._hold(digest)
+        if held is not None:
+            with closing(held), held.open() as reader:
+                location = _file_location(held.info)
+                yield location, cast("BinaryIO", CheckedReader(reader, digest, location))
+            return
+        location = self.locate(digest)
+        if location.kind == "object":
+            with self._open_file(digest, location) as reader:
+                yield location, reader
+        elif location.length > READ_BYTES:
+            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
+            yield location, cast("BinaryIO", CheckedReader(part, digest, location))
+        else:
+            data = self._read(location.key, location.offset, location.length)
+            yield location, io.BytesIO(_checked(digest, location, data))
+
+    def _hold(self, digest: str) -> Held | None:
+        """An object's own file, found and opened in one go; None where it is elsewhere, or no gain."""
+        if not self._holds or self._find(digest) is not None:
+            return None
+        try:
+            return self._store.hold(object_key(digest))
+        except NotFoundError:
+            return None  # others may have stored it in a pack meanwhile
+
+    @contextmanager
     def _open_file(self, digest: str, location: ObjectLocation) -> Iterator[BinaryIO]:
         try:
             opened = self._store.open(location.key)
@@ -308,6 +332,10 @@ class Objects:
             code="object-missing",
             hint="Savepoints that need it cannot be restored from here: use another one, or a replica.",
         )
+
+
+def _file_location(info: FileInfo) -> ObjectLocation:
+    return ObjectLocation("object", info.path, 0, info.size_bytes, info.size_bytes, info.names)
 
 
 def _packed_location(digest: str, place: IndexedObject) -> ObjectLocation:

@@ -27,7 +27,7 @@ class LocalHeld:
 
     def open(self) -> AbstractContextManager[BinaryIO]:
         """See `Held.open`."""
-        return cast("BinaryIO", _DescriptorReader(self._descriptor, self._info.size_bytes))
+        return cast("BinaryIO", _DescriptorReader(self._path, self._descriptor, self._info.size_bytes))
 
     def current(self) -> FileInfo:
         """See `Held.current`."""
@@ -47,11 +47,13 @@ class _DescriptorReader(io.RawIOBase):
     """Reads a descriptor by position, so that several readers of one held file do not disturb each other.
 
     Args:
+        path: Its name, for messages.
         descriptor: Of a regular file; stays open.
         size_bytes: How long it was; asking for much more than that would only reserve memory.
     """
 
-    def __init__(self, descriptor: int, size_bytes: int) -> None:
+    def __init__(self, path: str, descriptor: int, size_bytes: int) -> None:
+        self._path = path
         self._descriptor = descriptor
         self._size_bytes = size_bytes
         self._position = 0
@@ -72,12 +74,18 @@ class _DescriptorReader(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         likely = max(self._size_bytes - self._position, 0) + 1  # one more shows that it grew
-        data = os.pread(self._descriptor, min(size, likely), self._position)
+        try:
+            data = os.pread(self._descriptor, min(size, likely), self._position)
+        except OSError as error:
+            raise translate(error, self._path) from error
         self._position += len(data)
         return data
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # not every Buffer
-        count = os.preadv(self._descriptor, [buffer], self._position)
+        try:
+            count = os.preadv(self._descriptor, [buffer], self._position)
+        except OSError as error:
+            raise translate(error, self._path) from error
         self._position += count
         return count
 
