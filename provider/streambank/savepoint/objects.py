@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
@@ -25,6 +26,12 @@ from streambank.savepoint.reading import (
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.storage.local import LocalStore
+
+Seen = Mapping[str, FileInfo]
+"""What a look at many files has just shown, by key; one that is left out may be there all the same."""
+_NOTHING_SEEN: Seen = {}
+_LOOK_AT = 4096
 
 
 class Objects:
@@ -46,7 +53,21 @@ class Objects:
 
     # Finding
 
-    def has(self, digest: str, size_bytes: int | None = None) -> bool:
+    def look(self, digests: Iterable[str]) -> Iterator[tuple[str, Seen]]:
+        """Objects one after the other, each with what one look at many of their files has shown.
+
+        For `has` and `locate`, which then need not look at each file by itself where the repository is on a
+        local disk.
+        """
+        store, left = self._store, iter(digests)
+        while some := list(islice(left, _LOOK_AT)):
+            seen = _NOTHING_SEEN
+            if type(store) is LocalStore:
+                seen = store.look(object_key(digest) for digest in some if not self._index.find(digest))
+            for digest in some:
+                yield digest, seen
+
+    def has(self, digest: str, size_bytes: int | None = None, seen: Seen = _NOTHING_SEEN) -> bool:
         """See `Repository.has`."""
         split_digest(digest)
         for place in self._lasting(digest):
@@ -56,16 +77,16 @@ class Objects:
         if key in self._condemned:
             return False
         try:
-            info = self._store.stat(key)
+            info = seen.get(key) or self._store.stat(key)
         except NotFoundError:
             return False
         return size_bytes in (None, info.size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
         """See `Repository.missing`."""
-        if isinstance(digests, Mapping):
-            return {digest for digest, size_bytes in digests.items() if not self.has(digest, size_bytes)}
-        return {digest for digest in digests if not self.has(digest)}
+        sizes: Mapping[str, int] = digests if isinstance(digests, Mapping) else {}
+        looked = self.look(digests)
+        return {digest for digest, seen in looked if not self.has(digest, sizes.get(digest), seen)}
 
     def look_again(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
@@ -89,7 +110,7 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(self, digest: str) -> ObjectLocation:
+    def locate(self, digest: str, seen: Seen = _NOTHING_SEEN) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in."""
         place = self._find(digest)
         key = object_key(digest)
@@ -99,7 +120,7 @@ class Objects:
         ):
             return _packed_location(digest, place)
         try:
-            info = self._store.stat(key)
+            info = seen.get(key) or self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)

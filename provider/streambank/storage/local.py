@@ -119,6 +119,10 @@ class LocalStore:
         os.close(descriptor)
         return info
 
+    def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
+        """What `stat` says of many files, for a third of the work; ask `stat` about what is left out."""
+        return self._root.look(keys)
+
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
         try:
