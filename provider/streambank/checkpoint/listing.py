@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from streambank.errors import FormatError, NotFoundError
@@ -69,9 +69,18 @@ class Listing(Mapping[str, FileInfo]):
             else:
                 folder.numbers[row] = number
 
-    def add_rows(self, path: str, rows: Iterable[Row]) -> None:
+    def add_rows(self, path: str, rows: Sequence[Row]) -> None:
         """Take in the files of one folder as `LocalStore.scan` gives them."""
         folder = self._folders.setdefault(path, _Folder())
+        if not folder.rows:  # the usual case, and there may be a million files
+            places = {self._shared(row[0]): place for place, row in enumerate(rows)}
+            if len(places) == len(rows):
+                folder.rows = places
+                folder.sizes.extend([row[2] for row in rows])
+                folder.mtimes_ns.extend([row[3] for row in rows])
+                folder.numbers.extend([row[1] for row in rows])
+                self._count += len(rows)
+                return
         for name, number, size_bytes, mtime_ns, _ in rows:
             row = self._row(folder, name)
             folder.sizes[row], folder.mtimes_ns[row], folder.numbers[row] = size_bytes, mtime_ns, number
@@ -118,15 +127,17 @@ class Listing(Mapping[str, FileInfo]):
     def _row(self, folder: _Folder, name: str) -> int:
         row = folder.rows.get(name)
         if row is None:
-            if len(name) <= _SHARED_CHARACTERS:
-                name = self._names.setdefault(name, name)
-            row = folder.rows[name] = len(folder.sizes)
+            row = folder.rows[self._shared(name)] = len(folder.sizes)
             self._count += 1
             for column in (folder.sizes, folder.mtimes_ns, folder.numbers):
                 column.append(0)
         elif folder.identities:
             folder.identities.pop(row, None)
         return row
+
+    def _shared(self, name: str) -> str:
+        """The same name, as one object for all folders that have a file of it."""
+        return self._names.setdefault(name, name) if len(name) <= _SHARED_CHARACTERS else name
 
 
 def _number(info: FileInfo) -> int | None:

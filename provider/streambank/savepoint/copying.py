@@ -15,6 +15,7 @@ from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 from streambank.storage.chunks import undamaged
+from streambank.storage.local import LocalStore
 
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
@@ -150,7 +151,8 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
         now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
         now |= {name: store.stat(name) for name in folders if store.exists(name)}
         return [now.get(task.path) for task in tasks]
-    return [_stat(store, task.path) for task in tasks]
+    seen = store.look(task.path for task in tasks) if type(store) is LocalStore else {}
+    return [seen.get(task.path) or _stat(store, task.path) for task in tasks]
 
 
 def _whole(task: CopyTask, reader: Any, rate: RateLimit) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from itertools import islice
 from typing import BinaryIO, cast
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
@@ -24,9 +25,13 @@ from streambank.savepoint.reading import (
     missing_pack,
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import Store
+from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.storage.local import LocalStore
 
-_BUFFER_BYTES = 256 << 10  # as much as stays in a processor's cache while it is hashed
+Seen = Mapping[str, FileInfo]
+"""What a look at many files has just shown, by key; one that is left out may be there all the same."""
+_NOTHING_SEEN: Seen = {}
+_LOOK_AT = 4096
 
 
 class Objects:
@@ -45,10 +50,25 @@ class Objects:
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
         self._gone: set[str] = set()  # files that were looked for in vain, and the index was read again
         self._condemned = Condemned(store)
+        self._holds = store.features.holds
 
     # Finding
 
-    def has(self, digest: str, size_bytes: int | None = None) -> bool:
+    def look(self, digests: Iterable[str]) -> Iterator[tuple[str, Seen]]:
+        """Objects one after the other, each with what one look at many of their files has shown.
+
+        For `has` and `locate`, which then need not look at each file by itself where the repository is on a
+        local disk.
+        """
+        store, left = self._store, iter(digests)
+        while some := list(islice(left, _LOOK_AT)):
+            seen = _NOTHING_SEEN
+            if type(store) is LocalStore:
+                seen = store.look(object_key(digest) for digest in some if not self._index.find(digest))
+            for digest in some:
+                yield digest, seen
+
+    def has(self, digest: str, size_bytes: int | None = None, seen: Seen = _NOTHING_SEEN) -> bool:
         """See `Repository.has`."""
         split_digest(digest)
         for place in self._lasting(digest):
@@ -58,16 +78,16 @@ class Objects:
         if key in self._condemned:
             return False
         try:
-            info = self._store.stat(key)
+            info = seen.get(key) or self._store.stat(key)
         except NotFoundError:
             return False
         return size_bytes in (None, info.size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
         """See `Repository.missing`."""
-        if isinstance(digests, Mapping):
-            return {digest for digest, size_bytes in digests.items() if not self.has(digest, size_bytes)}
-        return {digest for digest in digests if not self.has(digest)}
+        sizes: Mapping[str, int] = digests if isinstance(digests, Mapping) else {}
+        looked = self.look(digests)
+        return {digest for digest, seen in looked if not self.has(digest, sizes.get(digest), seen)}
 
     def look_again(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
@@ -91,11 +111,14 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(self, digest: str, *, gone: str | None = None) -> ObjectLocation:
+    def locate(
+        self, digest: str, seen: Seen = _NOTHING_SEEN, *, gone: str | None = None
+    ) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
 
         Args:
             digest: The object.
+            seen: What a look at many files has just shown.
             gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
                 it stored elsewhere before it deleted it, so the index is read again.
         """
@@ -108,14 +131,14 @@ class Objects:
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
             return _packed_location(digest, place)
         try:
-            info = self._store.stat(key)
+            info = seen.get(key) or self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)
             if place is None:
                 raise self._missing(digest) from error
             return _packed_location(digest, place)
-        return ObjectLocation("object", key, 0, info.size_bytes, info.size_bytes, info.names)
+        return _file_location(info)
 
     def check(self, digest: str, size_bytes: int) -> None:
         """See `Repository.check_object`."""
@@ -140,37 +163,25 @@ class Objects:
 
     # Reading
 
-    def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
+    @contextmanager
+    def open(self, digest: str) -> Iterator[BinaryIO]:
         """See `Repository.open_object`."""
-        location = self.locate(digest)
-        try:
-            return self._open_at(digest, location)
-        except IntegrityError as error:
-            return self._open_at(digest, self._elsewhere(digest, location.key, error))
+        with self._open(digest) as (_, reader):
+            yield reader
 
-    def _open_at(self, digest: str, location: ObjectLocation) -> AbstractContextManager[BinaryIO]:
-        if location.kind == "object":
-            return self._open_file(digest, location)
-        if location.length > READ_BYTES:
-            if not self._store.exists(location.key):
-                raise missing_pack(location.key.rpartition("/")[2])
-            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
-            return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
-        data = self._read(location.key, location.offset, location.length)
-        return nullcontext(io.BytesIO(_checked(digest, location, data)))
-
-    def hash(self, digest: str, passing: Callable[[int], None]) -> None:
+    def hash(self, digest: str, passing: Callable[[int], None]) -> ObjectLocation:
         """See `Repository.hash_object`."""
-        with self.open(digest) as reader:
+        with self._open(digest) as (location, reader):
             buffer = self._buffer()
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
                 passing(count)
+            return location
 
     def _buffer(self) -> memoryview:
         """Where this thread reads to, again and again: new memory would cost as much as the reading."""
         buffer: memoryview | None = getattr(self._thread, "buffer", None)
         if buffer is None:
-            buffer = self._thread.buffer = memoryview(bytearray(_BUFFER_BYTES))
+            buffer = self._thread.buffer = memoryview(bytearray(CHUNK_BYTES))
         return buffer
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
@@ -327,6 +338,44 @@ class Objects:
         raise error
 
     @contextmanager
+    def _open(self, digest: str) -> Iterator[tuple[ObjectLocation, BinaryIO]]:
+        """A reader of an object that compares its digest, and where it lies."""
+        held = self._hold(digest)
+        if held is not None:
+            with closing(held), held.open() as reader:
+                location = _file_location(held.info)
+                yield location, cast("BinaryIO", CheckedReader(reader, digest, location))
+            return
+        location = self.locate(digest)
+        try:
+            opened = self._open_at(digest, location)
+        except IntegrityError as error:
+            location = self._elsewhere(digest, location.key, error)
+            opened = self._open_at(digest, location)
+        with opened as reader:
+            yield location, reader
+
+    def _open_at(self, digest: str, location: ObjectLocation) -> AbstractContextManager[BinaryIO]:
+        if location.kind == "object":
+            return self._open_file(digest, location)
+        if location.length > READ_BYTES:
+            if not self._store.exists(location.key):
+                raise missing_pack(location.key.rpartition("/")[2])
+            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
+            return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
+        data = self._read(location.key, location.offset, location.length)
+        return nullcontext(io.BytesIO(_checked(digest, location, data)))
+
+    def _hold(self, digest: str) -> Held | None:
+        """An object's own file, found and opened in one go; None where it is elsewhere, or no gain."""
+        if not self._holds or self._find(digest) is not None:
+            return None
+        try:
+            return self._store.hold(object_key(digest))
+        except NotFoundError:
+            return None  # others may have stored it in a pack meanwhile
+
+    @contextmanager
     def _open_file(self, digest: str, location: ObjectLocation) -> Iterator[BinaryIO]:
         try:
             opened = self._store.open(location.key)
@@ -355,6 +404,10 @@ class Objects:
             code="object-missing",
             hint="Savepoints that need it cannot be restored from here: use another one, or a replica.",
         )
+
+
+def _file_location(info: FileInfo) -> ObjectLocation:
+    return ObjectLocation("object", info.path, 0, info.size_bytes, info.size_bytes, info.names)
 
 
 def _packed_location(digest: str, place: IndexedObject) -> ObjectLocation:

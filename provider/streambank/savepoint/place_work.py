@@ -130,11 +130,10 @@ class Placing(Work[PlaceTask, Placed]):
         return self._wrote is not None
 
     def _linked(self, entry: FileEntry) -> bool:
-        place = self._repository.object_location(entry.digest)
-        if place.kind != "object":
-            return False
         # A link copies nothing, so this is where the bytes are hashed.
-        self._repository.hash_object(entry.digest, self._rate.spend)
+        place = self._repository.hash_object(entry.digest, self._rate.spend)
+        if place.kind != "object":
+            return False  # it lies in a pack, as a sweep has condemned its own name: that is rare
         self._check()
         try:
             return self._files.link_from(self._repository.store, place.key, entry.path)

@@ -138,8 +138,8 @@ class Repository:
         """
         return b"".join(self.object_chunks(digest))
 
-    def hash_object(self, digest: str, passing: Callable[[int], None] = lambda count: None) -> None:
-        """Read an object through and compare its digest, without keeping its bytes.
+    def hash_object(self, digest: str, passing: Callable[[int], None] = lambda _: None) -> ObjectLocation:
+        """Read an object through and compare its digest, without keeping its bytes; gives where it was read.
 
         Args:
             digest: Of the object.
@@ -148,7 +148,7 @@ class Repository:
         Raises:
             IntegrityError: As `open_object`.
         """
-        self.objects.hash(digest, passing)
+        return self.objects.hash(digest, passing)
 
     def read_objects(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
         """Many small objects, read pack by pack in few large steps, in no promised order.

@@ -28,9 +28,10 @@ def flaws(
         shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, StreambankError | None] = {}
-    for digest, size_bytes in objects.items():
+    for digest, seen in repository.objects.look(objects):
+        size_bytes = objects[digest]
         try:
-            place = repository.object_location(digest)
+            place = repository.objects.locate(digest, seen)
         except (IntegrityError, FormatError, StorageError) as error:
             if isinstance(error, StorageError) and error.code not in also:
                 raise

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat as statmod
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from streambank.errors import IntegrityError
+from streambank.errors import IntegrityError, StreambankError
 from streambank.storage.base import FileInfo
 from streambank.storage.local_errors import NOT_THERE, missing_error, translate, translate_read
 from streambank.storage.local_write import sync_directory
@@ -88,6 +88,24 @@ class Root:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
+        """Regular files by key; each directory is opened and judged once, not once a file.
+
+        Left out is what is not there, what cannot be looked at, and links, which may lead anywhere.
+        """
+        folders: dict[str, list[str]] = {}
+        for key in keys:
+            folders.setdefault(check_key(key).rpartition("/")[0], []).append(key)
+        found: dict[str, FileInfo] = {}
+        for folder, below in folders.items():
+            with suppress(StreambankError), self.directory(folder) as directory:
+                for key in below:
+                    with suppress(OSError):
+                        status = os.stat(key.rpartition("/")[2], dir_fd=directory, follow_symlinks=False)
+                        if statmod.S_ISREG(status.st_mode):
+                            found[key] = file_info(key, status)
+        return found
 
     @contextmanager
     def temporary(self, directory: int) -> Iterator[tuple[str, int]]:

@@ -15,7 +15,8 @@ import os
 import re
 import stat as statmod
 from collections.abc import Iterable, Sequence
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any
 
 from streambank.storage.local_errors import NOT_THERE
@@ -31,6 +32,8 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 
 FEW = 32
 """So many files are synced one by one, which leaves alone what others have left dirty."""
+AT_ONCE = 8
+"""So many of them at a time: a journal commits together what is asked for while it commits."""
 
 
 def sync_directories(root: int, directories: Iterable[str]) -> None:
@@ -102,17 +105,26 @@ def sync_all(root: int, names: Sequence[str]) -> None:
 
 
 def _sync_files(directory: int, names: Sequence[str]) -> None:
-    for name in names:
-        try:
-            if not statmod.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-                continue
-            descriptor = os.open(name, _READ, dir_fd=directory)
-        except FileNotFoundError:
-            continue  # somebody removed it meanwhile
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if len(names) < 2:
+        for name in names:
+            _sync_file(directory, name)
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(names)), thread_name_prefix="streambank-sync") as pool:
+        for _ in pool.map(partial(_sync_file, directory), names):
+            pass  # the first error is raised
+
+
+def _sync_file(directory: int, name: str) -> None:
+    try:
+        if not statmod.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    except FileNotFoundError:
+        return  # somebody removed it meanwhile
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_file_system(descriptor: int) -> bool:

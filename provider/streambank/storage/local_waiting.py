@@ -16,6 +16,7 @@ from streambank.storage.base import FileInfo
 from streambank.storage.local_errors import translate
 from streambank.storage.local_root import Root
 from streambank.storage.local_sync import sync_all, sync_names
+from streambank.storage.local_write import begin_write_back
 from streambank.storage.names import check_key
 
 
@@ -64,8 +65,7 @@ class Waiting:
             if key is None:
                 return None
             path = root.join(check_key(key))
-            if hasattr(os, "posix_fadvise"):  # begins to write it back, so that the end has less to wait for
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            begin_write_back(descriptor)
             with self._lock:
                 replaced, self._files[path] = self._files.get(path), temporary
             temporary = replaced or ""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from streambank.errors import (
     InputError,
     IntegrityError,
     NotFoundError,
+    StorageError,
 )
 from streambank.savepoint.digest import digest_of
 from streambank.savepoint.packs import SMALL_BYTES
@@ -19,6 +22,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
+from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.repositories import FILES, LARGE, manifest_of, save
 
 
@@ -147,6 +151,67 @@ def test_large_objects_are_read_in_steps(repository: Repository) -> None:
         assert reader.readinto(buffer) == 6  # type: ignore[attr-defined]  # BinaryIO does not know it
         assert bytes(buffer) == LARGE[10:16]
         assert reader.read() == LARGE[16:]
+
+
+def test_a_large_object_on_a_local_disk_is_found_and_opened_in_one_go(tmp_path: Path) -> None:
+    save(Repository.open(LocalStore(tmp_path), create=True))
+    store = FaultyStore(LocalStore(tmp_path))
+    repository = Repository.open(store)
+    digest = digest_of("blake3", LARGE)
+    before = len(store.calls)
+
+    place = repository.hash_object(digest)
+
+    assert (place.kind, place.key, place.length) == ("object", keys(store, "objects")[0], len(LARGE))
+    about_it = [call.operation for call in store.calls[before:] if call.key == place.key]
+    assert about_it == ["hold", "held.open"]
+
+
+@pytest.mark.parametrize("operation", ["held.open", "open"])
+def test_a_flipped_bit_of_a_large_object_is_found_however_it_is_opened(
+    tmp_path: Path, operation: str
+) -> None:
+    inner = LocalStore(tmp_path) if operation == "held.open" else MemoryStore(holds=False)
+    save(Repository.open(inner, create=True))
+    digest = digest_of("blake3", LARGE)
+    for read in (Repository.read_object, Repository.hash_object):
+        faulty = FaultyStore(inner, Fault("flip", operations=frozenset({operation}), key="objects/"))
+        with pytest.raises(IntegrityError) as raised:
+            read(Repository.open(faulty), digest)
+        assert raised.value.code == "object-damaged"
+        faulty.assert_fired()
+
+
+def test_a_large_object_that_the_disk_does_not_give_back_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository.open(LocalStore(tmp_path), create=True)
+    save(repository)
+
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    digest = digest_of("blake3", LARGE)
+    for call, read in (("preadv", Repository.hash_object), ("pread", Repository.read_object)):
+        with monkeypatch.context() as patch, pytest.raises(StorageError) as raised:
+            patch.setattr(os, call, broken)
+            read(repository, digest)
+        assert raised.value.code == "io-error"
+        assert repository.object_location(digest).key in raised.value.message
+    assert repository.read_object(digest) == LARGE
+
+
+def test_a_look_at_many_objects_finds_what_each_is(repository: Repository) -> None:
+    manifest = save(repository)
+    gone = digest_of("blake3", b"nobody has it")
+    looked = dict(repository.objects.look([*manifest.objects(), gone]))
+    assert looked.keys() == manifest.objects().keys() | {gone}
+    for digest, size_bytes in manifest.objects().items():
+        assert repository.objects.locate(digest, looked[digest]) == repository.object_location(digest)
+        assert repository.objects.has(digest, size_bytes, looked[digest])
+    assert not repository.objects.has(gone, None, looked[gone])
+    with pytest.raises(IntegrityError):
+        repository.objects.locate(gone, looked[gone])
 
 
 def test_nothing_is_stored_twice(repository: Repository) -> None:

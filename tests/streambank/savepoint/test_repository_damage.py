@@ -179,11 +179,11 @@ def test_an_index_that_is_merged_away_while_it_is_read_is_no_error(repository: R
 
 
 @pytest.mark.parametrize("kind", ["short-read", "flip"])
-@pytest.mark.parametrize("operation", ["read", "open"])
+@pytest.mark.parametrize("operation", ["read", "held.open"])
 def test_bad_reads_are_found(repository: Repository, kind: str, operation: str) -> None:
     save(repository)
-    data = LARGE if operation == "open" else b"delta" * 100
-    prefix = "objects" if operation == "open" else "packs"
+    data = LARGE if operation == "held.open" else b"delta" * 100
+    prefix = "objects" if operation == "held.open" else "packs"
     store = FaultyStore(repository.store, Fault(kind, operations=frozenset({operation}), key=prefix))  # type: ignore[arg-type]
     with pytest.raises(IntegrityError):
         Repository.open(store).read_object(digest_of("blake3", data))

@@ -279,7 +279,9 @@ def test_positions_are_spread_by_the_digest() -> None:
 
 
 def test_a_bad_place_of_the_disk_is_a_finding_and_holds_up_no_other_run(repository: Repository) -> None:
-    faulty = FaultyStore(repository.store, Fault("error", operations=frozenset({"open"}), key="objects/"))
+    faulty = FaultyStore(
+        repository.store, Fault("error", operations=frozenset({"held.open"}), key="objects/")
+    )
     report = verify_sample(Repository.open(faulty), parse_share("100%"), parallel=1)
     faulty.assert_fired()
     (finding,) = [finding for one in report.savepoints for finding in one.findings]

@@ -15,7 +15,7 @@ from tests.support.checkpoints import checkpoint
 from tests.support.faulty_store import READS, Fault, FaultyStore
 from tests.support.workshop import JOB, Workshop, quick_store
 
-OPEN = frozenset({"open"})
+OPEN = frozenset({"held.open"})
 
 
 @pytest.fixture

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StorageError
+from streambank.errors import (
+    ConflictError,
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+)
 from streambank.storage import local_root, local_write
 from streambank.storage.local import LocalStore
 from tests.support.permissions import as_ordinary_user, open_folder
@@ -110,6 +117,25 @@ def test_links_inside_the_root_are_followed(store: LocalStore) -> None:
 
     assert store.read("file") == store.read("directory/file") == b"x"
     assert store.stat("file").size_bytes == 1
+
+
+def test_a_look_at_many_says_what_a_stat_says_and_follows_no_link(store: LocalStore, outside: Path) -> None:
+    files = ["a", "d/b", "d/e/c"]
+    for key in files:
+        store.write(key, key.encode())
+    (store.root / "d" / "inside").symlink_to(store.root / "a")
+    (store.root / "d" / "out").symlink_to(outside / "secret")
+    (store.root / "elsewhere").symlink_to(outside)
+    (store.root / "near").symlink_to(store.root / "d")
+    left_out = ["d", "gone", "gone/too", "d/inside", "d/out", "elsewhere/secret", "a/below-a-file"]
+
+    seen = store.look([*left_out, *files, "near/b"])
+
+    assert seen == {key: store.stat(key) for key in [*files, "near/b"]}
+    assert store.stat("d/inside").size_bytes == 1
+    with pytest.raises(InputError):
+        store.look(["../outside/secret"])
+    assert LocalStore(store.root / "not-there").look(files) == {}
 
 
 def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:

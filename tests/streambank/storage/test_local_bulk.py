@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,3 +196,62 @@ def test_syncfs_is_trusted_only_where_it_reports_errors(
         assert (local_sync._c_library() is not None) == trusted
     finally:
         local_sync._c_library.cache_clear()
+
+
+def test_the_disk_begins_with_large_files_of_a_bulk_at_once(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    advise = os.posix_fadvise
+
+    def advised(descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        begun.append(os.fstat(descriptor).st_size)
+        advise(descriptor, offset, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", advised)
+    large = b"x" * 300_000
+    with store.bulk() as files:
+        files.write("small", b"x")
+        assert begun == []
+        files.write("large", large)
+        assert begun == [len(large)]
+    store.write("at-once", large)  # is synced by itself
+    LocalStore(store.root / "quick", fsync=False).write("large", large)  # is never synced
+    assert begun == [len(large)]
+    assert store.read("large") == large
+
+
+def test_files_are_synced_at_the_same_time(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(3, timeout=30)
+    monkeypatch.setattr(local_sync, "_sync_file_system", lambda descriptor: False)
+
+    def sync(descriptor: int) -> None:
+        if "/.streambank-" in path_of(descriptor):
+            together.wait()  # nobody gets past it alone
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with store.bulk() as files:
+        for number in range(3):
+            files.write_named([b"x"], lambda number=number: str(number))  # type: ignore[misc]  # a default
+    assert not together.broken
+    assert store.names() == ["0", "1", "2"]
+
+
+def test_one_of_several_files_that_cannot_be_synced_is_an_error(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        asked.append(path_of(descriptor))
+        if os.fstat(descriptor).st_size == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(local_sync, "_sync_file_system", lambda descriptor: False)
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(StorageError) as raised, store.bulk() as files:
+        for size_bytes in (1, 2, 3):
+            files.write_named([b"x" * size_bytes], lambda number=size_bytes: str(number))  # type: ignore[misc]
+    assert raised.value.code == "io-error"
+    assert asked and store.names() == []

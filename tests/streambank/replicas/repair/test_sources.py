@@ -53,7 +53,7 @@ def test_a_bad_place_of_the_disk_is_repaired_too(replica: Repository) -> None:
     store = MemoryStore()
     list(replicate(replica, open_replica(replica, store), newest_first(replica)))
     key = keys(store, "objects")[0]
-    faulty = FaultyStore(store, Fault("error", operations=frozenset({"open"}), key=key))
+    faulty = FaultyStore(store, Fault("error", operations=frozenset({"held.open"}), key=key))
     report = repair(Repository.open(faulty), [replica], listed(store))
     faulty.assert_fired()
     assert [one.file for one in report.repaired] == [key]
@@ -69,7 +69,7 @@ def test_a_place_that_cannot_be_reached_is_an_error(store: Store, replica: Repos
             raise StorageError("The service does not answer.", code="not-reachable")
             yield
 
-    away = Away()
+    away = Away(holds=False)
     for key in keys(replica.store):
         away.write(key, replica.store.read(key))
     gone = Repository.open(away)
