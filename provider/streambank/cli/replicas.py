@@ -108,6 +108,8 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
                 console.line(f"  {each.job} {each.savepoint}: {STATES[each.state]}{pinned}")
             for file, error in each.errors:
                 console.line(f"    {file}: {error.message}")
+        for warning in report.warnings:
+            console.line(f"  warning: {warning}")
         if report.error is not None:
             console.line(f"  ended early: {report.error.message}")
             if report.error.hint:

@@ -189,6 +189,7 @@ def _show_swept(report: SweepReport) -> None:
             (f"{would}condemned", _files(report.condemned)),
             ("condemned before", _files(report.waiting)),
             ("kept", _files(report.kept)),
+            ("of these held", _files(report.held) if report.held.files else ""),
             ("stored again", _rescued(report)),
             ("next deletion", "" if report.next_s is None else f"in {_hours(report.next_s)} or later"),
         ]
@@ -198,6 +199,10 @@ def _show_swept(report: SweepReport) -> None:
             (copy.job, copy.savepoint, _hours(left_s)) for copy, left_s in report.expired
         ]
         console.table(("job", "expired savepoint", "can be undeleted for"), rows)
+    for hold in report.holds:
+        console.line(
+            f"held: {hold.savepoint} of {hold.job}, {hold.holder}; {_hours(hold.left_s)} unless it is renewed"
+        )
     for key, error in sorted(report.left.items()):
         console.line(f"left: {key}: {error.message}")
 

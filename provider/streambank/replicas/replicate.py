@@ -23,6 +23,7 @@ from streambank.errors import (
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
 from streambank.savepoint.hashing import DAMAGE, is_damage
+from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest, decode
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
@@ -119,6 +120,7 @@ def replicate(
     progress: Progress | None = None,
     parallel: int = 4,
     by: Mapping[str, Any] | None = None,
+    holds: Holds | None = None,
 ) -> Iterator[Replicated]:
     """Bring savepoints to a replica, one after the other as this is iterated over.
 
@@ -128,7 +130,8 @@ def replicate(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
-        by: Who asks, for the marks of pins.
+        by: Who asks, for the marks of pins and holds.
+        holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
     Yields:
         What became of each.
@@ -137,8 +140,9 @@ def replicate(
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
     transfer = Transfer(source, replica, parallel)
+    holds = holds or Holds(source, "replicate", by)
     for job, savepoint in which:
-        yield _Copy(transfer, job, savepoint, progress, by).run()
+        yield _Copy(transfer, holds, job, savepoint, progress, by).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +154,14 @@ class ReplicaReport:
         error: Why it ended early; what had arrived by then is used by the next try.
         savepoints: What became of each savepoint until then.
         seconds: How long it took.
+        warnings: What a person should know although nothing is wrong.
     """
 
     location: str
     error: StreambankError | None
     savepoints: tuple[Replicated, ...]
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -172,6 +178,7 @@ class ReplicaReport:
             "service_bytes": sum(each.service_bytes for each in self.savepoints),
             "there_bytes": sum(each.there_bytes for each in self.savepoints),
             "seconds": round(self.seconds, 3),
+            "warnings": list(self.warnings),
             "savepoints": [each.to_dict() for each in self.savepoints],
         }
 
@@ -197,20 +204,23 @@ def replicate_to(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
-        by: Who asks, for the marks of pins.
+        by: Who asks, for the marks of pins and holds.
     """
     started = time.monotonic()
     done: list[Replicated] = []
+    holds = Holds(source, "replicate", by)
     error: StreambankError | None = None
     try:
         store = opener(location)
         location = store.uri
         replica = open_replica(source, store)
-        for each in replicate(source, replica, which, progress=progress, parallel=parallel, by=by):
+        for each in replicate(
+            source, replica, which, progress=progress, parallel=parallel, by=by, holds=holds
+        ):
             done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:
         error = failure
-    return ReplicaReport(location, error, tuple(done), time.monotonic() - started)
+    return ReplicaReport(location, error, tuple(done), time.monotonic() - started, tuple(holds.warnings))
 
 
 class _Copy:
@@ -219,12 +229,14 @@ class _Copy:
     def __init__(
         self,
         transfer: Transfer,
+        holds: Holds,
         job: str,
         savepoint: str,
         progress: Progress | None,
         by: Mapping[str, Any] | None,
     ) -> None:
         self.transfer = transfer
+        self.holds = holds
         self.source = transfer.source
         self.replica = transfer.target
         self.job = job
@@ -268,7 +280,13 @@ class _Copy:
         }
         if missing:
             meter = Meter(self.progress, "copy", len(missing), sum(missing.values()))
-            moved = self.transfer.move(missing, meter)
+            try:
+                with self.holds.held(self.job, self.savepoint):
+                    moved = self.transfer.move(missing, meter)
+            except NotFoundError as error:
+                if error.code != "no-such-savepoint":
+                    raise
+                return self._result("gone", **numbers)  # it was deleted before it was held
             numbers |= {
                 "moved_objects": moved.objects,
                 "moved_bytes": moved.bytes,

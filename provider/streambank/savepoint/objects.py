@@ -94,6 +94,8 @@ class Objects:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in."""
         place = self._find(digest)
         key = object_key(digest)
+        if place is not None and self._lasts_as_file_only(place, key):
+            place = None
         # An index that was written beside a sweep may name a pack of a large object that is gone since.
         if place is not None and (
             place.length <= SMALL_BYTES or self._is_whole(place) or not self._store.exists(key)
@@ -213,7 +215,7 @@ class Objects:
         self._whole_packs.update(pack.id for pack in packs)
 
     def _find(self, digest: str) -> IndexedObject | None:
-        """Where a packed object lies; of several places one whose pack is whole."""
+        """Where a packed object lies; of several places one whose pack is whole, one that lasts first."""
         split_digest(digest)
         return self._place(digest)
 
@@ -235,9 +237,17 @@ class Objects:
 
     def _place(self, digest: str) -> IndexedObject | None:
         places = self._index.find(digest)
-        if len(places) > 1:
+        if len(places) > 1:  # a sweep may have stored it again, and be about to delete the first one
+            self._condemned.look_once()
+            places = [*self._lasting(digest), *places]
             return next((place for place in places if self._is_whole(place)), places[0])
         return places[0] if places else None
+
+    def _lasts_as_file_only(self, place: IndexedObject, key: str) -> bool:
+        """Whether the pack that holds a large object is going to be deleted, and a file of its own is not."""
+        if place.length <= SMALL_BYTES or pack_key(place.pack_id) not in self._condemned:
+            return False
+        return key not in self._condemned and self._store.exists(key)
 
     def _has_whole(self, digest: str, size_bytes: int) -> bool:
         """What a writer asks: small objects live in packs and large ones in files, so one look is enough."""

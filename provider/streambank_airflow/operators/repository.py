@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STATES = ("copied", "there", "refilled", "failed", "gone")
 """What can become of a savepoint in a replica."""
-TALLIES = ("deleted", "condemned", "waiting", "kept")
+TALLIES = ("deleted", "condemned", "waiting", "kept", "held")
 """What a sweep counts in files and bytes."""
 
 
@@ -103,6 +103,8 @@ class ReplicateSavepointsOperator(RepositoryOperator):
                 len(report.savepoints),
                 report.to_dict()["moved_bytes"],
             )
+            for warning in report.warnings:
+                self.log.warning("%s: %s", report.location, warning)
         self.raise_for(_replica_errors(reports))
         return self._result(reports)
 
