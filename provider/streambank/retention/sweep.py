@@ -54,6 +54,11 @@ LOOK_EVERY_S = 60.0
 """So often a sweep that deletes makes sure that nobody has finished its work and forgotten the record, and
 looks who holds what."""
 
+_STAYS = ("object-locked", "no-permission")
+"""Codes of errors of deleting that are about one file, which is tried again the next time."""
+_MAY_NOT_LOOK = ("no-permission", "storage")
+"""Codes of errors of a service that has no listing of uploads, or keeps it from us."""
+
 
 def sweep(
     repository: Repository,
@@ -130,6 +135,7 @@ class _Sweep:
         self._forget(records)
         self._condemn(records)
         self._tell(waiting)
+        self._discard_leftovers()
         self.report.holds = [hold for hold in self.held.holds if hold.counts]
         if not self.report.dry_run:
             self._clean_index()
@@ -250,7 +256,7 @@ class _Sweep:
         try:
             self.store.delete(file.key)
         except StorageError as error:
-            if error.code not in ("object-locked", "no-permission"):
+            if error.code not in _STAYS:
                 raise
             self.report.left[file.key] = error
             return False
@@ -305,6 +311,28 @@ class _Sweep:
             ages.append(0.0)
         if ages:
             self.report.next_s = max(0.0, self.report.grace_s - max(ages))
+
+    def _discard_leftovers(self) -> None:
+        """Remove what writes have left that nobody has added to for a grace. Records of jobs are not ours."""
+        try:
+            found = list(self.store.leftovers(self._old_ns()))
+        except StorageError as error:
+            if error.code not in _MAY_NOT_LOOK:
+                raise
+            self.report.warnings.append(f"Nobody can tell what broken writes have left: {error.message}")
+            return
+        for leftover in sorted(found, key=lambda each: (each.key, each.upload)):
+            if leftover.key.startswith("jobs/"):
+                continue
+            try:
+                if not self.report.dry_run:
+                    self.store.discard(leftover)
+            except StorageError as error:
+                if error.code not in _STAYS:
+                    raise
+                self.report.left[leftover.key] = error
+            else:
+                self.report.leftovers.append(leftover)
 
     def _clean_index(self) -> None:
         """Let the index name no pack that was swept; what savepoints lack stays, for `verify` to name."""

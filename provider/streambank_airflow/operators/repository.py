@@ -262,7 +262,8 @@ class SweepRepositoryOperator(RepositoryOperator):
 
     Returns:
         `job`, `dry_run`, `ok`, `grace_s`, `next_s`, `removed` (expired savepoints that can no more be brought
-            back), and `deleted_files`, `deleted_bytes`, likewise `condemned_`, `waiting_`, `kept_`.
+            back), and `deleted_files`, `deleted_bytes`, likewise `condemned_`, `waiting_`, `kept_`, `held_`,
+            `leftover_` (of writes that were broken off).
     """
 
     template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "grace", "plan_only")
@@ -285,6 +286,9 @@ class SweepRepositoryOperator(RepositoryOperator):
         found = report.to_dict()
         counted = {f"{name}_{unit}": found[name][unit] for name in TALLIES for unit in ("files", "bytes")}
         result = {"job": self.job, **flat(found), "removed": len(report.removed), **counted}
+        result |= {"leftover_files": len(report.leftovers), "leftover_bytes": report.leftover_bytes}
         self.log.info("Swept: %s", result)
+        for warning in report.warnings:
+            self.log.warning("%s", warning)
         self.raise_for(sorted(report.left.items()))
         return result
