@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption
+from streambank.cli.options import Debug, JobOption, Json, MaxRate, RepositoryOption, bytes_per_s
 from streambank.cli.savepoints import open_repository, show_reports
 from streambank.errors import InputError, NotFoundError
 
@@ -61,6 +61,7 @@ def replicate(
     savepoint: OptionalName = None,
     job: JobOption = None,
     parallel: Parallel = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -72,6 +73,7 @@ def replicate(
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.storage import open_store
 
+    rate = bytes_per_s(max_rate)
     source = open_repository(repository)
     which = [source.find(savepoint, job)] if savepoint is not None else newest_first(source, job)
     reports = []
@@ -79,7 +81,14 @@ def replicate(
         with console.progress() as progress:
             reports.append(
                 replicate_to(
-                    source, open_store, location, which, progress=progress, parallel=parallel, by=who("cli")
+                    source,
+                    open_store,
+                    location,
+                    which,
+                    progress=progress,
+                    parallel=parallel,
+                    max_bytes_per_s=rate,
+                    by=who("cli"),
                 )
             )
     document = {
@@ -130,6 +139,7 @@ def repair(
         bool, typer.Option("--dry-run", help="Read all the same, and only say what would be repaired.")
     ] = False,
     parallel: Parallel = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -143,6 +153,7 @@ def repair(
     from streambank.savepoint.catalog import find, listed
     from streambank.storage import open_store
 
+    rate = bytes_per_s(max_rate)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run)
@@ -164,6 +175,7 @@ def repair(
             dry_run=dry_run,
             progress=progress,
             parallel=parallel,
+            max_bytes_per_s=rate,
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))

@@ -26,6 +26,7 @@ from streambank.savepoint.hashing import DAMAGE, is_damage
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest, decode
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.storage.base import Opener, Store
 
@@ -119,6 +120,7 @@ def replicate(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    rate: RateLimit = UNLIMITED,
     by: Mapping[str, Any] | None = None,
     holds: Holds | None = None,
 ) -> Iterator[Replicated]:
@@ -130,6 +132,7 @@ def replicate(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
+        rate: How fast they may be read.
         by: Who asks, for the marks of pins and holds.
         holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
@@ -139,7 +142,7 @@ def replicate(
     Raises:
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
-    transfer = Transfer(source, replica, parallel)
+    transfer = Transfer(source, replica, parallel, rate)
     holds = holds or Holds(source, "replicate", by)
     for job, savepoint in which:
         yield _Copy(transfer, holds, job, savepoint, progress, by).run()
@@ -191,6 +194,7 @@ def replicate_to(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
@@ -204,8 +208,13 @@ def replicate_to(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most.
         by: Who asks, for the marks of pins and holds.
+
+    Raises:
+        InputError: The rate is less than 1 (code `bad-rate`).
     """
+    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     done: list[Replicated] = []
     holds = Holds(source, "replicate", by)
@@ -215,7 +224,7 @@ def replicate_to(
         location = store.uri
         replica = open_replica(source, store)
         for each in replicate(
-            source, replica, which, progress=progress, parallel=parallel, by=by, holds=holds
+            source, replica, which, progress=progress, parallel=parallel, rate=rate, by=by, holds=holds
         ):
             done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:
