@@ -110,6 +110,18 @@ def load(store: Store, copy: Expired) -> Manifest:
     return check_place(manifest, copy.job, copy.savepoint)
 
 
+def read_copy(store: Store, copy: Expired) -> Manifest:
+    """The manifest in a copy without its files, its seal checked.
+
+    Raises:
+        NotFoundError: A sweep has removed it.
+        IntegrityError, FormatError: It cannot be used.
+    """
+    with store.open(copy.key) as reader:
+        manifest = decode_head(chunks(reader), manifest_name(copy.job, copy.savepoint))
+    return check_place(manifest, copy.job, copy.savepoint)
+
+
 def may_be_pinned(store: Store, job: str, savepoint: str) -> bool:
     """Whether a savepoint, listed or not, is pinned, as far as anybody can tell."""
     name = latest(store.names(marks_prefix(job, savepoint)), PIN)
@@ -164,7 +176,7 @@ def find(store: Store, reference: str, job: str | None = None) -> Expired:
             f"No expired savepoint {reference}{f' of {job}' if job else ''} is kept in {store.uri}.",
             code="not-expired",
             hint="It was swept for good, or never expired: `streambank list` shows what is there, "
-            "`streambank sweep --dry-run` what can be brought back.",
+            "`streambank list --expired` what can be brought back.",
         )
     if len(chosen) > 1:
         raise InputError(
