@@ -93,6 +93,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given |= replicas(tmp_path, first)
     keep = ("--keep-last", 1, "--min-verified", 0, "--json")
     given["expire"] = succeed("expire", *repository, *keep).document
+    given["list --expired"] = succeed("list", *repository, "--expired", "--json").document
     given["sweep"] = succeed("sweep", *repository, "--json").document
     given["undelete"] = succeed("undelete", first, *repository, "--json").document
     manifest = tmp_path / f"repository/savepoints/orders/{newest}.json"
@@ -163,6 +164,7 @@ def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> N
 
 def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers: dict[str, Any]) -> None:
     """The comparison sees through neither, so what an example shows has to be met by something real."""
+    assert answers["list --expired"]
     assert answers["inspect"]["findings"] and answers["inspect"]["sources"] and answers["inspect"]["closure"]
     assert answers["verify --all"]["findings"] and answers["verify --all"]["savepoints"]
     assert answers["reindex"]["damaged_index_files"] and answers["reindex"]["damaged_packs"]

@@ -30,6 +30,11 @@ def verbs(tmp_path: Path) -> list[list[str]]:
     ]
 
 
+def replica_verbs(tmp_path: Path) -> list[list[str]]:
+    repository, replica = str(tmp_path / "repository"), str(tmp_path / "replica")
+    return [["replicate", "-r", repository, "--to", replica], ["repair", "-r", repository, "--from", replica]]
+
+
 def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: set[int | None] = set()
     spend = rate.RateLimit.spend
@@ -39,7 +44,10 @@ def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: p
         spend(limit, size_bytes)
 
     monkeypatch.setattr(rate.RateLimit, "spend", noted)
-    for verb in verbs(tmp_path):
+    for verb in [*verbs(tmp_path), *replica_verbs(tmp_path)]:
+        if verb[0] == "repair":
+            spoilt = max(path for path in (tmp_path / "repository/packs").rglob("*") if path.is_file())
+            spoilt.write_bytes(b"?" + spoilt.read_bytes()[1:])
         limits.clear()
         succeed(*verb, "--max-rate", "50MB/s", "--parallel", "2")
         assert limits == {50_000_000}, verb
@@ -56,9 +64,10 @@ def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: p
 def test_a_bad_value_is_refused_before_anything_is_done(
     shop: Workshop, tmp_path: Path, option: str, value: str, says: str
 ) -> None:
-    for verb in verbs(tmp_path):
+    for verb in [*verbs(tmp_path), *replica_verbs(tmp_path)]:
         answer = streambank(*verb, option, value)
         assert answer.code == 2 and says in answer.err, verb
+    assert not (tmp_path / "replica").exists()
     assert list(shop.repository.manifests()) == []
     assert not (tmp_path / "restored").exists()
 

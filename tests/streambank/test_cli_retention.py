@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from streambank.savepoint.marks import PIN, add_mark
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
@@ -89,9 +91,34 @@ def test_from_expire_to_sweep(folder: Path, clock: Clock) -> None:
     assert listed() == ["b000007", "b000001", "b000002"]
 
 
+def test_what_can_be_brought_back_and_until_when(folder: Path) -> None:
+    assert "No expired savepoints." in succeed("list", "--expired").out
+    repository = Repository.open(open_store(folder / "repository"))
+    succeed("expire", "--keep-last", 1)
+    first, second = succeed("list", "--expired", "--grace", "2h", "--json").document
+    assert (first["job"], first["savepoint"][:7], first["batch"]) == ("orders/late", "b000000", 0)
+    expired_at, until = (datetime.fromisoformat(first[name]) for name in ("expired_at", "until"))
+    assert until - expired_at == timedelta(hours=2)
+    assert abs(datetime.now(UTC) - expired_at) < timedelta(minutes=10)
+    assert second["savepoint"][:7] == "b000001"
+    assert [
+        each["batch"] for each in succeed("list", "--expired", "--job", "flights", "--json").document
+    ] == []
+    (copy,) = (folder / "repository/expired/orders/late" / first["savepoint"]).iterdir()
+    copy.write_bytes(copy.read_bytes()[:-5])
+    add_mark(repository.store, "blake3", "orders/late", second["savepoint"], PIN, fields={"pinned": True})
+    lines = succeed("list", "--expired").out.splitlines()
+    assert lines[0].split()[:3] == ["job", "savepoint", "batch"] and len(lines) == 3
+    assert "damaged: " in lines[1] and "it is pinned" in lines[2]
+    succeed("undelete", second["savepoint"])
+    assert len(succeed("list", "--expired", "--json").document) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
+        (("list", "--grace", "2h"), "usage"),
+        (("list", "--expired", "--grace", "soon"), "bad-duration"),
         (("expire",), "empty-policy"),
         (("expire", "--min-verified", 3), "empty-policy"),
         (("expire", "--keep-last", 0), "empty-policy"),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from streambank.errors import StorageError
-from streambank.storage.base import Features, FileInfo, Held, Store
+from streambank.storage.base import Features, FileInfo, Held, Leftover, Store
 
 Kind = Literal[
     "crash-before",  # the process ends before the call has any effect
@@ -36,7 +36,9 @@ Kind = Literal[
     "short-read",  # the last byte is missing
     "flip",  # one bit in the middle is another one
 ]
-WRITES = frozenset({"write", "write_named", "copy_from", "link_from", "delete", "rename", "prune", "settle"})
+WRITES = frozenset(
+    {"write", "write_named", "copy_from", "link_from", "delete", "rename", "prune", "discard", "settle"}
+)
 """Calls that change something."""
 PASSING = frozenset({"write", "write_named"})
 """Calls through which data passes; a crash during any other one is a crash before it."""
@@ -240,6 +242,12 @@ class FaultyStore:
             self._note_written(new_key)
 
         self._do("rename", key, act)
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        return iter(self._do("leftovers", "", lambda: [*self.inner.leftovers(before_ns)]))
+
+    def discard(self, leftover: Leftover) -> None:
+        self._do("discard", leftover.key, lambda: self.inner.discard(leftover))
 
     def prune(self, prefix: str = "") -> None:
         self._do("prune", prefix, lambda: self.inner.prune(prefix))

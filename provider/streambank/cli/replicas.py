@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption
+from streambank.cli.options import Debug, JobOption, Json, MaxRate, RepositoryOption, bytes_per_s
 from streambank.cli.savepoints import open_repository, show_reports
 from streambank.errors import InputError, NotFoundError
 
@@ -61,6 +61,7 @@ def replicate(
     savepoint: OptionalName = None,
     job: JobOption = None,
     parallel: Parallel = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -73,6 +74,7 @@ def replicate(
     from streambank.savepoint.catalog import require_any
     from streambank.storage import open_store
 
+    rate = bytes_per_s(max_rate)
     source = open_repository(repository)
     if job is not None:
         require_any(source.store, job)
@@ -82,7 +84,14 @@ def replicate(
         with console.progress() as progress:
             reports.append(
                 replicate_to(
-                    source, open_store, location, which, progress=progress, parallel=parallel, by=who("cli")
+                    source,
+                    open_store,
+                    location,
+                    which,
+                    progress=progress,
+                    parallel=parallel,
+                    max_bytes_per_s=rate,
+                    by=who("cli"),
                 )
             )
     document = {
@@ -111,6 +120,8 @@ def _show_replicas(reports: list[ReplicaReport]) -> None:
                 console.line(f"  {each.job} {each.savepoint}: {STATES[each.state]}{pinned}")
             for file, error in each.errors:
                 console.line(f"    {file}: {error.message}")
+        for warning in report.warnings:
+            console.line(f"  warning: {warning}")
         if report.error is not None:
             console.line(f"  ended early: {report.error.message}")
             if report.error.hint:
@@ -131,6 +142,7 @@ def repair(
         bool, typer.Option("--dry-run", help="Read all the same, and only say what would be repaired.")
     ] = False,
     parallel: Parallel = 4,
+    max_rate: MaxRate = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -144,6 +156,7 @@ def repair(
     from streambank.savepoint.catalog import find, listed
     from streambank.storage import open_store
 
+    rate = bytes_per_s(max_rate)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run)
@@ -165,6 +178,7 @@ def repair(
             dry_run=dry_run,
             progress=progress,
             parallel=parallel,
+            max_bytes_per_s=rate,
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))

@@ -189,7 +189,9 @@ def _show_swept(report: SweepReport) -> None:
             (f"{would}condemned", _files(report.condemned)),
             ("condemned before", _files(report.waiting)),
             ("kept", _files(report.kept)),
+            ("of these held", _files(report.held) if report.held.files else ""),
             ("stored again", _rescued(report)),
+            (f"{would}deleted of broken writes", _leftovers(report)),
             ("next deletion", "" if report.next_s is None else f"in {_hours(report.next_s)} or later"),
         ]
     )
@@ -198,6 +200,14 @@ def _show_swept(report: SweepReport) -> None:
             (copy.job, copy.savepoint, _hours(left_s)) for copy, left_s in report.expired
         ]
         console.table(("job", "expired savepoint", "can be undeleted for"), rows)
+    for leftover in report.leftovers if report.dry_run else ():
+        console.line(f"left by a broken write: {leftover.key}, {console.size(leftover.size_bytes)}")
+    for warning in report.warnings:
+        console.line(f"warning: {warning}")
+    for hold in report.holds:
+        console.line(
+            f"held: {hold.savepoint} of {hold.job}, {hold.holder}; {_hours(hold.left_s)} unless it is renewed"
+        )
     for key, error in sorted(report.left.items()):
         console.line(f"left: {key}: {error.message}")
 
@@ -213,6 +223,12 @@ def _rescued(report: SweepReport) -> str:
         if rescued.objects
         else ""
     )
+
+
+def _leftovers(report: SweepReport) -> str:
+    if not report.leftovers:
+        return ""
+    return f"{console.count(len(report.leftovers), 'file')}, {console.size(report.leftover_bytes)}"
 
 
 def _hours(seconds: float) -> str:

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.verify import VerifyReport
 
+LIST_EXAMPLES = """Examples:
+
+  streambank list -r /data/savepoints --job orders
+
+  streambank list -r /data/savepoints --expired
+"""
 VERIFY_EXAMPLES = """Examples:
 
   streambank verify b000041-5c0ffee5 -r /data/savepoints --level full
@@ -50,7 +56,7 @@ class Level(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command("list", epilog="Example: streambank list -r /data/savepoints --job orders")(list_savepoints)
+    app.command("list", epilog=LIST_EXAMPLES)(list_savepoints)
     app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
     app.command(epilog=VERIFY_EXAMPLES)(verify)
     app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
@@ -66,11 +72,49 @@ def open_repository(location: str) -> Repository:
 
 
 def list_savepoints(
-    repository: RepositoryOption, job: JobOption = None, as_json: Json = False, debug: Debug = False
+    repository: RepositoryOption,
+    job: JobOption = None,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Those that undelete can bring back, and until when.")
+    ] = False,
+    grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --expired: the grace of your sweeps (24h).")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """List the savepoints of a repository, oldest first within each job."""
+    if grace is not None and not expired:
+        raise InputError("--grace goes with --expired.", code="usage", hint="See `streambank list --help`.")
+    if expired:
+        _list_expired(open_repository(repository), job, grace)
+        return
     summaries = list(open_repository(repository).manifests(job))
     console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
+
+
+def _list_expired(opened: Repository, job: str | None, grace: str | None) -> None:
+    from streambank.retention.listing import expired_summaries
+    from streambank.retention.sweep import DEFAULT_GRACE_S
+    from streambank.times import parse_duration_s
+
+    grace_s = DEFAULT_GRACE_S if grace is None else parse_duration_s(grace)
+    found = [summary.to_dict() for summary in expired_summaries(opened.store, grace_s, job)]
+    console.answer(found, lambda: _show_expired(found))
+
+
+def _show_expired(found: list[dict[str, Any]]) -> None:
+    if not found:
+        console.line("No expired savepoints.")
+        return
+    rows = [
+        (each["job"], each["savepoint"], each["batch"], _time(each["taken_at"]), console.size(each["bytes"]),
+         _time(each["expired_at"]), _time(each["until"]) if each["until"] else "it is pinned",
+         f"damaged: {each['error']}" if each["error"] else each["note"])
+        for each in found
+    ]  # fmt: skip
+    columns = ("job", "savepoint", "batch", "taken at", "bytes", "expired at", "at least until", "note")
+    console.table(columns, rows, right=("batch", "bytes"))
 
 
 def _show_list(summaries: list[SavepointSummary]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import InputError, IntegrityError, NotFoundError
+from streambank.errors import InputError, IntegrityError, NotFoundError, StorageError
 from streambank.savepoint.catalog import SavepointSummary, listed, none_of
 from streambank.savepoint.executing import Executor
 from streambank.savepoint.manifest import Manifest
@@ -41,10 +41,12 @@ class Chosen:
     Attributes:
         manifest: It.
         skipped: Newer ones that are damaged, for `latest-good`.
+        warnings: What a person should know about how it was chosen.
     """
 
     manifest: Manifest
     skipped: tuple[Skipped, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def choose(
@@ -64,7 +66,7 @@ def choose(
         repository: Where.
         reference: An id or the beginning of one, or `latest-good`.
         job: `job` or `job/query`; may be left out where that leaves no choice.
-        record: Leave the result of verifications beside the manifests.
+        record: Leave the result of verifications beside the manifests, where that is possible.
         by: Who asks, for those records.
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
         executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
@@ -144,6 +146,11 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
     )
 
 
+def _unrecorded(errors: Sequence[StorageError]) -> Iterator[str]:
+    if errors:
+        yield f"What the verification found could not be left beside the savepoint: {errors[0].message}"
+
+
 def _latest_good(
     repository: Repository,
     job: str,
@@ -153,6 +160,7 @@ def _latest_good(
     executor: Executor | None,
     progress: Progress | None,
 ) -> Chosen:
+    unrecorded: list[StorageError] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
     unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
     damaged: list[Skipped] = []
@@ -165,12 +173,14 @@ def _latest_good(
                 "full",
                 progress=progress,
                 record=record,
+                unrecorded=unrecorded,
                 max_bytes_per_s=max_bytes_per_s,
                 executor=executor,
                 by=by,
             )
             if report.restorable:
-                return Chosen(repository.load(job, summary.savepoint), (*unreadable, *damaged))
+                manifest = repository.load(job, summary.savepoint)
+                return Chosen(manifest, (*unreadable, *damaged), tuple(_unrecorded(unrecorded)))
         except NotFoundError as error:
             if error.code != "no-such-savepoint":
                 raise

@@ -3,7 +3,8 @@
 The order of steps, on which everything rests:
 
 1. The savepoint is chosen and verified.
-2. The job is held: its operation lock, and its lease, so that no driver lives and none can start.
+2. The job is held: its operation lock, and its lease, so that no driver lives and none can start. The
+   savepoint is held too, so that it is neither expired nor swept while it is read.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
 5. The locks are checked once more, the sinks are taken back where that was chosen (which is noted before:
@@ -40,6 +41,7 @@ from streambank.recovery.prepare import Prepared, Request, Wanted, check_request
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
 from streambank.savepoint.marks import add_mark
 from streambank.savepoint.rate import RateLimit, check_parallel
@@ -135,7 +137,7 @@ def restore(
 
     Raises:
         InputError: The call is wrong in itself.
-        NotFoundError: There is no such savepoint, or none that verifies.
+        NotFoundError: There is no such savepoint, or not any more, or none that verifies.
         IntegrityError: The savepoint is damaged.
         RefusedError: A live owner holds the job, the target is not empty, or a sink would lose or repeat
             rows.
@@ -166,9 +168,11 @@ def restore(
     ):
         if generation is not None and held is not None:
             _ensure_first(request, chosen)
-        prepared = prepare(request, chosen, owner, [])
-        prepared.plan.check()
-        layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
+        holds = Holds(repository, OPERATION, request.by)
+        with holds.held(chosen.manifest.job, chosen.manifest.savepoint):
+            prepared = prepare(request, chosen, owner, [])
+            prepared.plan.check()
+            layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
@@ -191,6 +195,8 @@ def restore(
             skipped=plan.skipped,
             warnings=(
                 *plan.warnings,
+                *chosen.warnings,
+                *holds.warnings,
                 *_link_warning(layout),
                 *_rollback_warning(chosen.manifest.checkpoint, rolled_back),
             ),

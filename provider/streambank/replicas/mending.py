@@ -26,6 +26,7 @@ from streambank.savepoint.packs import (
     read_pack,
 )
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.threads import each
 from streambank.savepoint.writer import object_key
@@ -69,10 +70,12 @@ class Replicas:
 
     Args:
         repositories: The replicas, the preferred one first.
+        rate: How fast they, and what is to be mended, may be read.
     """
 
-    def __init__(self, repositories: Sequence[Repository]) -> None:
+    def __init__(self, repositories: Sequence[Repository], rate: RateLimit = UNLIMITED) -> None:
         self.repositories = repositories
+        self.rate = rate
 
     def read(self, objects: Mapping[str, int]) -> tuple[dict[str, tuple[bytes, str]], dict[str, str]]:
         """Small objects, and where each was found; and why others were not."""
@@ -80,7 +83,7 @@ class Replicas:
         reasons: dict[str, list[str]] = {digest: [] for digest in objects}
         for replica in self.repositories:
             wanted = {digest: size for digest, size in objects.items() if digest not in found}
-            for digest, data in read_small(replica, wanted):
+            for digest, data in read_small(replica, wanted, rate=self.rate):
                 if isinstance(data, bytes):
                     found[digest] = data, replica.store.uri
                 else:
@@ -109,7 +112,7 @@ class Mender:
         """Bring back a large object, by streaming it from a replica."""
         reasons = []
         for replica in self.replicas.repositories:
-            reading = Reading(replica, digest)
+            reading = Reading(replica, digest, rate=self.replicas.rate)
             try:
                 if self.writer is None:
                     for _ in reading.chunks():
@@ -187,6 +190,7 @@ class Mender:
             if not is_damage(error):
                 raise
             return None, {}
+        self.replicas.rate.spend(len(remains))
         slices = {entry.digest: _slice(remains, entry) for entry in pack.entries if _plain(entry)}
         name = self.repository.digest_name
         return remains, {digest: data for digest, data in slices.items() if digest_of(name, data) == digest}

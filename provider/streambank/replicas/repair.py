@@ -29,6 +29,7 @@ from streambank.savepoint.hashing import BAD_DISK, DAMAGE, damaged_objects, is_d
 from streambank.savepoint.header import HEADER_KEY
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.savepoint.wholeness import flaws
@@ -106,6 +107,7 @@ def repair(
     dry_run: bool = False,
     progress: Progress | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> RepairReport:
     """Make savepoints whole again.
@@ -118,17 +120,18 @@ def repair(
         dry_run: Read all the same, and write nothing.
         progress: Told about objects and bytes.
         parallel: How many large objects are read at once.
+        max_bytes_per_s: How many bytes are read in a second, at most, here and from replicas together.
         by: Who asks, for the records of verifications.
 
     Raises:
         InputError: A replica names objects by another digest (code `other-digest`), or is what is to be
-            repaired (`same-repository`).
+            repaired (`same-repository`), or the rate is less than 1 (`bad-rate`).
         StorageError: A place failed as a whole; what is repaired stays so, and the next try goes on.
     """
     started = time.monotonic()
     for replica in replicas:
         _check_fit(repository, replica)
-    run = _Repair(repository, replicas, which, dry_run, progress, parallel)
+    run = _Repair(repository, replicas, which, dry_run, progress, parallel, RateLimit(max_bytes_per_s))
     if header_error is not None:
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
@@ -136,7 +139,15 @@ def repair(
         fresh = Repository.open(repository.store)
         for each in touched:
             with suppress(NotFoundError):  # it was deleted meanwhile
-                report = verify(fresh, *each, "full", progress=progress, parallel=parallel, by=by)
+                report = verify(
+                    fresh,
+                    *each,
+                    "full",
+                    progress=progress,
+                    parallel=parallel,
+                    max_bytes_per_s=max_bytes_per_s,
+                    by=by,
+                )
                 run.report.verified.append(report)
     run.report.seconds = time.monotonic() - started
     return run.report
@@ -169,6 +180,7 @@ class _Repair:
         dry_run: bool,
         progress: Progress | None,
         parallel: int,
+        rate: RateLimit,
     ) -> None:
         self.repository = repository
         self.replicas = replicas
@@ -176,6 +188,7 @@ class _Repair:
         self.dry_run = dry_run
         self.progress = progress
         self.parallel = parallel
+        self.rate = rate
         self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
         self.copies: dict[Which, _ManifestCopy] = {}
 
@@ -261,14 +274,17 @@ class _Repair:
 
     def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
-        return dict(damaged_objects(repository, objects, parallel=self.parallel, meter=meter, also=BAD_DISK))
+        found = damaged_objects(
+            repository, objects, parallel=self.parallel, rate=self.rate, meter=meter, also=BAD_DISK
+        )
+        return dict(found)
 
     def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
         """Bring objects back; those that stay lost, and why."""
         if not lacking:
             return {}
         with nullcontext() if self.dry_run else self.repository.writer() as writer:
-            mender = Mender(self.repository, Replicas(self.replicas), writer)
+            mender = Mender(self.repository, Replicas(self.replicas, self.rate), writer)
             mend(mender, lacking, parallel=self.parallel, progress=self.progress)
         self.report.repaired += mender.mended.repaired
         lost = mender.mended.lost

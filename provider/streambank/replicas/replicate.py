@@ -23,8 +23,10 @@ from streambank.errors import (
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
 from streambank.savepoint.hashing import DAMAGE, is_damage
+from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest, decode
 from streambank.savepoint.progress import Meter, Progress
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.storage.base import Opener, Store
 
@@ -120,7 +122,9 @@ def replicate(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    rate: RateLimit = UNLIMITED,
     by: Mapping[str, Any] | None = None,
+    holds: Holds | None = None,
 ) -> Iterator[Replicated]:
     """Bring savepoints to a replica, one after the other as this is iterated over.
 
@@ -130,7 +134,9 @@ def replicate(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
-        by: Who asks, for the marks of pins.
+        rate: How fast they may be read.
+        by: Who asks, for the marks of pins and holds.
+        holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
     Yields:
         What became of each.
@@ -138,9 +144,10 @@ def replicate(
     Raises:
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
-    transfer = Transfer(source, replica, parallel)
+    transfer = Transfer(source, replica, parallel, rate)
+    holds = holds or Holds(source, "replicate", by)
     for job, savepoint in which:
-        yield _Copy(transfer, job, savepoint, progress, by).run()
+        yield _Copy(transfer, holds, job, savepoint, progress, by).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +159,14 @@ class ReplicaReport:
         error: Why it ended early; what had arrived by then is used by the next try.
         savepoints: What became of each savepoint until then.
         seconds: How long it took.
+        warnings: What a person should know although nothing is wrong.
     """
 
     location: str
     error: StreambankError | None
     savepoints: tuple[Replicated, ...]
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -174,6 +183,7 @@ class ReplicaReport:
             "service_bytes": sum(each.service_bytes for each in self.savepoints),
             "there_bytes": sum(each.there_bytes for each in self.savepoints),
             "seconds": round(self.seconds, 3),
+            "warnings": list(self.warnings),
             "savepoints": [each.to_dict() for each in self.savepoints],
         }
 
@@ -186,6 +196,7 @@ def replicate_to(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
@@ -199,20 +210,28 @@ def replicate_to(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
-        by: Who asks, for the marks of pins.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most.
+        by: Who asks, for the marks of pins and holds.
+
+    Raises:
+        InputError: The rate is less than 1 (code `bad-rate`).
     """
+    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     done: list[Replicated] = []
+    holds = Holds(source, "replicate", by)
     error: StreambankError | None = None
     try:
         store = opener(location)
         location = store.uri
         replica = open_replica(source, store)
-        for each in replicate(source, replica, which, progress=progress, parallel=parallel, by=by):
+        for each in replicate(
+            source, replica, which, progress=progress, parallel=parallel, rate=rate, by=by, holds=holds
+        ):
             done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:
         error = failure
-    return ReplicaReport(location, error, tuple(done), time.monotonic() - started)
+    return ReplicaReport(location, error, tuple(done), time.monotonic() - started, tuple(holds.warnings))
 
 
 class _Copy:
@@ -221,12 +240,14 @@ class _Copy:
     def __init__(
         self,
         transfer: Transfer,
+        holds: Holds,
         job: str,
         savepoint: str,
         progress: Progress | None,
         by: Mapping[str, Any] | None,
     ) -> None:
         self.transfer = transfer
+        self.holds = holds
         self.source = transfer.source
         self.replica = transfer.target
         self.job = job
@@ -274,7 +295,13 @@ class _Copy:
         }
         if missing:
             meter = Meter(self.progress, "copy", len(missing), sum(missing.values()))
-            moved = self.transfer.move(missing, meter)
+            try:
+                with self.holds.held(self.job, self.savepoint):
+                    moved = self.transfer.move(missing, meter)
+            except NotFoundError as error:
+                if error.code != "no-such-savepoint":
+                    raise
+                return self._result("gone", **numbers)  # it was deleted before it was held
             numbers |= {
                 "moved_objects": moved.objects,
                 "moved_bytes": moved.bytes,

@@ -19,6 +19,7 @@ from streambank.savepoint.catalog import found_damaged
 from streambank.savepoint.hashing import BAD_DISK, DAMAGE, Reading, damaged_objects, read_small
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
+from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.threads import each
 from streambank.savepoint.writer import object_key
@@ -61,12 +62,16 @@ class Transfer:
         source: Where the objects are.
         target: Where they are wanted.
         parallel: How many packs or large objects are read at once.
+        rate: How fast they may be read.
     """
 
-    def __init__(self, source: Repository, target: Repository, parallel: int) -> None:
+    def __init__(
+        self, source: Repository, target: Repository, parallel: int, rate: RateLimit = UNLIMITED
+    ) -> None:
         self.source = source
         self.target = target
         self.parallel = parallel
+        self.rate = rate
         self._known: set[str] = set()
         self._listed: dict[str, int] | None = None
         self._by_service = not target.store.features.links
@@ -107,7 +112,10 @@ class Transfer:
             return {}
         rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
         meter = Meter(None, "check", len(rest), sum(rest.values()))
-        bad = dict(damaged_objects(self.target, rest, parallel=self.parallel, meter=meter, also=BAD_DISK))
+        found = damaged_objects(
+            self.target, rest, parallel=self.parallel, rate=self.rate, meter=meter, also=BAD_DISK
+        )
+        bad = dict(found)
         self._hashed.update(rest.keys() - bad.keys())
         return bad
 
@@ -160,7 +168,7 @@ class Transfer:
         return list(groups.values())
 
     def _move_small(self, group: Mapping[str, int], writer: ObjectWriter, moved: Moved, meter: Meter) -> None:
-        for digest, data in read_small(self.source, group):
+        for digest, data in read_small(self.source, group, rate=self.rate):
             if isinstance(data, bytes):
                 writer.add(data, len(data))
                 moved.arrived(len(data))
@@ -171,7 +179,7 @@ class Transfer:
     def _move_large(
         self, digest: str, size_bytes: int, writer: ObjectWriter, moved: Moved, meter: Meter
     ) -> None:
-        reading = Reading(self.source, digest)
+        reading = Reading(self.source, digest, rate=self.rate)
         try:
             by_service = self._by_service and self._copy(reading, size_bytes, writer)
             if not by_service:

@@ -3,14 +3,15 @@
 In this order, so that a crash anywhere leaves each savepoint listed, or whole and ready to be brought back:
 
 1. The manifest of each is copied aside.
-2. Everything is decided anew, since others may have pinned, verified or expired meanwhile.
-3. What still is to go is deleted from the list. If it was pinned in that very moment, it is listed again.
+2. Everything is decided anew, since others may have pinned, verified, held or expired meanwhile.
+3. What still is to go is deleted from the list. If it was pinned or held in that very moment, it is listed
+   again.
 4. If several expired at once and together left too few verified savepoints, own ones are listed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,7 @@ from streambank.retention.policy import Decision, Policy, Reason, decide
 from streambank.retention.undelete import read_back
 from streambank.savepoint.catalog import SavepointSummary, manifest_key
 from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
+from streambank.savepoint.hold_marks import held, holds
 from streambank.savepoint.marks import add_mark
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
@@ -101,7 +103,7 @@ def expire(
     meter = Meter(progress, "expire", len(drops), sum(drop.summary.bytes for drop in drops))
     aside = work.set_aside(drops)
     gone = []
-    for decision in work.decide():
+    for decision in work.decide(_newest_ns(copy for copy, _ in aside.values())):
         if not decision.keep and _which(decision) in aside and work.drop(decision, aside[_which(decision)]):
             gone.append(decision)
             meter.add(1, decision.summary.bytes)
@@ -127,15 +129,21 @@ class _Expire:
         self.now = now
         self._policy = policy
 
-    def decide(self) -> list[Decision]:
-        """What becomes of each savepoint as it is listed now."""
+    def decide(self, now_ns: int = 0) -> list[Decision]:
+        """What becomes of each savepoint as it is listed now.
+
+        Args:
+            now_ns: The time by the clock of the storage, by which holds end; this machine's for 0.
+        """
+        marks = holds(self.repository.store, now_ns or _own_ns())
+        being_read = {hold.which: hold.holder for hold in marks if hold.counts}
         jobs: dict[str, list[SavepointSummary]] = {}
         for summary in self.repository.manifests(self.job):
             jobs.setdefault(summary.job, []).append(summary)
         decisions = []
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
-                decisions += decide(summaries, policy, self.now)
+                decisions += decide(summaries, policy, self.now, being_read)
         return decisions
 
     def bring_back_pinned(self) -> None:
@@ -162,7 +170,7 @@ class _Expire:
         """Delete one from the list, unless it is pinned; whether it is gone."""
         copy, made_s = aside
         repository = self.repository
-        if may_be_pinned(repository.store, *copy.which):
+        if self._must_stay(copy):
             return False
         fields = {"reasons": [reason.to_dict() for reason in decision.reasons]}
         add_mark(repository.store, repository.digest_name, *copy.which, EXPIRED, by=self.by, fields=fields)
@@ -177,10 +185,17 @@ class _Expire:
                 hint="Nothing is lost. Expire again when the storage answers faster.",
             )
         repository.store.delete(manifest_key(*copy.which))
-        if may_be_pinned(repository.store, *copy.which):
-            read_back(repository, copy)  # it was pinned after we had looked: one of the two sees the other
+        if self._must_stay(copy):
+            read_back(repository, copy)  # that came after we had looked: one of the two sees the other
             return False
         return True
+
+    def _must_stay(self, copy: Expired) -> bool:
+        """Whether a savepoint is pinned, or held by the time of its copy."""
+        store = self.repository.store
+        if may_be_pinned(store, *copy.which):
+            return True
+        return held(store, *copy.which, copy.expired_ns or _own_ns()) is not None
 
     def keep_promise(
         self,
@@ -223,6 +238,15 @@ def _final(decision: Decision, went: set[tuple[str, str]], relisted: set[tuple[s
     rule = "min-verified" if _which(decision) in relisted else "changed"
     why = "others expired at the same time" if _which(decision) in relisted else "it was changed meanwhile"
     return Decision(decision.summary, True, (Reason(rule, why),))
+
+
+def _newest_ns(copies: Iterable[Expired]) -> int:
+    """When the newest copy was made, by the clock of the storage; 0 where that does not say."""
+    return max((copy.expired_ns for copy in copies), default=0)
+
+
+def _own_ns() -> int:
+    return int(utc_now().timestamp() * 1e9)
 
 
 def _is_verified(summary: SavepointSummary) -> bool:

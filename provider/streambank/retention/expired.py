@@ -129,6 +129,18 @@ def load_newest(store: Store, which: tuple[str, str]) -> Manifest:
     raise failure or _not_expired(store, "/".join(which))
 
 
+def read_copy(store: Store, copy: Expired) -> Manifest:
+    """The manifest in a copy without its files, its seal checked.
+
+    Raises:
+        NotFoundError: A sweep has removed it.
+        IntegrityError, FormatError: It cannot be used.
+    """
+    with store.open(copy.key) as reader:
+        manifest = decode_head(chunks(reader), manifest_name(copy.job, copy.savepoint))
+    return check_place(manifest, copy.job, copy.savepoint)
+
+
 def may_be_pinned(store: Store, job: str, savepoint: str) -> bool:
     """Whether a savepoint, listed or not, is pinned, as far as anybody can tell."""
     name = latest(store.names(marks_prefix(job, savepoint)), PIN)
@@ -200,7 +212,7 @@ def _not_expired(store: Store, reference: str, job: str | None = None) -> NotFou
         f"No expired savepoint {reference}{f' of {job}' if job else ''} is kept in {store.uri}.",
         code="not-expired",
         hint="It was swept for good, or never expired: `streambank list` shows what is there, "
-        "`streambank sweep --dry-run` what can be brought back.",
+        "`streambank list --expired` what can be brought back.",
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from streambank.errors import InputError
@@ -91,7 +92,7 @@ class Reason:
     """Why a savepoint is kept, or why a rule does not keep it.
 
     Attributes:
-        rule: `last`, `hourly`, ..., `within`, `pinned`, `min-verified`, `unreadable` or `damaged`.
+        rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `min-verified`, `unreadable` or `damaged`.
         why: For people.
     """
 
@@ -140,7 +141,12 @@ class _Rule:
     passes: Mapping[str, str]
 
 
-def decide(summaries: Iterable[SavepointSummary], policy: Policy, now: datetime) -> list[Decision]:
+def decide(
+    summaries: Iterable[SavepointSummary],
+    policy: Policy,
+    now: datetime,
+    held: Mapping[tuple[str, str], str] = MappingProxyType({}),
+) -> list[Decision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
 
     A savepoint that a verification found damaged takes no place from a whole one, and one that claims to be
@@ -151,6 +157,8 @@ def decide(summaries: Iterable[SavepointSummary], policy: Policy, now: datetime)
         summaries: Savepoints of any jobs.
         policy: The policy of all of them.
         now: A savepoint that claims to be newer was taken where a clock was wrong.
+        held: Who reads a savepoint just now, by job and id: such a one stays for the moment, and takes no
+            place from any other.
 
     Raises:
         InputError: As `Policy.check`.
@@ -159,10 +167,15 @@ def decide(summaries: Iterable[SavepointSummary], policy: Policy, now: datetime)
     jobs: dict[str, list[SavepointSummary]] = {}
     for summary in summaries:
         jobs.setdefault(summary.job, []).append(summary)
-    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now)]
+    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now, held)]
 
 
-def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime) -> list[Decision]:
+def _decide(
+    summaries: Sequence[SavepointSummary],
+    policy: Policy,
+    now: datetime,
+    held: Mapping[tuple[str, str], str],
+) -> list[Decision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
     whole = [each for each in usable if each.verified_ok is not False]
@@ -181,6 +194,10 @@ def _decide(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime
             kept[each.savepoint] = reasons
     for some in (whole, present):
         _keep_verified(some, kept, policy.min_verified)
+    for each in usable:
+        if (each.job, each.savepoint) in held:
+            reason = Reason("held", f"it is being read: {held[each.job, each.savepoint]}")
+            kept.setdefault(each.savepoint, []).append(reason)
     decisions = [_unreadable(each) for each in unreadable]
     for each in usable:
         bad = [Reason("damaged", FOUND_DAMAGE)] if each.verified_ok is False else []

@@ -85,7 +85,7 @@ def needed_objects(
         meter = Meter(progress, "read", len(names), 0)
         for key, which in names:
             try:
-                needed |= _named(store, key, *which)
+                needed |= named_objects(store, key, *which)
                 readable.add(which)
             except NotFoundError:
                 continue  # it was expired, or a copy was found too old, since it was listed
@@ -106,8 +106,19 @@ def _copies(store: Store, removed: Container[str]) -> list[tuple[str, tuple[str,
     return [(copy.key, copy.which) for copy in expired_savepoints(store) if copy.key not in removed]
 
 
-def _named(store: Store, key: str, job: str, savepoint: str) -> set[str]:
-    """Hex digits of what one manifest names; known only once its seal is checked."""
+def named_objects(store: Store, key: str, job: str, savepoint: str) -> set[str]:
+    """Hex digits of what one manifest names; known only once its seal is checked.
+
+    Args:
+        store: The repository's root.
+        key: Where the manifest lies, or a copy of it.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+
+    Raises:
+        NotFoundError: It is gone.
+        IntegrityError, FormatError: It cannot be used.
+    """
     found: set[str] = set()
 
     def each(entry: FileEntry) -> None:

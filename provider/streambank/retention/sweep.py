@@ -2,8 +2,9 @@
 
 One run removes expired manifests that are older than the grace, deletes the files that an earlier run has
 condemned longer than the grace ago, condemns what no savepoint needs now, and stores again what one needs out
-of condemned files. Any number of sweeps, takes and restores may be at work at once, and a run may die
-anywhere: the next one goes on. docs/formats/repository.md has the rules and why they suffice.
+of condemned files. What somebody holds, to read it, it leaves where it is. Any number of sweeps, takes and
+restores may be at work at once, and a run may die anywhere: the next one goes on. docs/formats/repository.md
+has the rules and why they suffice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from streambank.errors import InputError, IntegrityError, RefusedError, StorageError
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, remove, unlisted
+from streambank.retention.held import HeldContent
 from streambank.retention.rescue import is_intact, rescue
 from streambank.retention.survey import (
     ContentFile,
@@ -37,6 +39,7 @@ from streambank.savepoint.condemned import (
     is_there,
     mark_done,
 )
+from streambank.savepoint.packs import pack_key
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sealed import encode_record
@@ -48,7 +51,13 @@ REPACK_SHARE = 0.5
 RECORD_KEYS = 50_000
 """So many files are named by one record at most."""
 LOOK_EVERY_S = 60.0
-"""So often a sweep that deletes makes sure that nobody has finished its work and forgotten the record."""
+"""So often a sweep that deletes makes sure that nobody has finished its work and forgotten the record, and
+looks who holds what."""
+
+_STAYS = ("object-locked", "no-permission")
+"""Codes of errors of deleting that are about one file, which is tried again the next time."""
+_MAY_NOT_LOOK = ("no-permission", "storage")
+"""Codes of errors of a service that has no listing of uploads, or keeps it from us."""
 
 
 def sweep(
@@ -101,11 +110,14 @@ class _Sweep:
         self.now_ns = 0
         self.needed: set[str] = set()
         self.found = Survey()
+        self.held = HeldContent(repository, 0)
 
     def run(self) -> SweepReport:
         """Do it."""
         self.now_ns = self._now_ns()
         records = condemned_records(self.store)
+        self.held = HeldContent(self.repository, self.now_ns)
+        self.held.look()
         removed = self._remove_expired()
         # Read after the records: whoever did not see a record that is old enough has listed its savepoint.
         self.needed = needed_objects(self.repository, removed, self.progress)
@@ -123,8 +135,13 @@ class _Sweep:
         self._forget(records)
         self._condemn(records)
         self._tell(waiting)
+        self._discard_leftovers()
+        self.report.holds = [hold for hold in self.held.holds if hold.counts]
         if not self.report.dry_run:
             self._clean_index()
+            for hold in self.held.holds:
+                if not hold.counts:
+                    self.store.delete(hold.key)  # its name is never used again
         return self.report
 
     def _now_ns(self) -> int:
@@ -152,7 +169,7 @@ class _Sweep:
         """Remove expired manifests that are older than the grace; the keys of those."""
         copies = expired_savepoints(self.store)
         old = [copy for copy in copies if copy.expired_ns <= self._old_ns()]
-        gone = [copy for copy in old if not may_be_pinned(self.store, *copy.which)]
+        gone = [copy for copy in old if not self._must_stay(copy)]
         keys = {copy.key for copy in gone}
         rest = [copy for copy in copies if copy.key not in keys]
         still = {copy.which for copy in rest}
@@ -163,6 +180,9 @@ class _Sweep:
         self.report.removed = unlisted(self.store, [copy for copy in gone if copy.which not in still])
         self.report.expired = [(copy, self._left_s(copy)) for copy in unlisted(self.store, rest)]
         return keys
+
+    def _must_stay(self, copy: Expired) -> bool:
+        return copy.which in self.held or may_be_pinned(self.store, *copy.which)
 
     def _left_s(self, copy: Expired) -> float:
         return max(0.0, self.report.grace_s - (self.now_ns - copy.expired_ns) / 1e9)
@@ -182,24 +202,43 @@ class _Sweep:
             self.report.rescued.add(rescue(self.repository, lacking))
 
     def _delete(self, record: CondemnedRecord) -> None:
-        """Delete the files of a record, but for those with the only whole copy of something needed."""
+        """Delete the files of a record, but for what is held, or the only whole copy of something needed."""
+        # Whoever holds looks around after its mark is written. So either the mark is seen here, or the holder
+        # has seen that these files are condemned, and what was stored again out of them.
+        self.held.look()
         files = self._present([record])
         if self.report.dry_run:
-            self.report.deleted.add(files)
+            self.report.deleted.add([file for file in files if not self._has_to_wait(file)])
             return
         meter = Meter(self.progress, "delete", len(files), total_bytes(files))
         looked_s = float("-inf")
         kept = False
         for file in files:
             if boot_clock_s() - looked_s > LOOK_EVERY_S:
-                looked_s = boot_clock_s()
+                again, looked_s = looked_s > 0, boot_clock_s()
                 if not is_there(self.store, record):
                     return  # another sweep was faster
-            if not self._may_go(file) or not self._delete_file(file):
+                if again:
+                    self.held.look()
+            if self._has_to_wait(file) or not self._may_go(file) or not self._delete_file(file):
                 kept = True
             meter.add(1, file.size_bytes)
         if not kept:
             mark_done(self.store, self.repository.digest_name, record)
+
+    def _is_held(self, file: ContentFile) -> bool:
+        """Whether a file has to stay since somebody reads what is in it; it is counted then."""
+        if not self.held.names(file):
+            return False
+        self.report.held.add([file])
+        return True
+
+    def _has_to_wait(self, file: ContentFile) -> bool:
+        """Whether a condemned file is held, and waits for the next sweep."""
+        if not self._is_held(file):
+            return False
+        self.report.waiting.add([file])
+        return True
 
     def _may_go(self, file: ContentFile) -> bool:
         """Whether everything that a file holds and a savepoint needs lies whole in a place that lasts."""
@@ -218,7 +257,7 @@ class _Sweep:
         try:
             self.store.delete(file.key)
         except StorageError as error:
-            if error.code not in ("object-locked", "no-permission"):
+            if error.code not in _STAYS:
                 raise
             self.report.left[file.key] = error
             return False
@@ -243,7 +282,7 @@ class _Sweep:
         for file in self.found.files.values():
             if file.key in condemned:
                 continue
-            if file.mtime_ns <= self._old_ns() and self._is_waste(file):
+            if file.mtime_ns <= self._old_ns() and self._is_waste(file) and not self._is_held(file):
                 chosen.append(file)
             else:
                 self.report.kept.add([file])
@@ -274,17 +313,46 @@ class _Sweep:
         if ages:
             self.report.next_s = max(0.0, self.report.grace_s - max(ages))
 
+    def _discard_leftovers(self) -> None:
+        """Remove what writes have left that nobody has added to for a grace. Records of jobs are not ours."""
+        try:
+            found = list(self.store.leftovers(self._old_ns()))
+        except StorageError as error:
+            if error.code not in _MAY_NOT_LOOK:
+                raise
+            self.report.warnings.append(f"Nobody can tell what broken writes have left: {error.message}")
+            return
+        for leftover in sorted(found, key=lambda each: (each.key, each.upload)):
+            if leftover.key.startswith("jobs/"):
+                continue
+            try:
+                if not self.report.dry_run:
+                    self.store.discard(leftover)
+            except StorageError as error:
+                if error.code not in _STAYS:
+                    raise
+                self.report.left[leftover.key] = error
+            else:
+                self.report.leftovers.append(leftover)
+
     def _clean_index(self) -> None:
         """Let the index name no pack that was swept; what savepoints lack stays, for `verify` to name."""
         swept = {
             pack_id
             for pack_id, pack in self.found.lost_packs.items()
-            if not any(entry.digest[-64:] in self.needed for entry in pack.entries)
+            if all(
+                entry.digest[-64:] not in self.needed or self._lies_elsewhere(entry.digest, pack_id)
+                for entry in pack.entries
+            )
         }
         condemned = {key for record in condemned_records(self.store) for key in record.keys}
         swept |= {key[-64:] for key in condemned if key.startswith("packs/") and key not in self.found.files}
         if swept:
             self.repository.objects.drop_from_index(swept)
+
+    def _lies_elsewhere(self, digest: str, pack_id: str) -> bool:
+        places = self.repository.objects.lasting_places(digest)
+        return any(place.key != pack_key(pack_id) for place in places)
 
 
 def _unknown(key: str) -> IntegrityError:

@@ -10,6 +10,8 @@ from streambank.errors import StreambankError
 from streambank.retention.expired import Expired
 from streambank.retention.rescue import Rescued
 from streambank.retention.survey import ContentFile
+from streambank.savepoint.hold_marks import Hold
+from streambank.storage.base import Leftover
 
 
 @dataclass(slots=True)
@@ -46,6 +48,10 @@ class SweepReport:
         removed: Expired savepoints that can no more be brought back.
         expired: Expired savepoints that still can, with how many seconds they have left.
         left: Files that should have gone and are still there, or cannot be understood, and why.
+        held: Of `kept` and `waiting` those that are still there only since somebody reads a savepoint.
+        holds: Who does, and which.
+        leftovers: What writes that were broken off have left, and that is deleted.
+        warnings: What a person should know although nothing is wrong.
     """
 
     dry_run: bool
@@ -59,6 +65,15 @@ class SweepReport:
     removed: list[Expired] = field(default_factory=list)
     expired: list[tuple[Expired, float]] = field(default_factory=list)
     left: dict[str, StreambankError] = field(default_factory=dict)
+    held: Tally = field(default_factory=Tally)
+    holds: list[Hold] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def leftover_bytes(self) -> int:
+        """How many bytes broken writes had left."""
+        return sum(leftover.size_bytes for leftover in self.leftovers)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -71,9 +86,13 @@ class SweepReport:
             "waiting": self.waiting.to_dict(),
             "next_s": None if self.next_s is None else round(self.next_s, 1),
             "deleted": self.deleted.to_dict(),
+            "held": self.held.to_dict(),
             "rescued": {"objects": self.rescued.objects, "bytes": self.rescued.bytes},
             "removed": [copy.to_dict() for copy in self.removed],
             "expired": [copy.to_dict() | {"left_s": round(left_s, 1)} for copy, left_s in self.expired],
+            "holds": [hold.to_dict() for hold in self.holds],
+            "leftovers": [{"file": each.key, "bytes": each.size_bytes} for each in self.leftovers],
+            "warnings": list(self.warnings),
             "left": [
                 {"file": key, "error": error.code, "message": error.message}
                 for key, error in sorted(self.left.items())

@@ -44,6 +44,21 @@ def boot_id() -> str:
         return ""
 
 
+def storage_age_s(written_ns: int, written_boot: str, written_s: float, now_ns: int) -> float:
+    """How old a file is by the clock of the storage; see `CondemnedRecord.age_s`.
+
+    Args:
+        written_ns: When the storage says that it was written.
+        written_boot: The start of the machine that wrote it.
+        written_s: When, by `boot_clock_s` there.
+        now_ns: The time by the clock of the storage.
+    """
+    age_s = (now_ns - written_ns) / 1e9
+    if written_boot and written_boot == boot_id():
+        return min(age_s, boot_clock_s() - written_s)
+    return age_s
+
+
 @dataclass(frozen=True, slots=True)
 class CondemnedRecord:
     """What one sweep condemned at once.
@@ -72,10 +87,7 @@ class CondemnedRecord:
         Where this machine wrote it since it was started, its own clock that nobody can set is asked as well,
         and the shorter time counts.
         """
-        age_s = (now_ns - self.condemned_ns) / 1e9
-        return (
-            min(age_s, boot_clock_s() - self.boot_s) if self.boot_id and self.boot_id == boot_id() else age_s
-        )
+        return storage_age_s(self.condemned_ns, self.boot_id, self.boot_s, now_ns)
 
 
 class Condemned:
@@ -90,12 +102,18 @@ class Condemned:
         self._lock = threading.Lock()
         self._read: dict[str, tuple[str, ...]] = {}
         self._keys: frozenset[str] = frozenset()
+        self._looked = False
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
 
     def __bool__(self) -> bool:
         return bool(self._keys)
+
+    def look_once(self) -> None:
+        """Look, unless anybody in this process has looked."""
+        if not self._looked:
+            self.refresh()
 
     def refresh(self) -> None:
         """Look again. A record that is damaged condemns nothing: no sweep can act on it either.
@@ -114,7 +132,7 @@ class Condemned:
                         known[each] = tuple(_read(self._store, each)["keys"])
                     except (NotFoundError, IntegrityError):
                         continue  # what it named was deleted long ago, or nobody can tell what it names
-            self._read = known
+            self._read, self._looked = known, True
             self._keys = frozenset(key for keys in known.values() for key in keys)
 
 

@@ -7,7 +7,7 @@ file's matter, and the rest goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
@@ -40,17 +40,25 @@ class Reading:
         repository: Where it is.
         digest: Which.
         also: Codes of storage errors that count as damage.
+        rate: How fast it may be read.
 
     Attributes:
         digest: Which.
         error: Why it cannot be read.
     """
 
-    def __init__(self, repository: Repository, digest: str, also: Set[str] = BAD_DISK) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        digest: str,
+        also: Set[str] = BAD_DISK,
+        rate: RateLimit = UNLIMITED,
+    ) -> None:
         self.digest = digest
         self.error: StreambankError | None = None
         self._repository = repository
         self._also = also
+        self._rate = rate
 
     def location(self) -> ObjectLocation:
         """Where it lies.
@@ -71,19 +79,18 @@ class Reading:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            yield from self._repository.object_chunks(self.digest)
+            for chunk in self._repository.object_chunks(self.digest):
+                self._rate.spend(len(chunk))
+                yield chunk
 
-    def hash(self, passing: Callable[[int], None]) -> None:
+    def hash(self) -> None:
         """Read it through and compare its digest.
-
-        Args:
-            passing: Told after each step how many bytes were read.
 
         Raises:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            self._repository.hash_object(self.digest, passing)
+            self._repository.hash_object(self.digest, self._rate.spend)
 
     @contextmanager
     def _remembering(self) -> Iterator[None]:
@@ -96,7 +103,10 @@ class Reading:
 
 
 def read_small(
-    repository: Repository, objects: Mapping[str, int], also: Set[str] = BAD_DISK
+    repository: Repository,
+    objects: Mapping[str, int],
+    also: Set[str] = BAD_DISK,
+    rate: RateLimit = UNLIMITED,
 ) -> Iterator[tuple[str, bytes | StreambankError]]:
     """Small objects, read pack by pack, each as its bytes or what is wrong with it.
 
@@ -104,6 +114,7 @@ def read_small(
         repository: Where they are.
         objects: Digest and size of each.
         also: Codes of storage errors that count as damage.
+        rate: How fast they may be read.
 
     Raises:
         StorageError: The place as a whole cannot be read.
@@ -112,6 +123,7 @@ def read_small(
     try:
         for digest, data in repository.read_objects(objects):
             del left[digest]
+            rate.spend(objects[digest])
             yield digest, data
     except (FormatError, StorageError) as error:
         if not is_damage(error, also):
@@ -120,7 +132,7 @@ def read_small(
             yield from ((digest, error) for digest in left)
         else:  # one by one, so that only those are lost that lie there
             for digest, size_bytes in list(left.items()):
-                yield from read_small(repository, {digest: size_bytes}, also)
+                yield from read_small(repository, {digest: size_bytes}, also, rate)
 
 
 def damaged_objects(
@@ -152,17 +164,16 @@ def damaged_objects(
             meter.add(1, objects[digest])
 
     def read(digest: str) -> StreambankError | None:
-        reading = Reading(repository, digest, also)
+        reading = Reading(repository, digest, also, rate)
         try:
-            reading.hash(rate.spend)
+            reading.hash()
         except (*DAMAGE, StorageError):
             if reading.error is None:
                 raise
         return reading.error
 
     small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
-    for digest, data in read_small(repository, small, also):
-        rate.spend(objects[digest])
+    for digest, data in read_small(repository, small, also, rate):
         done(digest)
         if not isinstance(data, bytes):
             yield digest, data

@@ -111,9 +111,7 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(
-        self, digest: str, seen: Seen = _NOTHING_SEEN, *, gone: str | None = None
-    ) -> ObjectLocation:
+    def locate(self, digest: str, seen: Seen = _NOTHING_SEEN, *, gone: str | None = None) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
 
         Args:
@@ -240,7 +238,7 @@ class Objects:
         self._whole_packs.update(pack.id for pack in packs)
 
     def _find(self, digest: str) -> IndexedObject | None:
-        """Where a packed object lies; of several places one whose pack is whole."""
+        """Where a packed object lies; of several places one whose pack is whole, one that lasts first."""
         split_digest(digest)
         return self._place(digest)
 
@@ -262,7 +260,9 @@ class Objects:
 
     def _place(self, digest: str) -> IndexedObject | None:
         places = self._index.find(digest)
-        if len(places) > 1:
+        if len(places) > 1:  # a sweep may have stored it again, and be about to delete the first one
+            self._condemned.look_once()
+            places = [*self._lasting(digest), *places]
             return next((place for place in places if self._is_whole(place)), places[0])
         return places[0] if places else None
 

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.errors import FormatError, InputError, IntegrityError, StreambankError
+from streambank.errors import FormatError, InputError, IntegrityError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.check_work import Checking, CheckTask, Flaws, check_tasks
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
@@ -95,12 +97,13 @@ def verify(
     *,
     progress: Progress | None = None,
     record: bool = True,
+    unrecorded: list[StorageError] | None = None,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
-    """Verify one savepoint.
+    """Verify one savepoint; a full verification that is recorded holds it meanwhile.
 
     Args:
         repository: Where it is.
@@ -108,7 +111,9 @@ def verify(
         savepoint: Its whole id.
         level: `quick` or `full`.
         progress: Told about files and bytes.
-        record: Leave the result beside the manifest.
+        record: Leave the result beside the manifest; nothing is written otherwise.
+        unrecorded: Where it is given, it gets the reason why the result cannot be left there, which is raised
+            otherwise.
         parallel: How many objects are hashed at once.
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
         executor: Who hashes them; threads of this process where nobody is named.
@@ -116,8 +121,8 @@ def verify(
 
     Raises:
         InputError: The level is not known, or a number cannot be right.
-        NotFoundError: There is no such savepoint.
-        StorageError: The environment failed, so nothing can be said.
+        NotFoundError: There is no such savepoint, or not any more.
+        StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
     """
     if level not in get_args(Level):
         raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
@@ -135,7 +140,13 @@ def verify(
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
         check = _Check(repository, manifest, executor or Threads(parallel), rate)
-        findings += check.quick() if level == "quick" else check.full(progress)
+        holds = Holds(repository, "verify", by)
+        holding: AbstractContextManager[object] = nullcontext()
+        if record and level == "full":
+            holding = holds.held(job, savepoint)
+        with holding:
+            findings += check.quick() if level == "quick" else check.full(progress)
+        findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
     findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
         savepoint=savepoint,
@@ -155,7 +166,12 @@ def verify(
             coverage = Coverage.whole(report.at, report.restorable)
         else:
             coverage = repository.coverage(job, savepoint)
-        leave_record(repository, report, coverage, by)
+        try:
+            leave_record(repository, report, coverage, by)
+        except StorageError as error:
+            if unrecorded is None:
+                raise
+            unrecorded.append(error)
     return report
 
 
@@ -242,6 +258,17 @@ class _Check:
     def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)
         yield from object_findings(self.entries[digest], error)
+
+
+def _not_held(job: str, savepoint: str, warning: str) -> Finding:
+    return Finding(
+        "not-held",
+        "info",
+        f"marks/{job}/{savepoint}",
+        warning,
+        "If it was expired and swept meanwhile, files of it are found missing.",
+        "Give the right to write marks there.",
+    )
 
 
 def object_findings(entries: Iterable[FileEntry], error: StreambankError) -> Iterator[Finding]:

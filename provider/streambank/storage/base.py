@@ -46,6 +46,21 @@ class FileInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a write has left that was broken off, or that is going on: no listing shows it.
+
+    Attributes:
+        key: Where it lies, for people: a temporary file, or the object that an upload was to become.
+        size_bytes: How much is there.
+        upload: What a service calls the upload; empty for a temporary file.
+    """
+
+    key: str
+    size_bytes: int
+    upload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Features:
     """What a store can do beyond the contract; callers choose their way by these, never by the scheme.
 
@@ -219,6 +234,20 @@ class Store(Protocol):
             NotFoundError: There is no such file.
             ConflictError: `new_key` is there already (code `exists`).
         """
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """What unfinished writes below this root have left, in no promised order.
+
+        Args:
+            before_ns: Only those that nobody has added a byte to since then, by the clock of the storage, in
+                nanoseconds since the epoch. So choose it longer ago than a living writer may pause.
+
+        Raises:
+            StorageError: The storage does not let us look.
+        """
+
+    def discard(self, leftover: Leftover) -> None:
+        """Remove what `leftovers` gave; one that is gone is no error. Its writer, if it lives, fails."""
 
     def prune(self, prefix: str = "") -> None:
         """Remove empty directories below `prefix`, and that one itself; nothing where there are none."""

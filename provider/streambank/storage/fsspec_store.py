@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.errors import FormatError, InputError, NotFoundError, StorageError
-from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Store
+from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Leftover, Store
 from streambank.storage.chunks import chunks
 from streambank.storage.fsspec_errors import (
     PACKAGES,
@@ -255,6 +255,13 @@ class FsspecStore:
         with self.open(key) as reader:
             self.write(new_key, chunks(reader), exclusive=True)
         self.delete(key)
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """See `Store.leftovers`; the services that hold repositories end broken uploads by themselves."""
+        return iter(())
+
+    def discard(self, leftover: Leftover) -> None:
+        """See `Store.discard`."""
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`; object stores have no directories."""

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError
-from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.base import Features, FileInfo, Leftover, Store
 from streambank.storage.local_errors import exists_error, translate, translate_read
+from streambank.storage.local_leftovers import discard, leftovers
 from streambank.storage.local_read import LocalHeld, buffered, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
 from streambank.storage.local_sync import sync_directories
@@ -300,6 +301,14 @@ class LocalStore:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
             self._root.sync(directory, self._root.join(parent))
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """See `Store.leftovers`: temporary files, which a writer that adds to them makes newer."""
+        return leftovers(self._root, before_ns)
+
+    def discard(self, leftover: Leftover) -> None:
+        """See `Store.discard`."""
+        discard(self._root, leftover)
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from streambank.errors import ConflictError, NotFoundError
-from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.base import Features, FileInfo, Leftover, Store
 from streambank.storage.names import check_key, check_prefix
 
 _spaces: dict[str, _Space] = {}
@@ -167,6 +167,13 @@ class MemoryStore:
                 raise self._exists(new_key)
             self._space.entries[self._full(new_key)] = entry
             del self._space.entries[self._full(key)]
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """See `Store.leftovers`; a write that breaks off leaves nothing here."""
+        return iter(())
+
+    def discard(self, leftover: Leftover) -> None:
+        """See `Store.discard`."""
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`; there are no directories here."""

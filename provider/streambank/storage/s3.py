@@ -17,11 +17,12 @@ from typing import BinaryIO
 
 from streambank.errors import InputError, NotFoundError
 from streambank.storage import s3_list
-from streambank.storage.base import Features, FileInfo, Store
+from streambank.storage.base import Features, FileInfo, Leftover, Store
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3_client import Place, Service, service, status_of
 from streambank.storage.s3_copy import copy
 from streambank.storage.s3_errors import exists_error
+from streambank.storage.s3_leftovers import leftovers
 from streambank.storage.s3_read import S3Held, info_of, open_object, read_range, stat
 from streambank.storage.s3_write import Written, create, put_spool, put_stream, spooled
 
@@ -176,6 +177,15 @@ class S3Store:
         else:
             copy(source, target, origin, exclusive=True)
         self.delete(key)
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """See `Store.leftovers`: uploads in parts that were neither completed nor given up."""
+        return leftovers(self._service(), self._bucket, self._prefix, self.uri, before_ns)
+
+    def discard(self, leftover: Leftover) -> None:
+        """See `Store.discard`."""
+        place = self._place(leftover.key)
+        place.call("abort_multipart_upload", expect=(404,), UploadId=leftover.upload)
 
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`: markers of directories, and what servers on file systems leave of them."""

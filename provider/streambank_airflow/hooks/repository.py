@@ -42,7 +42,13 @@ class RepositoryHook(DeclarationHook):
         return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
 
     def replicate(
-        self, ref: str, to: Sequence[str], *, parallel: int, by: Mapping[str, str]
+        self,
+        ref: str,
+        to: Sequence[str],
+        *,
+        parallel: int,
+        max_rate: str | None = None,
+        by: Mapping[str, str],
     ) -> list[ReplicaReport]:
         """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
 
@@ -50,14 +56,17 @@ class RepositoryHook(DeclarationHook):
             ref: `job` or `job/query`.
             to: The replicas; none for those that are declared.
             parallel: How many packs or large objects are moved at once.
+            max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
             by: Who asks.
 
         Raises:
-            InputError: Nobody names a replica (code `no-replica-named`).
+            InputError: Nobody names a replica (code `no-replica-named`), or the rate is none (`bad-rate`).
             StreambankError: The repository cannot be read.
         """
         from streambank.replicas.replicate import newest_first, replicate_to
+        from streambank.savepoint.rate import parse_rate
 
+        rate = parse_rate(max_rate) if max_rate is not None else None
         job = self._if_declared(ref)
         locations = tuple(to) or (job.replicate.to if job is not None else ())
         if not locations:
@@ -69,7 +78,7 @@ class RepositoryHook(DeclarationHook):
         source = self.repository(ref)
         which = newest_first(source, ref)
         return [
-            replicate_to(source, open_store, location, which, parallel=parallel, by=by)
+            replicate_to(source, open_store, location, which, parallel=parallel, max_bytes_per_s=rate, by=by)
             for location in locations
         ]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STATES = ("copied", "there", "refilled", "failed", "gone")
 """What can become of a savepoint in a replica."""
-TALLIES = ("deleted", "condemned", "waiting", "kept")
+TALLIES = ("deleted", "condemned", "waiting", "kept", "held")
 """What a sweep counts in files and bytes."""
 
 
@@ -75,6 +75,7 @@ class ReplicateSavepointsOperator(RepositoryOperator):
     Args:
         to: The replicas, made where there is nothing yet; none for those that the job declares.
         parallel: How many packs or large objects are moved at once.
+        max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
@@ -83,19 +84,30 @@ class ReplicateSavepointsOperator(RepositoryOperator):
             `there`, `refilled`, `failed`, `gone`; `moved_bytes`, `service_bytes`, `there_bytes`, `seconds`.
     """
 
-    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "to")
+    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "to", "max_rate")
 
-    def __init__(self, *, to: Sequence[str] | str = (), parallel: int = 4, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        to: Sequence[str] | str = (),
+        parallel: int = 4,
+        max_rate: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.to = to
         self.parallel = parallel
+        self.max_rate = max_rate
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Replicate; see the class."""
         with airflow_failures():
             self.skip_unless_wanted()
             to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
-            reports = self.hook.replicate(self.job, to, parallel=self.parallel, by=asked_by(context))
+            rate = self.max_rate if self.max_rate not in ("", "None") else None
+            reports = self.hook.replicate(
+                self.job, to, parallel=self.parallel, max_rate=rate, by=asked_by(context)
+            )
         for report in reports:
             self.log.info(
                 "%s: %d savepoints looked at, %d bytes moved.",
@@ -103,6 +115,8 @@ class ReplicateSavepointsOperator(RepositoryOperator):
                 len(report.savepoints),
                 report.to_dict()["moved_bytes"],
             )
+            for warning in report.warnings:
+                self.log.warning("%s: %s", report.location, warning)
         self.raise_for(_replica_errors(reports))
         return self._result(reports)
 
@@ -260,7 +274,8 @@ class SweepRepositoryOperator(RepositoryOperator):
 
     Returns:
         `job`, `dry_run`, `ok`, `grace_s`, `next_s`, `removed` (expired savepoints that can no more be brought
-            back), and `deleted_files`, `deleted_bytes`, likewise `condemned_`, `waiting_`, `kept_`.
+            back), and `deleted_files`, `deleted_bytes`, likewise `condemned_`, `waiting_`, `kept_`, `held_`,
+            `leftover_` (of writes that were broken off).
     """
 
     template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "grace", "plan_only")
@@ -283,6 +298,9 @@ class SweepRepositoryOperator(RepositoryOperator):
         found = report.to_dict()
         counted = {f"{name}_{unit}": found[name][unit] for name in TALLIES for unit in ("files", "bytes")}
         result = {"job": self.job, **flat(found), "removed": len(report.removed), **counted}
+        result |= {"leftover_files": len(report.leftovers), "leftover_bytes": report.leftover_bytes}
         self.log.info("Swept: %s", result)
+        for warning in report.warnings:
+            self.log.warning("%s", warning)
         self.raise_for(sorted(report.left.items()))
         return result

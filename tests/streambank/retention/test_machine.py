@@ -1,4 +1,4 @@
-"""Takes, expires, sweeps, pins, undeletes, hours that pass, and crashes, in any order, against a model."""
+"""Takes, expires, sweeps, pins, undeletes, readers, hours, and crashes, in any order, against a model."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
+from streambank.savepoint.digest import digest_of
+from streambank.savepoint.hold_keeper import Holds, Keeper
+from streambank.savepoint.hold_marks import add_hold, hold_key
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.storage.base import Store
@@ -52,6 +55,7 @@ class Repositories(RuleBasedStateMachine):
         self.taken: dict[str, set[str]] = {}
         self.pinned: set[str] = set()
         self.slow: tuple[Repository, ObjectWriter, dict[str, bytes], Manifest] | None = None
+        self.reading: tuple[Repository, Manifest, Keeper, ExitStack] | None = None
         self.batch = 0
 
     @initialize()
@@ -59,7 +63,16 @@ class Repositories(RuleBasedStateMachine):
         Repository.open(self.store, create=True)
 
     def teardown(self) -> None:
+        if self.reading is not None:
+            self.reading[3].close()
         self.stack.close()
+
+    def advance(self, minutes: int) -> None:
+        """Let time pass; who holds a savepoint renews that now and then."""
+        for _ in range(minutes // 10):
+            self.clock.advance(600)
+            if self.reading is not None:
+                assert self.reading[2].renew() is None
 
     def attempt(self, do: Callable[[Store], object], crash: int | None) -> bool:
         """Do something in a process of its own, which may be killed; whether it was not."""
@@ -113,6 +126,35 @@ class Repositories(RuleBasedStateMachine):
             else:
                 return
         raise AssertionError("condemned again and again")
+
+    @precondition(lambda self: self.reading is None and self.taken)
+    @rule(data=st.data(), dies=st.booleans())
+    def begin_to_read(self, data: st.DataObject, dies: bool) -> None:
+        listed = assert_whole(self.store)
+        if not listed:
+            return
+        name = data.draw(st.sampled_from(sorted(listed)))
+        if dies:
+            add_hold(self.store, "blake3", hold_key("flights", name), "restore", {})
+            return
+        repository, stack = Repository.open(self.store), ExitStack()
+        keeper = stack.enter_context(Holds(repository, "restore").held("flights", name))
+        manifest = repository.load("flights", name)
+        for digest in manifest.objects():
+            repository.object_location(digest)  # from here on it counts on what it knows
+        self.reading = repository, manifest, keeper, stack
+
+    @precondition(lambda self: self.reading is not None)
+    @rule()
+    def end_reading(self) -> None:
+        assert self.reading is not None
+        repository, manifest, _, stack = self.reading
+        self.reading = None
+        with stack:
+            assert manifest.savepoint in assert_whole(self.store)
+            for digest, size_bytes in manifest.objects().items():
+                data = repository.read_object(digest)
+                assert len(data) == size_bytes and digest_of("blake3", data) == digest
 
     @rule(keep=st.integers(1, 3), daily=st.integers(0, 2), verified=st.integers(0, 2), crash=crashes)
     def expire(self, keep: int, daily: int, verified: int, crash: int | None) -> None:
@@ -179,12 +221,12 @@ class Repositories(RuleBasedStateMachine):
     def a_night_passes(self, keep: int, crash: int | None) -> None:
         """What a schedule does; it takes three nights to get rid of something for good."""
         self.expire(keep=keep, daily=0, verified=1, crash=None)
-        self.clock.advance(70 * 60)
+        self.advance(70)
         self.sweep(crash=crash)
 
     @rule(minutes=st.sampled_from([20, 70, 200]))
     def time_passes(self, minutes: int) -> None:
-        self.clock.advance(minutes * 60)
+        self.advance(minutes)
 
     @rule()
     def reindex(self) -> None:

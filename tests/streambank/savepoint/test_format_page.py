@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from streambank.savepoint.condemned import condemn
+from streambank.savepoint.hold_marks import add_hold, hold_key
 from streambank.savepoint.packs import TRAILER_BYTES, PackBuilder
 from streambank.savepoint.repository import Repository
 from streambank.storage.memory import MemoryStore
@@ -20,12 +21,15 @@ def test_the_samples_have_the_fields_that_are_written() -> None:
     manifest = save(repository)
     repository.pin(manifest.job, manifest.savepoint)
     store = repository.store
+    held = hold_key(manifest.job, manifest.savepoint)
+    add_hold(store, "blake3", held, "restore", {})
     written = [
         json.loads(store.read(key))
         for key in (
             "repository.json",
             f"savepoints/flights/{manifest.savepoint}.json",
             f"marks/flights/{manifest.savepoint}/pin-0000000001.json",
+            held,
             f"condemned/{condemn(store, 'blake3', ['objects/86/86c0'], {}).id}.json",
         )
     ]
