@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    Master,
+    On,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
 from streambank.cli.savepoints import open_repository, show_reports
 from streambank.errors import InputError, NotFoundError
 
@@ -61,6 +71,10 @@ def replicate(
     savepoint: OptionalName = None,
     job: JobOption = None,
     parallel: Parallel = 4,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -68,10 +82,12 @@ def replicate(
 
     Exit code 1 where a savepoint could not go since it is damaged; the others go all the same.
     """
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.storage import open_store
 
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     source = open_repository(repository)
     which = [source.find(savepoint, job)] if savepoint is not None else newest_first(source, job)
     reports = []
@@ -79,7 +95,7 @@ def replicate(
         with console.progress() as progress:
             reports.append(
                 replicate_to(
-                    source, open_store, location, which, progress=progress, parallel=parallel, by=who("cli")
+                    source, open_store, location, which, progress=progress, executor=machines, by=who("cli")
                 )
             )
     document = {
@@ -128,6 +144,10 @@ def repair(
         bool, typer.Option("--dry-run", help="Read all the same, and only say what would be repaired.")
     ] = False,
     parallel: Parallel = 4,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -135,12 +155,14 @@ def repair(
 
     Exit code 1 where something stays damaged.
     """
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.replicas.headless import open_for_repair
     from streambank.replicas.repair import repair as repair_repository
     from streambank.savepoint.catalog import find, listed
     from streambank.storage import open_store
 
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run)
@@ -162,6 +184,7 @@ def repair(
             dry_run=dry_run,
             progress=progress,
             parallel=parallel,
+            executor=machines,
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))

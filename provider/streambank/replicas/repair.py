@@ -25,7 +25,9 @@ from streambank.errors import (
 from streambank.replicas.mending import Mender, Repaired, Replicas, mend
 from streambank.replicas.replicate import read_manifest
 from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.hashing import BAD_DISK, DAMAGE, damaged_objects, is_damage
+from streambank.savepoint.check_work import check_objects
+from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.hashing import BAD_DISK, DAMAGE, is_damage
 from streambank.savepoint.header import HEADER_KEY
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
@@ -106,6 +108,7 @@ def repair(
     dry_run: bool = False,
     progress: Progress | None = None,
     parallel: int = 4,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> RepairReport:
     """Make savepoints whole again.
@@ -117,7 +120,9 @@ def repair(
         header_error: What was wrong with the header (`open_for_repair`).
         dry_run: Read all the same, and write nothing.
         progress: Told about objects and bytes.
-        parallel: How many large objects are read at once.
+        parallel: How many packs or large objects are read at once.
+        executor: Who reads what may be damaged, and verifies in the end; threads of this process where nobody
+            is named. What is brought back comes through this process.
         by: Who asks, for the records of verifications.
 
     Raises:
@@ -128,7 +133,9 @@ def repair(
     started = time.monotonic()
     for replica in replicas:
         _check_fit(repository, replica)
-    run = _Repair(repository, replicas, which, dry_run, progress, parallel)
+    if executor is None or (dry_run and header_error is not None):
+        executor = Threads(parallel)  # no other process could open a repository without its header
+    run = _Repair(repository, replicas, which, dry_run, progress, parallel, executor)
     if header_error is not None:
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
@@ -136,7 +143,7 @@ def repair(
         fresh = Repository.open(repository.store)
         for each in touched:
             with suppress(NotFoundError):  # it was deleted meanwhile
-                report = verify(fresh, *each, "full", progress=progress, parallel=parallel, by=by)
+                report = verify(fresh, *each, "full", progress=progress, executor=executor, by=by)
                 run.report.verified.append(report)
     run.report.seconds = time.monotonic() - started
     return run.report
@@ -169,6 +176,7 @@ class _Repair:
         dry_run: bool,
         progress: Progress | None,
         parallel: int,
+        executor: Executor,
     ) -> None:
         self.repository = repository
         self.replicas = replicas
@@ -176,6 +184,7 @@ class _Repair:
         self.dry_run = dry_run
         self.progress = progress
         self.parallel = parallel
+        self.executor = executor
         self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
         self.copies: dict[Which, _ManifestCopy] = {}
 
@@ -261,7 +270,7 @@ class _Repair:
 
     def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
-        return dict(damaged_objects(repository, objects, parallel=self.parallel, meter=meter, also=BAD_DISK))
+        return check_objects(repository, objects, self.executor, meter=meter, also=BAD_DISK)
 
     def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
         """Bring objects back; those that stay lost, and why."""

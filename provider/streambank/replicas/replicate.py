@@ -22,6 +22,7 @@ from streambank.errors import (
 )
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.hashing import DAMAGE, is_damage
 from streambank.savepoint.manifest import Manifest, decode
 from streambank.savepoint.progress import Meter, Progress
@@ -118,6 +119,7 @@ def replicate(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> Iterator[Replicated]:
     """Bring savepoints to a replica, one after the other as this is iterated over.
@@ -128,6 +130,7 @@ def replicate(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
+        executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins.
 
     Yields:
@@ -136,7 +139,7 @@ def replicate(
     Raises:
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
-    transfer = Transfer(source, replica, parallel)
+    transfer = Transfer(source, replica, executor or Threads(parallel))
     for job, savepoint in which:
         yield _Copy(transfer, job, savepoint, progress, by).run()
 
@@ -184,6 +187,7 @@ def replicate_to(
     *,
     progress: Progress | None = None,
     parallel: int = 4,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
@@ -197,6 +201,7 @@ def replicate_to(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
+        executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins.
     """
     started = time.monotonic()
@@ -206,7 +211,9 @@ def replicate_to(
         store = opener(location)
         location = store.uri
         replica = open_replica(source, store)
-        for each in replicate(source, replica, which, progress=progress, parallel=parallel, by=by):
+        for each in replicate(
+            source, replica, which, progress=progress, parallel=parallel, executor=executor, by=by
+        ):
             done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:
         error = failure

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
     from streambank.retention.swept import SweepReport
+    from streambank.savepoint.executing import Executor
     from streambank.savepoint.sampling import SampleReport
 
 
@@ -42,7 +43,13 @@ class RepositoryHook(DeclarationHook):
         return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
 
     def replicate(
-        self, ref: str, to: Sequence[str], *, parallel: int, by: Mapping[str, str]
+        self,
+        ref: str,
+        to: Sequence[str],
+        *,
+        parallel: int,
+        by: Mapping[str, str],
+        executor: Executor | None = None,
     ) -> list[ReplicaReport]:
         """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
 
@@ -51,6 +58,7 @@ class RepositoryHook(DeclarationHook):
             to: The replicas; none for those that are declared.
             parallel: How many packs or large objects are moved at once.
             by: Who asks.
+            executor: Who moves them; threads of this process where nobody is named.
 
         Raises:
             InputError: Nobody names a replica (code `no-replica-named`).
@@ -69,7 +77,7 @@ class RepositoryHook(DeclarationHook):
         source = self.repository(ref)
         which = newest_first(source, ref)
         return [
-            replicate_to(source, open_store, location, which, parallel=parallel, by=by)
+            replicate_to(source, open_store, location, which, parallel=parallel, executor=executor, by=by)
             for location in locations
         ]
 
