@@ -172,8 +172,9 @@ class _Run:
             "spark.pyspark.driver.python": sys.executable,
             "spark.task.maxFailures": str(TRIES),
         }
-        if self.work.kind == "place":
-            # A second attempt that lost would leave files that are there and not yet durable.
+        if self.work.kind in ("move", "place"):
+            # A second attempt that lost would leave files of a restore that are there and not yet durable, or
+            # a copy by the service that nobody has compared.
             ours["spark.speculation"] = "false"
         lines += f"{text}\n{property_lines(self.executor.conf)}{property_lines(ours)}"
         target = self.folder / "spark.conf"

@@ -1,9 +1,10 @@
-"""Executors that die, and those who asked: a verification, a restore, Ctrl-C, a command that is killed."""
+"""Executors that die, and those who asked: a verification, a restore, a replica, Ctrl-C."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from bench.workloads import LargeFiles
 from streambank.errors import StorageError
 from streambank.recovery.restore import restore
+from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.savepoint import executing_lines
 from streambank.savepoint.progress import Step
 from streambank.savepoint.repository import Repository
@@ -116,6 +118,25 @@ def test_a_restore_that_loses_an_executor(
     for entry in manifest.files:
         if not entry.path.startswith("state/0/_metadata"):
             assert target.read(entry.path) == source.read(entry.path), entry.path
+
+
+def test_a_replica_that_loses_an_executor(
+    cluster: Cluster, python: Path, saved: tuple[Repository, str], tmp_path: Path
+) -> None:
+    source, savepoint = saved
+    killer = Killer(cluster, "copy")
+    there = executor(cluster, python, killer.say)
+    replica = open_replica(source, open_store(tmp_path / "replica"))
+    (one,) = replicate(source, replica, newest_first(source), executor=there, progress=killer.progress)
+    killer.check()
+    objects = source.load(JOB, savepoint).objects()
+    assert (one.state, one.moved_objects, one.errors) == ("copied", len(objects), ())
+    assert one.moved_bytes == sum(objects.values()) > 64 * CHECKPOINT.file_bytes
+    for info in source.store.list("objects"):
+        assert replica.store.read(info.path) == source.store.read(info.path), info.path
+    shutil.rmtree(tmp_path / "repository")
+    report = verify(Repository.open(replica.store), JOB, savepoint, "full")
+    assert report.ok and report.findings == ()
 
 
 def test_without_the_packages_that_come_along_such_executors_can_do_nothing(

@@ -71,7 +71,11 @@ def test_every_verb_sends_its_work_where_it_is_told(tmp_path: Path, repository: 
     ).document
     succeed("verify", taken["savepoint"], "-r", repository, "--level", "full", *on)
     succeed("restore", "latest-good", "-r", repository, "--job", "orders", "--into", tmp_path / "new", *on)
-    assert [each.kinds for each in Spark.asked] == [["copy"], ["check"], ["check", "place"]]
+    replica = tmp_path / "replica"
+    succeed("replicate", "-r", repository, "--to", replica, *on)
+    succeed("repair", "-r", repository, "--from", replica, *on)
+    kinds = [["copy"], ["check"], ["check", "place"], ["move"], ["check"]]
+    assert [each.kinds for each in Spark.asked] == kinds
     first = Spark.asked[0]
     assert (first.master, first.parallel) == (MASTER, 3)
     assert first.conf == {"spark.a": "b=c", "spark.d": ""}

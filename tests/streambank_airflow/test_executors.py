@@ -15,6 +15,7 @@ from streambank.savepoint.executing import BySize
 from streambank.savepoint.verify import verify
 from streambank_airflow.executors import SparkChoice
 from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from tests.support.fake_spark import fake_spark
@@ -68,7 +69,7 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(executor)
         raise InputError("enough", code="bad-input")
 
-    for verb in ("take", "verify", "restore", "plan_restore"):
+    for verb in ("take", "verify", "restore", "plan_restore", "replicate"):
         monkeypatch.setattr(StreambankHook, verb, noting)
     context: Any = {"dag_run": _Run(), "ti": _Run()}
     choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
@@ -77,10 +78,11 @@ def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> N
         VerifySavepointOperator(**choice),
         RestoreSavepointOperator(**choice),
         RestoreSavepointOperator(plan_only=True, **choice),
+        ReplicateSavepointsOperator(**choice),
     ):
         with pytest.raises(Exception, match="enough"):
             operator.execute(context)
-    assert len(asked) == 4 and all(isinstance(each, BySize) for each in asked)
+    assert len(asked) == 5 and all(isinstance(each, BySize) for each in asked)
 
 
 def test_without_a_connection_the_worker_does_it() -> None:

@@ -18,14 +18,16 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import InputError, StorageError
+from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.savepoint.progress import Step
+from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank_spark.bundle import write_packages
 from streambank_spark.properties import property_lines
 from streambank_spark.submit import SparkExecutor
 from tests.support.cluster import poll
 from tests.support.fake_spark import fake_spark
-from tests.support.workshop import JOB, Workshop
+from tests.support.workshop import JOB, Workshop, quick_store
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "wJalrXUtnFEMI-very-secret"
@@ -110,6 +112,22 @@ def test_a_restore_is_never_speculative(shop: Workshop, seen: Path) -> None:
     shop.restore(savepoint, sink="accept", executor=executor)
     conf = json.loads(seen.read_text())[2]
     assert conf.rindex("spark.speculation=false") > conf.rindex("spark.speculation=true")
+
+
+def test_a_replica_by_it_and_never_speculative(shop: Workshop, seen: Path, tmp_path: Path) -> None:
+    savepoint = shop.take().savepoint
+    executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
+    place = str(tmp_path / "replica")
+    report = replicate_to(
+        shop.repository, quick_store, place, newest_first(shop.repository), executor=executor
+    )
+    assert report.ok and [each.state for each in report.savepoints] == ["copied"]
+    arguments, _, conf, _, _ = json.loads(seen.read_text())
+    assert arguments[arguments.index("--name") + 1] == "streambank-move"
+    assert conf.rindex("spark.speculation=false") > conf.rindex("spark.speculation=true")
+    for key in [info.path for info in shop.repository_store.list()]:
+        shop.repository_store.delete(key)
+    assert verify(Repository.open(quick_store(place)), JOB, savepoint, "full").ok
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, MaxRate, RepositoryOption, bytes_per_s
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    Master,
+    MaxRate,
+    On,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+    bytes_per_s,
+)
 from streambank.cli.savepoints import open_repository, show_reports
 from streambank.errors import InputError, NotFoundError
 
@@ -62,6 +74,10 @@ def replicate(
     job: JobOption = None,
     parallel: Parallel = 4,
     max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -69,12 +85,14 @@ def replicate(
 
     Exit code 1 where a savepoint could not go since it is damaged; the others go all the same.
     """
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.savepoint.catalog import require_any
     from streambank.storage import open_store
 
     rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     source = open_repository(repository)
     if job is not None:
         require_any(source.store, job)
@@ -89,8 +107,8 @@ def replicate(
                     location,
                     which,
                     progress=progress,
-                    parallel=parallel,
                     max_bytes_per_s=rate,
+                    executor=machines,
                     by=who("cli"),
                 )
             )
@@ -143,6 +161,10 @@ def repair(
     ] = False,
     parallel: Parallel = 4,
     max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -150,6 +172,7 @@ def repair(
 
     Exit code 1 where something stays damaged.
     """
+    from streambank.cli.machines import executor
     from streambank.job.processes import who
     from streambank.replicas.headless import open_for_repair
     from streambank.replicas.repair import repair as repair_repository
@@ -157,6 +180,7 @@ def repair(
     from streambank.storage import open_store
 
     rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel)
     replicas = [open_repository(location) for location in sources]
     store = open_store(repository)
     opened, header_error = open_for_repair(store, dry_run=dry_run)
@@ -179,6 +203,7 @@ def repair(
             progress=progress,
             parallel=parallel,
             max_bytes_per_s=rate,
+            executor=machines,
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))

@@ -25,7 +25,9 @@ from streambank.errors import (
 from streambank.replicas.mending import Mender, Repaired, Replicas, mend
 from streambank.replicas.replicate import read_manifest
 from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.hashing import BAD_DISK, DAMAGE, damaged_objects, is_damage
+from streambank.savepoint.check_work import check_objects
+from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.hashing import BAD_DISK, DAMAGE, is_damage
 from streambank.savepoint.header import HEADER_KEY
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
@@ -108,6 +110,7 @@ def repair(
     progress: Progress | None = None,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> RepairReport:
     """Make savepoints whole again.
@@ -119,8 +122,11 @@ def repair(
         header_error: What was wrong with the header (`open_for_repair`).
         dry_run: Read all the same, and write nothing.
         progress: Told about objects and bytes.
-        parallel: How many large objects are read at once.
-        max_bytes_per_s: How many bytes are read in a second, at most, here and from replicas together.
+        parallel: How many packs or large objects are read at once.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most, here and from replicas
+            together.
+        executor: Who reads what may be damaged, and verifies in the end; threads of this process where nobody
+            is named. What is brought back comes through this process.
         by: Who asks, for the records of verifications.
 
     Raises:
@@ -131,7 +137,10 @@ def repair(
     started = time.monotonic()
     for replica in replicas:
         _check_fit(repository, replica)
-    run = _Repair(repository, replicas, which, dry_run, progress, parallel, RateLimit(max_bytes_per_s))
+    rate = RateLimit(max_bytes_per_s)
+    if executor is None or (dry_run and header_error is not None):
+        executor = Threads(parallel)  # no other process could open a repository without its header
+    run = _Repair(repository, replicas, which, dry_run, progress, parallel, rate, executor)
     if header_error is not None:
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
@@ -144,8 +153,8 @@ def repair(
                     *each,
                     "full",
                     progress=progress,
-                    parallel=parallel,
                     max_bytes_per_s=max_bytes_per_s,
+                    executor=executor,
                     by=by,
                 )
                 run.report.verified.append(report)
@@ -181,6 +190,7 @@ class _Repair:
         progress: Progress | None,
         parallel: int,
         rate: RateLimit,
+        executor: Executor,
     ) -> None:
         self.repository = repository
         self.replicas = replicas
@@ -189,6 +199,7 @@ class _Repair:
         self.progress = progress
         self.parallel = parallel
         self.rate = rate
+        self.executor = executor
         self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
         self.copies: dict[Which, _ManifestCopy] = {}
 
@@ -274,10 +285,7 @@ class _Repair:
 
     def _unreadable(self, repository: Repository, objects: Mapping[str, int]) -> dict[str, StreambankError]:
         meter = Meter(self.progress, "check", len(objects), sum(objects.values()))
-        found = damaged_objects(
-            repository, objects, parallel=self.parallel, rate=self.rate, meter=meter, also=BAD_DISK
-        )
-        return dict(found)
+        return check_objects(repository, objects, self.executor, rate=self.rate, meter=meter, also=BAD_DISK)
 
     def _mend(self, lacking: Mapping[str, int]) -> dict[str, str]:
         """Bring objects back; those that stay lost, and why."""

@@ -22,6 +22,7 @@ from streambank.errors import (
 )
 from streambank.replicas.transfer import Transfer
 from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
+from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.hashing import DAMAGE, is_damage
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest, decode
@@ -123,6 +124,7 @@ def replicate(
     progress: Progress | None = None,
     parallel: int = 4,
     rate: RateLimit = UNLIMITED,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
     holds: Holds | None = None,
 ) -> Iterator[Replicated]:
@@ -134,7 +136,8 @@ def replicate(
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
-        rate: How fast they may be read.
+        rate: How fast they may be read by this process.
+        executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins and holds.
         holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
@@ -144,7 +147,7 @@ def replicate(
     Raises:
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
-    transfer = Transfer(source, replica, parallel, rate)
+    transfer = Transfer(source, replica, executor or Threads(parallel), rate)
     holds = holds or Holds(source, "replicate", by)
     for job, savepoint in which:
         yield _Copy(transfer, holds, job, savepoint, progress, by).run()
@@ -197,6 +200,7 @@ def replicate_to(
     progress: Progress | None = None,
     parallel: int = 4,
     max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
@@ -211,6 +215,7 @@ def replicate_to(
         progress: Told about objects and bytes, savepoint by savepoint.
         parallel: How many packs or large objects are moved at once.
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
+        executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins and holds.
 
     Raises:
@@ -226,7 +231,15 @@ def replicate_to(
         location = store.uri
         replica = open_replica(source, store)
         for each in replicate(
-            source, replica, which, progress=progress, parallel=parallel, rate=rate, by=by, holds=holds
+            source,
+            replica,
+            which,
+            progress=progress,
+            parallel=parallel,
+            rate=rate,
+            executor=executor,
+            by=by,
+            holds=holds,
         ):
             done.append(each)  # so that it is in the report, whatever comes next
     except StreambankError as failure:

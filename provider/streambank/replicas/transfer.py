@@ -1,58 +1,22 @@
-"""Moving objects from one repository to another: only what is missing there, each one hashed as it passes.
-
-Small objects are read pack by pack and gathered into new packs; large ones are streamed, or copied by the
-service that holds both repositories. Such a copy never passes through here, so the source is read and hashed
-first, and of the copy that very version (identity) and the size are compared: no object ever stands under its
-name without its bytes having been hashed. On a local disk nothing is copied that way: the copy could share
-its blocks with the source (a reflink), and would be lost with it.
-"""
+"""What a replica lacks, and bringing it there by `Moving` (savepoint/move_work.py), whoever does it."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Set
 
-from streambank.errors import NotFoundError, StreambankError
+from streambank.errors import StreambankError
 from streambank.savepoint.catalog import found_damaged
-from streambank.savepoint.hashing import BAD_DISK, DAMAGE, Reading, damaged_objects, read_small
+from streambank.savepoint.check_work import check_objects
+from streambank.savepoint.executing import Executor
+from streambank.savepoint.hashing import BAD_DISK
+from streambank.savepoint.move_work import Moved, Moving
+from streambank.savepoint.object_tasks import ObjectsTask, object_tasks
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
 from streambank.savepoint.rate import UNLIMITED, RateLimit
-from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.threads import each
+from streambank.savepoint.repository import Repository
 from streambank.savepoint.writer import object_key
-
-
-@dataclass(slots=True)
-class Moved:
-    """What moving objects came to.
-
-    Attributes:
-        objects: How many arrived.
-        bytes: How many bytes those have.
-        service_bytes: How many of them the service copied: hashed at the source, compared by size here.
-        errors: What is wrong with those that did not, by digest.
-    """
-
-    objects: int = 0
-    bytes: int = 0
-    service_bytes: int = 0
-    errors: dict[str, StreambankError] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def arrived(self, size_bytes: int, *, by_service: bool = False) -> None:
-        """One more has."""
-        with self.lock:
-            self.objects += 1
-            self.bytes += size_bytes
-            self.service_bytes += size_bytes if by_service else 0
-
-    def failed(self, digest: str, error: StreambankError) -> None:
-        """One is not what it should be."""
-        with self.lock:
-            self.errors[digest] = error
 
 
 class Transfer:
@@ -61,17 +25,17 @@ class Transfer:
     Args:
         source: Where the objects are.
         target: Where they are wanted.
-        parallel: How many packs or large objects are read at once.
-        rate: How fast they may be read.
+        executor: Who reads and moves them.
+        rate: How fast this process may read them.
     """
 
     def __init__(
-        self, source: Repository, target: Repository, parallel: int, rate: RateLimit = UNLIMITED
+        self, source: Repository, target: Repository, executor: Executor, rate: RateLimit = UNLIMITED
     ) -> None:
         self.source = source
         self.target = target
-        self.parallel = parallel
-        self.rate = rate
+        self._executor = executor
+        self._rate = rate
         self._known: set[str] = set()
         self._listed: dict[str, int] | None = None
         self._by_service = not target.store.features.links
@@ -112,10 +76,7 @@ class Transfer:
             return {}
         rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
         meter = Meter(None, "check", len(rest), sum(rest.values()))
-        found = damaged_objects(
-            self.target, rest, parallel=self.parallel, rate=self.rate, meter=meter, also=BAD_DISK
-        )
-        bad = dict(found)
+        bad = check_objects(self.target, rest, self._executor, rate=self._rate, meter=meter, also=BAD_DISK)
         self._hashed.update(rest.keys() - bad.keys())
         return bad
 
@@ -128,20 +89,23 @@ class Transfer:
             StorageError, ConflictError: Either place failed as a whole.
         """
         moved = Moved()
-        small = {digest: size for digest, size in objects.items() if size <= SMALL_BYTES}
-        large = sorted(objects.keys() - small.keys(), key=lambda digest: objects[digest])
+        lock = threading.Lock()
+
+        def done(task: ObjectsTask, outcome: Moved) -> None:
+            with lock:
+                moved.add(outcome)
+            meter.add(task.files, task.size_bytes)
+
+        tasks = object_tasks(self.source, objects)
+        large = [task for task in tasks if task.size_bytes > SMALL_BYTES * task.files]
         with self.target.writer() as writer:
+            work = Moving(self.source, self.target, writer, by_service=self._by_service, rate=self._rate)
             if large and self._by_service:  # the smallest one tells whether the service does it
-                self._move_large(large[0], objects[large[0]], writer, moved, meter)
-                del large[0]
-            tasks: list[Callable[[], None]] = [
-                partial(self._move_small, group, writer, moved, meter) for group in self._by_pack(small)
-            ]
-            tasks += [
-                partial(self._move_large, digest, objects[digest], writer, moved, meter) for digest in large
-            ]
-            for _ in each(lambda task: task(), tasks, self.parallel):
-                pass
+                first = min(large, key=lambda task: task.size_bytes)
+                done(first, work.run(first))
+                tasks.remove(first)
+            self._executor.run(work, tasks, done)
+        self._by_service = work.by_service
         self._known.update(objects.keys() - moved.errors.keys())
         return moved
 
@@ -155,60 +119,3 @@ class Transfer:
             if self._listed.get(object_key(digest)) == size_bytes:
                 return True
         return self.target.has(digest, size_bytes)
-
-    def _by_pack(self, small: Mapping[str, int]) -> list[dict[str, int]]:
-        """Small objects in groups that lie together at the source."""
-        groups: dict[str, dict[str, int]] = {}
-        for digest, size_bytes in small.items():
-            try:
-                key = self.source.object_location(digest).key
-            except DAMAGE:
-                key = ""  # reading says what is wrong
-            groups.setdefault(key, {})[digest] = size_bytes
-        return list(groups.values())
-
-    def _move_small(self, group: Mapping[str, int], writer: ObjectWriter, moved: Moved, meter: Meter) -> None:
-        for digest, data in read_small(self.source, group, rate=self.rate):
-            if isinstance(data, bytes):
-                writer.add(data, len(data))
-                moved.arrived(len(data))
-            else:
-                moved.failed(digest, data)
-            meter.add(1, group[digest])
-
-    def _move_large(
-        self, digest: str, size_bytes: int, writer: ObjectWriter, moved: Moved, meter: Meter
-    ) -> None:
-        reading = Reading(self.source, digest, rate=self.rate)
-        try:
-            by_service = self._by_service and self._copy(reading, size_bytes, writer)
-            if not by_service:
-                writer.add(reading.chunks(), size_bytes)
-        except StreambankError as error:
-            if reading.error is None:
-                raise
-            moved.failed(digest, error)
-        else:
-            moved.arrived(size_bytes, by_service=by_service)
-        meter.add(1, size_bytes)
-
-    def _copy(self, reading: Reading, size_bytes: int, writer: ObjectWriter) -> bool:
-        """Let the service copy one object, once it is known to be whole; False where it is to be streamed."""
-        store, key = self.source.store, object_key(reading.digest)
-        location = reading.location()
-        if location.kind != "object" or self.target.condemned([reading.digest]):
-            return False
-        try:
-            identity = store.stat(key).identity
-            for _ in reading.chunks():
-                pass  # the last step compares the digest
-            if not self.target.store.copy_from(store, key, key):
-                self._by_service = False
-                return False
-            unchanged = store.stat(key).identity == identity
-            if unchanged and self.target.store.stat(key).size_bytes == size_bytes:
-                return True
-        except NotFoundError:
-            pass  # it went away meanwhile: reading it again says so
-        writer.damaged.add(reading.digest)  # whatever was copied is replaced by bytes that are hashed
-        return False

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streambank.errors import NotFoundError
-from streambank.retention.expired import FOLDER, UNUSABLE
+from streambank.retention.expired import UNUSABLE
 from streambank.retention.survey import ContentFile, named_objects
-from streambank.savepoint.catalog import manifest_key
+from streambank.savepoint.catalog import EXPIRED, manifest_key
 from streambank.savepoint.hold_marks import Hold, holds
 from streambank.savepoint.repository import Repository
 
@@ -45,7 +45,7 @@ class HeldContent:
     def _objects(self, job: str, savepoint: str) -> set[str]:
         """Hex digits of what a savepoint names, listed or expired; nothing where nobody can read that."""
         store = self._repository.store
-        copies = [info.path for info in store.list(f"{FOLDER}/{job}/{savepoint}")]
+        copies = [info.path for info in store.list(f"{EXPIRED}/{job}/{savepoint}")]
         found: set[str] = set()
         for key in (manifest_key(job, savepoint), *copies):
             try:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Self
 
-from streambank.errors import StreambankError
-from streambank.savepoint.executing import Work
+from streambank.errors import StorageError, StreambankError
+from streambank.savepoint.executing import Executor, Work
 from streambank.savepoint.executing_lines import read_error
-from streambank.savepoint.grouping import grouped
 from streambank.savepoint.hashing import damaged_objects
-from streambank.savepoint.packs import SMALL_BYTES
+from streambank.savepoint.object_tasks import ObjectsTask, object_tasks
+from streambank.savepoint.progress import Meter
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sharing import portable, same_repository
@@ -21,79 +20,53 @@ Flaws = tuple[tuple[str, StreambankError], ...]
 """Digests of objects that are not what was stored, and what is wrong with each."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckTask:
-    """One large object, or small ones that lie near each other.
-
-    Attributes:
-        objects: Digest and size of each.
-    """
-
-    objects: tuple[tuple[str, int], ...]
-
-    @property
-    def files(self) -> int:
-        """How many objects."""
-        return len(self.objects)
-
-    @property
-    def size_bytes(self) -> int:
-        """Their bytes."""
-        return sum(size_bytes for _, size_bytes in self.objects)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The task as JSON."""
-        return {"objects": dict(self.objects)}
-
-
-def check_tasks(repository: Repository, objects: Mapping[str, int]) -> list[CheckTask]:
-    """The tasks that read every byte of some objects, each once.
-
-    Args:
-        repository: Where they are.
-        objects: Digest and size of each.
-    """
-    small = {digest: size_bytes for digest, size_bytes in objects.items() if size_bytes <= SMALL_BYTES}
-    near = grouped(repository, [(digest, size_bytes, digest) for digest, size_bytes in small.items()])
-    tasks = [CheckTask(tuple((digest, small[digest]) for digest in group)) for group in near]
-    tasks += [CheckTask(((digest, size),)) for digest, size in objects.items() if size > SMALL_BYTES]
-    return tasks
-
-
-class Checking(Work[CheckTask, Flaws]):
+class Checking(Work[ObjectsTask, Flaws]):
     """Reads objects, and compares their digests.
 
     Args:
         repository: Where they are.
         rate: How fast they may be read here; it does not go to machines elsewhere.
+        also: Codes of storage errors that are flaws too; any other one is raised.
+
+    Attributes:
+        was_elsewhere: Whether other machines have read some of them.
     """
 
     kind = "check"
 
-    def __init__(self, repository: Repository, rate: RateLimit = UNLIMITED) -> None:
+    def __init__(
+        self, repository: Repository, rate: RateLimit = UNLIMITED, also: Set[str] = frozenset()
+    ) -> None:
         self._repository = repository
         self._rate = rate
+        self._also = also
+        self.was_elsewhere = False
 
-    def run(self, task: CheckTask) -> Flaws:
+    def run(self, task: ObjectsTask) -> Flaws:
         """See `Work.run`."""
-        return tuple(damaged_objects(self._repository, dict(task.objects), rate=self._rate))
+        return tuple(damaged_objects(self._repository, dict(task.objects), rate=self._rate, also=self._also))
 
     # For machines elsewhere
 
     def header(self) -> dict[str, Any]:
         """See `Work.header`."""
-        return {"repository": portable(self._repository.store.uri), "repository_id": self._repository.id}
+        return {
+            "repository": portable(self._repository.store.uri),
+            "repository_id": self._repository.id,
+            "also": sorted(self._also),
+        }
 
     @classmethod
     @contextmanager
     def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
         """See `Work.opened`."""
-        yield cls(same_repository(header["repository"], header["repository_id"]))
+        repository = same_repository(header["repository"], header["repository_id"])
+        yield cls(repository, also=frozenset(header["also"]))
 
     @classmethod
-    def read_task(cls, data: Mapping[str, Any]) -> CheckTask:
+    def read_task(cls, data: Mapping[str, Any]) -> ObjectsTask:
         """See `Work.read_task`."""
-        return CheckTask(tuple(data["objects"].items()))
+        return ObjectsTask.from_dict(data)
 
     @classmethod
     def write_outcome(cls, outcome: Flaws) -> dict[str, Any]:
@@ -101,6 +74,50 @@ class Checking(Work[CheckTask, Flaws]):
         return {"flaws": {digest: error.to_dict() for digest, error in outcome}} if outcome else {}
 
     @classmethod
-    def read_outcome(cls, task: CheckTask, data: Mapping[str, Any]) -> Flaws:
+    def read_outcome(cls, task: ObjectsTask, data: Mapping[str, Any]) -> Flaws:
         """See `Work.read_outcome`."""
         return tuple((digest, read_error(error)) for digest, error in data.get("flaws", {}).items())
+
+    def done_elsewhere(self) -> None:
+        """See `Work.done_elsewhere`: another machine may lack a permission that this one has."""
+        self.was_elsewhere = True
+
+
+def check_objects(
+    repository: Repository,
+    objects: Mapping[str, int],
+    executor: Executor,
+    *,
+    meter: Meter,
+    rate: RateLimit = UNLIMITED,
+    also: Set[str] = frozenset(),
+) -> dict[str, StreambankError]:
+    """Read objects, whoever does it: those that are not what was stored, and what is wrong with each.
+
+    What another machine could not read is looked at once more by this process: what only that one may not
+    read is not damaged.
+
+    Args:
+        repository: Where they are.
+        objects: Digest and size of each.
+        executor: Who reads them.
+        meter: Told about what is done with.
+        rate: How fast this process may read.
+        also: Codes of storage errors that are flaws too.
+
+    Raises:
+        StorageError: The place, or in it something else than what `also` names, cannot be read.
+    """
+    found: dict[str, StreambankError] = {}
+
+    def done(task: ObjectsTask, flaws: Flaws) -> None:
+        found.update(flaws)
+        meter.add(task.files, task.size_bytes)
+
+    work = Checking(repository, rate, also)
+    executor.run(work, object_tasks(repository, objects), done)
+    if not work.was_elsewhere:
+        return found
+    doubtful = {digest: objects[digest] for digest, error in found.items() if isinstance(error, StorageError)}
+    whole = doubtful.keys() - dict(damaged_objects(repository, doubtful, rate=rate, also=also)).keys()
+    return {digest: error for digest, error in found.items() if digest not in whole}

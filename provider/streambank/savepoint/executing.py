@@ -1,4 +1,4 @@
-"""Who gets the tasks of a take, a verification or a restore done: threads here, or machines elsewhere.
+"""Who gets the tasks of a take, a verification, a restore or a replica done: threads, or other machines.
 
 A `Work` can do one task; a task and its outcome are plain data. An `Executor` takes a work and many tasks and
 sees to it that each gets done: `Threads` in this process, others (Spark executors) by sending the tasks as

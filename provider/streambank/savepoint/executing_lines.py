@@ -31,6 +31,7 @@ PLAN = 1
 KINDS: dict[str, str] = {  # a new kind of work is a `Work` and a line here
     "check": "streambank.savepoint.check_work:Checking",
     "copy": "streambank.savepoint.copy_work:Copying",
+    "move": "streambank.savepoint.move_work:Moving",
     "place": "streambank.savepoint.place_work:Placing",
 }
 """Kind of work -> dotted path of its class, imported where a plan asks for it."""

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from streambank.errors import FormatError, InputError, IntegrityError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
-from streambank.savepoint.check_work import Checking, CheckTask, Flaws, check_tasks
+from streambank.savepoint.check_work import check_objects
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
@@ -241,14 +241,8 @@ class _Check:
         yield from self.quick()
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
-        wrong: dict[str, StreambankError] = {}
-
-        def done(task: CheckTask, found: Flaws) -> None:
-            wrong.update(found)
-            meter.add(task.files, task.size_bytes)
-
-        tasks = check_tasks(self.repository, {digest: self.objects[digest] for digest in rest})
-        self.executor.run(Checking(self.repository, self.rate), tasks, done)
+        objects = {digest: self.objects[digest] for digest in rest}
+        wrong = check_objects(self.repository, objects, self.executor, meter=meter, rate=self.rate)
         for digest in rest:
             if digest in wrong:
                 yield from self._findings(digest, wrong[digest])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
     from streambank.retention.swept import SweepReport
+    from streambank.savepoint.executing import Executor
     from streambank.savepoint.sampling import SampleReport
 
 
@@ -49,6 +50,7 @@ class RepositoryHook(DeclarationHook):
         parallel: int,
         max_rate: str | None = None,
         by: Mapping[str, str],
+        executor: Executor | None = None,
     ) -> list[ReplicaReport]:
         """Bring all savepoints of a job to its replicas; one that fails keeps no other from what it lacks.
 
@@ -58,6 +60,7 @@ class RepositoryHook(DeclarationHook):
             parallel: How many packs or large objects are moved at once.
             max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
             by: Who asks.
+            executor: Who moves them; threads of this process where nobody is named.
 
         Raises:
             InputError: Nobody names a replica (code `no-replica-named`), or the rate is none (`bad-rate`).
@@ -78,7 +81,16 @@ class RepositoryHook(DeclarationHook):
         source = self.repository(ref)
         which = newest_first(source, ref)
         return [
-            replicate_to(source, open_store, location, which, parallel=parallel, max_bytes_per_s=rate, by=by)
+            replicate_to(
+                source,
+                open_store,
+                location,
+                which,
+                parallel=parallel,
+                max_bytes_per_s=rate,
+                executor=executor,
+                by=by,
+            )
             for location in locations
         ]
 

@@ -11,7 +11,14 @@ from streambank.errors import InputError, StreambankError
 from streambank.retention.policy import MIN_VERIFIED, Policy
 from streambank.times import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, flat
+from streambank_airflow.operators.base import (
+    SparkWork,
+    StreambankOperator,
+    as_bool,
+    as_integer,
+    asked_by,
+    flat,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -66,7 +73,7 @@ class RepositoryOperator(StreambankOperator):
             raise as_airflow(first) from first
 
 
-class ReplicateSavepointsOperator(RepositoryOperator):
+class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     """Brings all savepoints of a job to other repositories: what is missing there moves, hashed on the way.
 
     Each replica is served, whatever becomes of the others; then the task fails if one lacks something. A
@@ -74,17 +81,17 @@ class ReplicateSavepointsOperator(RepositoryOperator):
 
     Args:
         to: The replicas, made where there is nothing yet; none for those that the job declares.
-        parallel: How many packs or large objects are moved at once.
-        max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
-        only_if: Skip unless this is true; for a form's answer.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+        parallel: How many packs or large objects are moved at once by this worker.
+        max_rate: How fast this worker may read them, such as `50MB/s`; None for no limit.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `only_if`, those of `SparkWork`, and as for every
+            operator.
 
     Returns:
         `job`, `ok`, `replicas` (how many), `savepoints` (how many, over all replicas), and of these `copied`,
             `there`, `refilled`, `failed`, `gone`; `moved_bytes`, `service_bytes`, `there_bytes`, `seconds`.
     """
 
-    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "to", "max_rate")
+    template_fields: Sequence[str] = (*SparkWork.template_fields, "only_if", "to", "max_rate")
 
     def __init__(
         self,
@@ -106,7 +113,12 @@ class ReplicateSavepointsOperator(RepositoryOperator):
             to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
             rate = self.max_rate if self.max_rate not in ("", "None") else None
             reports = self.hook.replicate(
-                self.job, to, parallel=self.parallel, max_rate=rate, by=asked_by(context)
+                self.job,
+                to,
+                parallel=self.parallel,
+                max_rate=rate,
+                by=asked_by(context),
+                executor=self.machines,
             )
         for report in reports:
             self.log.info(

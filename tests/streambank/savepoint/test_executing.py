@@ -13,12 +13,12 @@ import pytest
 from streambank.errors import ConflictError, InputError, IntegrityError, RefusedError, StorageError
 from streambank.recovery.restore import restore
 from streambank.savepoint import copy_work, executing_lines, place_work
-from streambank.savepoint.check_work import CheckTask
 from streambank.savepoint.condemned import condemn
 from streambank.savepoint.copying import CopyTask
 from streambank.savepoint.executing import BySize, Executor, Threads
 from streambank.savepoint.executing_lines import cut, read_error, run_portion
 from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.object_tasks import ObjectsTask
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.placing import place_large
 from streambank.savepoint.repository import Repository
@@ -342,7 +342,7 @@ class TestPortions:
         assert [portion[0] for portion in portions] == sorted(portion[0] for portion in portions)
 
     def test_one_file_may_be_larger_than_a_portion(self) -> None:
-        tasks = [CheckTask(((f"d{number}", 1 << 40),)) for number in range(3)]
+        tasks = [ObjectsTask(((f"d{number}", 1 << 40),)) for number in range(3)]
         assert list(cut(tasks)) == [[0], [1], [2]]
 
     def test_nothing_gives_no_portion(self) -> None:
