@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from itertools import pairwise
 
@@ -19,16 +20,18 @@ PRESETS = {
 _PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?")
 
 
-def staggered(schedule: str, job: str, window_s: float) -> str:
+def staggered(schedule: str, job: str, window_s: float, barred: Iterable[int] = ()) -> str:
     """The schedule of one of many jobs: up to a window later than declared, each job always by as much.
 
     Only the minutes move, all by the same number, which the job's name decides: never past the hour, and less
-    than the time between two runs, so that there are as many runs as declared.
+    than the time between two runs, so that there are as many runs as declared; and not as far as a window in
+    which runs are skipped, so that no job is skipped that was declared before it.
 
     Args:
         schedule: A cron expression of five fields or one of Airflow's presets.
         job: The job's name.
         window_s: Over how much time jobs are spread, in seconds.
+        barred: Minutes of the hour at which such windows begin.
 
     Returns:
         The shifted cron expression; the schedule as it is where nothing can be shifted.
@@ -38,7 +41,8 @@ def staggered(schedule: str, job: str, window_s: float) -> str:
     if not minutes or len(rest.split()) != 4:
         return schedule
     gaps = [later - earlier for earlier, later in pairwise(minutes)]
-    places = min(int(window_s // 60), 60 - minutes[-1], *gaps)
+    ahead = [begin - one for begin in barred for one in minutes if begin > one]
+    places = min(int(window_s // 60), 60 - minutes[-1], *gaps, *ahead)
     if places < 2:
         return schedule
     shift = int.from_bytes(sha256(job.encode()).digest()[:8]) % places

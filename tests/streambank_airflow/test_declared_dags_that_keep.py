@@ -76,6 +76,13 @@ def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(manage
     assert "staggered" not in str(plain.doc_md)
 
 
+def test_the_schedule_is_not_shifted_into_a_blackout_window_of_any_time_zone(managed: Managed) -> None:
+    """One minute past the full hour of UTC, where clocks are half an hour off."""
+    dag = savepoint_dag(managed, savepoint='blackout = ["05:31-06:00"]\ntime_zone = "Asia/Kolkata"')
+
+    assert str(dag.schedule) == "@hourly"
+
+
 def test_a_savepoint_is_replicated_then_older_ones_are_expired(
     airflow_database: None, managed: Managed
 ) -> None:

@@ -56,6 +56,20 @@ def test_runs_close_together_stay_in_their_order() -> None:
     assert found == {"*/2 * * * *", f"{odd} * * * *"}
 
 
+def test_nobody_is_shifted_into_a_window_that_begins_later() -> None:
+    names = [f"job{number}" for number in range(40)]
+    assert {staggered("0 6 * * *", name, QUARTER_S, [5]) for name in names} == {
+        f"{minute} 6 * * *" for minute in range(5)
+    }
+    assert {staggered("0,30 * * * *", name, QUARTER_S, [32]) for name in names} == {
+        "0,30 * * * *",
+        "1,31 * * * *",
+    }
+    assert (
+        len({staggered("10 6 * * *", name, QUARTER_S, [0, 5, 10]) for name in names}) > 10
+    )  # it began before
+
+
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, TriggerRule
 
 from streambank.job.declaration import Job
+from streambank.times import utc_now
 from streambank_airflow import forms
 from streambank_airflow.dags.common import job_dag, task_args
 from streambank_airflow.operators.base import StreambankOperator
@@ -40,7 +43,7 @@ def savepoint_dag(job: Job, jobs_file: str) -> DAG:
     queries = [query for query in job.query_names if query is not None]
     schedule = job.savepoint.schedule
     if schedule is not None and job.savepoint.stagger_s:
-        schedule = staggered(schedule, job.name, job.savepoint.stagger_s)
+        schedule = staggered(schedule, job.name, job.savepoint.stagger_s, _window_minutes(job))
     later = _declared(job)
     dag = job_dag(
         job,
@@ -90,6 +93,14 @@ def _summary(job: Job, queries: Sequence[str], schedule: str | None) -> str:
         windows = ", ".join(map(str, job.savepoint.blackout))
         said.append(BLACKOUT.format(windows, job.savepoint.time_zone))
     return " ".join(said)
+
+
+def _window_minutes(job: Job) -> set[int]:
+    """Minutes of the hour, by UTC, at which the job's blackout windows begin, in summer and in winter."""
+    zone, year = ZoneInfo(job.savepoint.time_zone), utc_now().year
+    offsets = {datetime(year, month, 1, tzinfo=zone).utcoffset() or timedelta(0) for month in (1, 7)}
+    begins = [timedelta(minutes=window.begin) for window in job.savepoint.blackout]
+    return {(begin - offset) // timedelta(minutes=1) % 60 for begin in begins for offset in offsets}
 
 
 def _gate(job: Job) -> SkipInBlackoutOperator | None:
