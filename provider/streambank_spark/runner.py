@@ -74,7 +74,10 @@ def _jvm_process() -> ProcessId:
     """The JVM of spark-submit: the parent of this process."""
     parent = process(os.getppid(), "jvm")
     if parent is None:
-        raise InternalError("The JVM that started this process is gone.")
+        raise InternalError(
+            "The JVM that started this process is gone.",
+            hint="Start the job again; if it happens again, report it with the driver's log.",
+        )
     return parent
 
 

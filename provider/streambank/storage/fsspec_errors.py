@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.storage.base import EXISTS_HINT, GONE_HINT
 from streambank.storage.local_errors import translate as translate_local
 
 PACKAGES = {
@@ -66,12 +67,12 @@ def translate(error: Exception, uri: str) -> StreambankError:
 
 def missing_error(uri: str) -> NotFoundError:
     """There is no such file."""
-    return NotFoundError(f"There is no file {uri}.", code="no-such-file")
+    return NotFoundError(f"There is no file {uri}.", code="no-such-file", hint=GONE_HINT)
 
 
 def exists_error(uri: str) -> ConflictError:
     """It is there already."""
-    return ConflictError(f"{uri} is there already.", code="exists")
+    return ConflictError(f"{uri} is there already.", code="exists", hint=EXISTS_HINT)
 
 
 def missing_package_error(scheme: str, uri: str) -> StorageError:
