@@ -23,7 +23,9 @@ def to_json_time(moment: datetime) -> str:
         InputError: The datetime carries no time zone (code `bad-time`).
     """
     if moment.tzinfo is None:
-        raise InputError(f"The time {moment.isoformat()} has no time zone.", code="bad-time")
+        raise InputError(
+            f"The time {moment.isoformat()} has no time zone.", code="bad-time", hint="Give it one, best UTC."
+        )
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

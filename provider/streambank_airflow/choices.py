@@ -21,7 +21,9 @@ def restore_choices(sink: str, mode: str) -> dict[str, Any]:
     for option, value, known in (("sink", sink, SinkChoice), ("mode", mode, Mode)):
         if value not in get_args(known):
             raise InputError(
-                f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.", code="bad-option"
+                f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.",
+                code="bad-option",
+                hint="docs/reference/airflow.md says what each means.",
             )
     return {"sink": sink, "mode": mode}
 
@@ -45,7 +47,11 @@ def new_sink_choices(value: Any) -> dict[str, str]:
     elif isinstance(value, Sequence):
         found = parse_new_sinks(str(line).strip() for line in value if str(line).strip())
     else:
-        raise InputError(f"new_sinks is to be a list of OLD=NEW, not {value!r}.", code="bad-option")
+        raise InputError(
+            f"new_sinks is to be a list of OLD=NEW, not {value!r}.",
+            code="bad-option",
+            hint='Write ["/data/out=/data/new-out"].',
+        )
     for place in (*found, *found.values()):
         if (
             scheme_of(place) == "file"
@@ -55,5 +61,6 @@ def new_sink_choices(value: Any) -> dict[str, str]:
             raise InputError(
                 f"new_sinks is to name directories by absolute paths or URIs, not {place!r}.",
                 code="bad-option",
+                hint="Workers have no working directory that counts: write it from its root on.",
             )
     return found

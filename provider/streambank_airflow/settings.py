@@ -39,6 +39,8 @@ class Settings:
                 )
             if value is not None and not isinstance(value, str):
                 raise InputError(
-                    f"The field {name!r} of the connection {conn_id} is to be a text.", code="bad-connection"
+                    f"The field {name!r} of the connection {conn_id} is to be a text.",
+                    code="bad-connection",
+                    hint="Write it in quotation marks in the connection's extra.",
                 )
         return cls(**{name: value or None for name, value in extra.items()})

@@ -38,7 +38,11 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
     command = [*([arguments.application] if arguments.application else []), *arguments.args, *argv[at + 1 :]]
     if arguments.launch is not None:
         if command:
-            raise InputError("--launch names the application itself.", code="bad-arguments")
+            raise InputError(
+                "--launch names the application itself.",
+                code="bad-arguments",
+                hint="Leave out what comes after it.",
+            )
         return _read(arguments.launch)
     jobs = arguments.jobs or os.environ.get("STREAMBANK_JOBS")
     if not jobs:
@@ -50,7 +54,11 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]  # it raises, so it does not return either
-        raise InputError(f"The arguments of run_query.py are wrong: {message}.", code="bad-arguments")
+        raise InputError(
+            f"The arguments of run_query.py are wrong: {message}.",
+            code="bad-arguments",
+            hint="Write run_query.py --job NAME [--jobs FILE] [-- app.py ARGS], or --launch SPEC.",
+        )
 
 
 def _read(location: str) -> LaunchSpec:

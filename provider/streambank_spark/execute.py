@@ -87,7 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             _run(context, options.plan, report)
         except Exception as error:
             # The whole of it is in Spark's own log.
-            failure = StorageError(f"Spark gave up: {_first_line(error)}", code="spark-failed")
+            failure = StorageError(
+                f"Spark gave up: {_first_line(error)}",
+                code="spark-failed",
+                hint="The whole of it is in the log of Spark's driver.",
+            )
             report.write([json.dumps({"error": failure.to_dict()})])
             raise
         finally:

@@ -24,7 +24,10 @@ def gateway() -> Any:
 
     found = SparkContext._gateway
     if found is None:
-        raise InternalError("There is no connection to the JVM before the application has made a session.")
+        raise InternalError(
+            "There is no connection to the JVM before the application has made a session.",
+            hint="Report it, with the driver's log.",
+        )
     return found
 
 

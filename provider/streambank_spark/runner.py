@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
-from streambank.job.application import check_application
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
 from streambank.job.launch import LaunchSpec, check_generations
+from streambank.job.prepare import check_application
 from streambank.job.processes import ProcessId, process, this_process
 from streambank_spark import application, boundary, jvm, refusals, signals, wrap
 from streambank_spark.fence import kill_driver
@@ -74,7 +74,10 @@ def _jvm_process() -> ProcessId:
     """The JVM of spark-submit: the parent of this process."""
     parent = process(os.getppid(), "jvm")
     if parent is None:
-        raise InternalError("The JVM that started this process is gone.")
+        raise InternalError(
+            "The JVM that started this process is gone.",
+            hint="Start the job again; if it happens again, report it with the driver's log.",
+        )
     return parent
 
 

@@ -97,6 +97,30 @@ def test_the_page_lists_every_code_and_no_other() -> None:
     assert not wrong, "documented under another kind"
 
 
+def without_hint(tree: ast.Module) -> Iterator[int]:
+    """Lines at which an error of ours is made that says nothing about what to do next."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS:
+            given = {each.arg: each.value for each in node.keywords}
+            hint = given.get("hint", given.get(None))  # a hint, or `**details` that may hold one
+            if hint is None or (isinstance(hint, ast.Constant) and not hint.value):
+                yield node.lineno
+
+
+def test_every_error_has_a_hint() -> None:
+    missing = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "provider").rglob("*.py"))
+        for line in without_hint(ast.parse(path.read_text()))
+    }
+    assert not missing
+
+
+def test_an_error_without_a_hint_is_seen() -> None:
+    module = ast.parse('InputError("x")\nInputError("x", hint="")\nInputError("x", hint="y")\nKeyError("x")')
+    assert list(without_hint(module)) == [1, 2]
+
+
 def test_sections_name_the_exit_codes() -> None:
     text = PAGE.read_text()
     for kind in KINDS.values():

@@ -63,7 +63,11 @@ def parse_lineage(head: bytes, path: str) -> list[LineageItem]:
             raise TypeError("it is no list")
         items = [LineageItem(int(entry["version"]), str(entry["checkpointUniqueId"])) for entry in entries]
     except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{path} has a lineage that is not understood.", code="half-written") from error
+        raise FormatError(
+            f"{path} has a lineage that is not understood.",
+            code="half-written",
+            hint="Take a newer batch; if the file is whole, report it.",
+        ) from error
     return sorted(items)
 
 

@@ -147,8 +147,8 @@ def take(
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.machines import executor
-    from streambank.savepoint.apart import check_apart
     from streambank.savepoint.gently import give_way
+    from streambank.savepoint.header import check_apart
     from streambank.savepoint.repository import Repository
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file_sink import FileSinkCapture

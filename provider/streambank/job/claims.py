@@ -100,7 +100,9 @@ class Holder:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
-                f"A holder's record is incomplete: {error!r}.", code="damaged-record"
+                f"A holder's record is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
             ) from error
 
 

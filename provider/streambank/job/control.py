@@ -110,7 +110,11 @@ class JobControl:
     def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> None:
         """Say what is meant to be. The last one to say it counts."""
         if state not in ("running", "stopped"):
-            raise InputError(f"A job can be meant to be running or stopped, not {state!r}.", code="bad-state")
+            raise InputError(
+                f"A job can be meant to be running or stopped, not {state!r}.",
+                code="bad-state",
+                hint="Say running or stopped.",
+            )
         self.desired_records.append(
             {"state": state, "at": to_json_time(utc_now()), "by": dict(by), "why": why}
         )

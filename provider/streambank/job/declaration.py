@@ -154,7 +154,11 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{file} is no TOML: {error}.", code="bad-declaration") from error
+        raise InputError(
+            f"{file} is no TOML: {error}.",
+            code="bad-declaration",
+            hint="Mend that line; docs/reference/jobs.md shows how a job is declared.",
+        ) from error
     source = Source(file, TomlLines(text))
     data = expand(data, source, (), os.environ if variables is None else variables)
     top = Fields(data, (), source)

@@ -114,5 +114,7 @@ def _tail(path: Path, size_bytes: int) -> bytes:
         return b""
     except OSError as error:
         raise StorageError(
-            f"The driver log {path} could not be read: {error.strerror or error}.", code="log-not-read"
+            f"The driver log {path} could not be read: {error.strerror or error}.",
+            code="log-not-read",
+            hint="Look at the file, and at who may read it.",
         ) from error

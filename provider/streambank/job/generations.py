@@ -76,7 +76,9 @@ class Generation:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
-                f"A generation record is incomplete: {error!r}.", code="damaged-record"
+                f"A generation record is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
             ) from error
 
 

@@ -87,7 +87,11 @@ def _origins_of(python: str) -> dict[str, str]:
         )
         found: dict[str, str] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise StorageError(f"{python} does not run: {error}.", code="python-does-not-run") from error
+        raise StorageError(
+            f"{python} does not run: {error}.",
+            code="python-does-not-run",
+            hint="Name another one in the job's field python, or repair its environment.",
+        ) from error
     return found
 
 

@@ -118,7 +118,11 @@ class LaunchSpec:
             values["args"] = tuple(data["args"])
             return cls(**values)
         except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"The {what} is incomplete: {error!r}.", code="damaged-record") from error
+            raise FormatError(
+                f"The {what} is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited; a new start writes another one.",
+            ) from error
 
     @property
     def key(self) -> str:

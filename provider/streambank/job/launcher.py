@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from streambank.errors import StorageError
-from streambank.job.application import check_application
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.driverlog import DriverLog
 from streambank.job.environment import driver_environment
 from streambank.job.installed import Installation, find_installation
 from streambank.job.launch import LaunchSpec
+from streambank.job.prepare import check_application
 from streambank.job.processes import ProcessId, child_process, process, send_signal
 from streambank.storage import local_path
 

@@ -1,11 +1,11 @@
-"""From a declared job to a launch spec."""
+"""From a declared job to a launch spec, and what speaks against a launch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from streambank.errors import InputError, RefusedError
+from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
@@ -76,6 +76,30 @@ def prepare_launch(
         progress_max_bytes=job.limits.progress_max_bytes,
         progress_files=job.limits.progress_files,
     )
+
+
+def check_application(application: str) -> Path:
+    """The application as a readable PySpark program.
+
+    Raises:
+        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
+        NotFoundError: There is no such file (code `no-application`).
+    """
+    path = Path(application)
+    if path.suffix != ".py":
+        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
+        raise InputError(
+            f"{what} cannot be run by the runner: {application}.",
+            code="not-pyspark",
+            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+        )
+    if not path.is_file():
+        raise NotFoundError(
+            f"There is no application {application}.",
+            code="no-application",
+            hint="Give the path as the driver's host sees it.",
+        )
+    return path
 
 
 def _refuse_lost(job: Job, control: JobControl, name: str, generation: Generation) -> None:

@@ -86,7 +86,9 @@ class ProgressWriter:
             run_id, batch = str(data["runId"]), int(data["batchId"])
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
-                f"Spark's progress of query {self.query} cannot be read: {error!r}.", code="bad-progress"
+                f"Spark's progress of query {self.query} cannot be read: {error!r}.",
+                code="bad-progress",
+                hint="Another version of Spark may write it otherwise: report it.",
             ) from error
         if batch <= self._written.get(run_id, -1) or _is_idle(data):
             return False

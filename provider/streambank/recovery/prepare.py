@@ -12,10 +12,10 @@ from streambank.job.generations import Generation
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
-from streambank.savepoint.apart import check_target_apart
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
+from streambank.savepoint.target import check_target_apart
 from streambank.storage import open_store
 from streambank.storage.base import Opener, Store
 from streambank.storage.names import split_job

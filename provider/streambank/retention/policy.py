@@ -64,7 +64,11 @@ class Policy:
             *(n for _, n, _ in _calendars(self)),
         )
         if any(number < 0 for number in numbers):
-            raise InputError("A number of a retention policy is negative.", code="bad-policy")
+            raise InputError(
+                "A number of a retention policy is negative.",
+                code="bad-policy",
+                hint="Give how many to keep: 0 or more.",
+            )
         if self.is_empty:
             raise InputError(
                 "The retention policy is empty: it would drop every savepoint.",

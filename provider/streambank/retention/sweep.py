@@ -356,10 +356,16 @@ class _Sweep:
 
 
 def _unknown(key: str) -> IntegrityError:
-    return IntegrityError(f"What {key} holds cannot be found out, so it is left alone.", code="pack-damaged")
+    return IntegrityError(
+        f"What {key} holds cannot be found out, so it is left alone.",
+        code="pack-damaged",
+        hint="`streambank reindex` mends what can be mended; the next sweep looks again.",
+    )
 
 
 def _only_copy(key: str) -> IntegrityError:
     return IntegrityError(
-        f"{key} holds the only whole copy of an object that a savepoint needs.", code="object-damaged"
+        f"{key} holds the only whole copy of an object that a savepoint needs.",
+        code="object-damaged",
+        hint="Nothing is lost: it stays. `streambank verify --all` tells what is damaged.",
     )

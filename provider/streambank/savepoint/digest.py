@@ -90,5 +90,9 @@ def split_digest(text: str) -> tuple[str, str]:
     """
     match = _DIGEST.fullmatch(text)
     if match is None:
-        raise IntegrityError(f"{text!r} is not a digest.", code="bad-digest")
+        raise IntegrityError(
+            f"{text!r} is not a digest.",
+            code="bad-digest",
+            hint="Whatever names it was edited or damaged: use another savepoint.",
+        )
     return match[1], match[2]

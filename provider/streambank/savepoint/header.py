@@ -9,6 +9,7 @@ from streambank.errors import ConflictError, InputError, IntegrityError, NotFoun
 from streambank.savepoint.digest import new_hasher
 from streambank.savepoint.sealed import damaged, decode_record, encode_record
 from streambank.storage.base import Store
+from streambank.storage.locations import is_inside
 from streambank.times import from_json_time, to_json_time, utc_now
 
 HEADER_KEY = "repository.json"
@@ -83,6 +84,23 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
             if error.code != "exists":
                 raise
     return read_header(store)
+
+
+def check_apart(repository: Store, checkpoint: str) -> None:
+    """Make sure that no new repository is made inside the checkpoint whose savepoints are to go there.
+
+    It would be written into the live checkpoint, and be lost with it. One that is there already goes on
+    being used: savepoints in a bad place are better than none.
+
+    Raises:
+        InputError: It would lie inside (code `inside-checkpoint`).
+    """
+    if is_inside(repository.uri, checkpoint) and not repository.exists(HEADER_KEY):
+        raise InputError(
+            f"The repository {repository.uri} would lie in the checkpoint {checkpoint}.",
+            code="inside-checkpoint",
+            hint="Name a directory elsewhere, best on another disk, or it is lost with the checkpoint.",
+        )
 
 
 def _refuse_headless(store: Store) -> None:

@@ -162,7 +162,9 @@ class _Layout:
     ) -> LayoutReport:
         if METADATA not in self.entries:
             raise IntegrityError(
-                f"Savepoint {self.manifest.savepoint} has no file {METADATA}.", code="savepoint-incomplete"
+                f"Savepoint {self.manifest.savepoint} has no file {METADATA}.",
+                code="savepoint-incomplete",
+                hint="No query starts without it: restore another savepoint.",
             )
         metadata = self._metadata()
         leftovers = check_target(self.target, owner)
@@ -275,7 +277,9 @@ class _Layout:
                 )
         if extra := set(there) - set(self.entries):
             raise ConflictError(
-                f"Somebody else wrote {min(extra)} into {self.target.uri} meanwhile.", code="target-moved"
+                f"Somebody else wrote {min(extra)} into {self.target.uri} meanwhile.",
+                code="target-moved",
+                hint="Restore into a directory that nobody else uses.",
             )
 
         def read(path: str, offset: int = 0, length: int | None = None) -> bytes:

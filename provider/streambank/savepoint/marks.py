@@ -122,7 +122,9 @@ def add_mark(
             continue  # somebody else took the number
         return mark
     raise ConflictError(
-        f"No {kind} mark could be written for the savepoint {savepoint} of {job}.", code="too-many-writers"
+        f"No {kind} mark could be written for the savepoint {savepoint} of {job}.",
+        code="too-many-writers",
+        hint="Try again.",
     )
 
 

@@ -44,7 +44,11 @@ def check_parallel(parallel: int) -> None:
         InputError: It is less than 1 (code `bad-input`).
     """
     if parallel < 1:
-        raise InputError(f"{parallel} at once is nothing at all: give at least 1.", code="bad-input")
+        raise InputError(
+            f"{parallel} at once is nothing at all: give at least 1.",
+            code="bad-input",
+            hint="4 is a good number.",
+        )
 
 
 class RateLimit:
@@ -66,7 +70,11 @@ class RateLimit:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if bytes_per_s is not None and bytes_per_s < 1:
-            raise InputError(f"{bytes_per_s} bytes per second is no rate.", code="bad-rate")
+            raise InputError(
+                f"{bytes_per_s} bytes per second is no rate.",
+                code="bad-rate",
+                hint="Give 1 or more, or nothing for as fast as it goes.",
+            )
         self._bytes_per_s = bytes_per_s
         self._clock = clock
         self._sleep = sleep

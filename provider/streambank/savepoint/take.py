@@ -112,9 +112,14 @@ def take(
         raise InputError(
             f"A note has at most {MAX_NOTE_CHARACTERS} characters, this one {len(note)}.",
             code="note-too-long",
+            hint="Say it shorter, and keep the rest elsewhere.",
         )
     if parallel < 1 or max_replans < 0 or (batch is not None and batch < 0):
-        raise InputError("parallel must be at least 1, max_replans and batch not negative.", code="bad-input")
+        raise InputError(
+            f"parallel={parallel}, max_replans={max_replans} and batch={batch} do not make a take.",
+            code="bad-input",
+            hint="parallel is 1 or more, max_replans and batch are not negative.",
+        )
     details = {
         "taken_at": datetime.now(UTC),
         "taken_by": {"user": _user(), "host": socket.gethostname(), **(taken_by or {})},
@@ -237,6 +242,7 @@ class _Take:
                 raise ConflictError(
                     f"Savepoint {savepoint} of job {self.job} was there, and is gone.",
                     code="checkpoint-moved",
+                    hint="Somebody let it expire meanwhile: take again.",
                 )
             return there
         return self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)

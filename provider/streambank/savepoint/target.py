@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import ConflictError, NotFoundError, RefusedError
+from streambank.errors import ConflictError, InputError, NotFoundError, RefusedError
 from streambank.storage.base import FileInfo, Store
+from streambank.storage.locations import is_inside
 
 METADATA = "metadata"
 NOTE = "streambank_restore"
@@ -36,6 +37,27 @@ class Owner:
     details: Mapping[str, Any]
     is_live: IsLive
     exclusive: bool = False
+
+
+def check_target_apart(target: str, repository: str, checkpoint: str) -> None:
+    """Make sure that a restore writes neither into the repository nor into the checkpoint that was saved.
+
+    Raises:
+        InputError: It would (codes `inside-repository`, `inside-checkpoint`).
+    """
+    if is_inside(target, repository):
+        raise InputError(
+            f"{target} lies in the repository {repository}.",
+            code="inside-repository",
+            hint="Restore into a directory elsewhere: what is in a repository belongs to it alone.",
+        )
+    # What a manifest says is a text, which need not be a location of this machine.
+    if checkpoint and target.startswith(checkpoint.rstrip("/") + "/"):
+        raise InputError(
+            f"{target} lies in the checkpoint {checkpoint} that was saved.",
+            code="inside-checkpoint",
+            hint="Restore into a directory beside it: nothing is ever written into a live checkpoint.",
+        )
 
 
 def check_target(target: Store, owner: Owner) -> list[FileInfo]:

@@ -49,6 +49,7 @@ def flaws(
                 IntegrityError(
                     f"{place.key} holds {place.length} bytes of a file that has {size_bytes}.",
                     code="object-damaged",
+                    hint="Use another savepoint, or `streambank repair` this one from a replica.",
                 ),
             )
             continue

@@ -162,7 +162,10 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
     """
     was_uri, batch = record.get("path"), record.get("batch")
     if not isinstance(was_uri, str) or not isinstance(batch, int):
-        raise IntegrityError(f"The savepoint's record of its file sink is not whole: {dict(record)!r:.200}.")
+        raise IntegrityError(
+            f"The savepoint's record of its file sink is not whole: {dict(record)!r:.200}.",
+            hint="Somebody edited it, or another version wrote it: use another savepoint.",
+        )
     moved = was_uri != now_uri
     old, roots = Roots(was_uri), Roots(now_uri, was_uri)
     bytes_by_name: dict[LogName, bytes] = {}
@@ -170,19 +173,24 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
         folder, _, file_name = path.rpartition("/")
         name = parse_log_name(file_name)
         if folder != LOG_DIRECTORY or name is None:
-            raise IntegrityError(f"The savepoint holds {path}, which is no entry of the log of {was_uri}.")
+            raise IntegrityError(
+                f"The savepoint holds {path}, which is no entry of the log of {was_uri}.",
+                hint="Somebody edited it, or another version wrote it: use another savepoint.",
+            )
         bytes_by_name[name] = relocate_entry(data, path, old, now_uri) if moved else data
     try:
         names = chain(bytes_by_name, batch, was_uri)
     except NotFoundError as error:
         raise IntegrityError(
-            f"The savepoint does not hold the whole log of its file sink: {error}"
+            f"The savepoint does not hold the whole log of its file sink: {error}",
+            hint="Use another savepoint, or `streambank repair` this one from a replica.",
         ) from error
     files = [file for name in names for file in parse_entry(bytes_by_name[name], log_key(name), roots)]
     if record.get("data_files", len(files)) != len({file.uri for file in files}):
         raise IntegrityError(
             f"The log that the savepoint keeps of {was_uri} names {len(files)} data files instead of "
-            f"{record['data_files']}."
+            f"{record['data_files']}.",
+            hint="Somebody edited it, or another version wrote it: use another savepoint.",
         )
     return SavedLog(
         batch=batch,

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.storage.base import EXISTS_HINT, GONE_HINT
 from streambank.storage.local_errors import translate as translate_local
 
 PACKAGES = {
@@ -97,12 +98,12 @@ class TranslatedReader(io.RawIOBase):
 
 def missing_error(uri: str) -> NotFoundError:
     """There is no such file."""
-    return NotFoundError(f"There is no file {uri}.", code="no-such-file")
+    return NotFoundError(f"There is no file {uri}.", code="no-such-file", hint=GONE_HINT)
 
 
 def exists_error(uri: str) -> ConflictError:
     """It is there already."""
-    return ConflictError(f"{uri} is there already.", code="exists")
+    return ConflictError(f"{uri} is there already.", code="exists", hint=EXISTS_HINT)
 
 
 def missing_package_error(scheme: str, uri: str) -> StorageError:

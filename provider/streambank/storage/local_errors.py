@@ -6,6 +6,7 @@ import errno
 import os
 
 from streambank.errors import ConflictError, NotFoundError, StorageError, StreambankError
+from streambank.storage.base import EXISTS_HINT, GONE_HINT
 
 NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 """What opening a key that names no regular file may answer."""
@@ -59,9 +60,9 @@ def translate_read(error: OSError, path: str) -> StreambankError:
 
 def missing_error(path: str) -> NotFoundError:
     """There is no such file."""
-    return NotFoundError(f"There is no file {path}.", code="no-such-file")
+    return NotFoundError(f"There is no file {path}.", code="no-such-file", hint=GONE_HINT)
 
 
 def exists_error(path: str) -> ConflictError:
     """It is there already."""
-    return ConflictError(f"{path} is there already.", code="exists")
+    return ConflictError(f"{path} is there already.", code="exists", hint=EXISTS_HINT)

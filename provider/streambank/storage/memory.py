@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from streambank.errors import ConflictError, NotFoundError
-from streambank.storage.base import Features, FileInfo, Leftover, Store
+from streambank.storage.base import EXISTS_HINT, GONE_HINT, Features, FileInfo, Leftover, Store
 from streambank.storage.names import check_key, check_prefix
 
 _spaces: dict[str, _Space] = {}
@@ -191,11 +191,11 @@ class MemoryStore:
         with self._space.lock:
             entry = self._space.entries.get(self._full(key))
         if entry is None:
-            raise NotFoundError(f"There is no file {key} in {self.uri}.", code="no-such-file")
+            raise NotFoundError(f"There is no file {key} in {self.uri}.", code="no-such-file", hint=GONE_HINT)
         return entry
 
     def _exists(self, key: str) -> ConflictError:
-        return ConflictError(f"{key} is in {self.uri} already.", code="exists")
+        return ConflictError(f"{key} is in {self.uri} already.", code="exists", hint=EXISTS_HINT)
 
 
 class MemoryHeld:

@@ -7,6 +7,7 @@ may hold parts of requests, and those are signed with credentials.
 from __future__ import annotations
 
 from streambank.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.storage.base import EXISTS_HINT, GONE_HINT
 
 _RIGHTS = (
     "Give these credentials the right to it. A key that is not there is answered like this too, where the "
@@ -111,12 +112,12 @@ def _spoken(code: str) -> str:
 
 def missing_error(uri: str) -> NotFoundError:
     """There is no such object."""
-    return NotFoundError(f"There is no file {uri}.", code="no-such-file")
+    return NotFoundError(f"There is no file {uri}.", code="no-such-file", hint=GONE_HINT)
 
 
 def exists_error(uri: str) -> ConflictError:
     """It is there already."""
-    return ConflictError(f"{uri} is there already.", code="exists")
+    return ConflictError(f"{uri} is there already.", code="exists", hint=EXISTS_HINT)
 
 
 def no_exclusive_create_error(uri: str) -> InputError:

@@ -128,6 +128,7 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
         raise StorageError(
             f"{place.uri} would have {spool.size_bytes} bytes, and 5 GiB is what one request can create.",
             code="too-large",
+            hint="Let it be written in parts: no file that has to be created at once is that large.",
         )
     token = uuid.uuid4().hex
     said = {**(metadata or {}), TOKEN: token}

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, StreambankError
 from streambank.job.declaration import Job, load_jobs
-from streambank.savepoint.apart import check_apart
+from streambank.savepoint.header import check_apart
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.names import split_job

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from streambank.savepoint.executing import Executor
 
 
+_TEMPLATE_HINT = "Where it is a template, see in the task's rendered fields what came of it."
+
+
 class StreambankOperator(BaseOperator):
     """An operator on one streaming job.
 
@@ -138,7 +141,9 @@ def as_bool(value: Any, option: str) -> bool:
         return value
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise InputError(f"{option} is to be true or false, not {value!r}.", code="bad-option")
+        raise InputError(
+            f"{option} is to be true or false, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+        )
     return text == "true"
 
 
@@ -153,7 +158,9 @@ def as_number(value: Any, option: str) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{option} is to be a number, not {value!r}.", code="bad-option") from error
+        raise InputError(
+            f"{option} is to be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+        ) from error
 
 
 def as_integer(value: Any, option: str) -> int | None:
@@ -164,5 +171,7 @@ def as_integer(value: Any, option: str) -> int | None:
     """
     number = as_number(value, option)
     if number is not None and number != int(number):
-        raise InputError(f"{option} is to be a whole number, not {value!r}.", code="bad-option")
+        raise InputError(
+            f"{option} is to be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+        )
     return None if number is None else int(number)

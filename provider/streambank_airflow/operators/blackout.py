@@ -57,5 +57,9 @@ def _window(text: str) -> Blackout:
     with airflow_failures():
         window = parse_blackout(text)
         if window is None:
-            raise InputError(f"{text!r} is no window of the day such as 22:00-06:00.", code="bad-option")
+            raise InputError(
+                f"{text!r} is no window of the day such as 22:00-06:00.",
+                code="bad-option",
+                hint="Two times of 24 hours, the second not included; 24:00 at most.",
+            )
     return window

@@ -150,7 +150,9 @@ class VerifySavepointOperator(SparkWork):
         with airflow_failures():
             if self.level not in LEVELS:
                 raise InputError(
-                    f"level is to be one of {', '.join(LEVELS)}, not {self.level!r}.", code="bad-option"
+                    f"level is to be one of {', '.join(LEVELS)}, not {self.level!r}.",
+                    code="bad-option",
+                    hint="docs/reference/airflow.md says what each means.",
                 )
             if self.level == "none":
                 raise AirflowSkipException("No verification is wanted.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import InputError, NotFoundError
-from streambank.job.application import check_application
+from streambank.job.prepare import check_application
 from streambank.job.start import start_job
 from tests.support.jobs import BY, declare, fake_launcher
 
