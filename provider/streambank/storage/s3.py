@@ -19,6 +19,7 @@ from streambank.errors import InputError, NotFoundError
 from streambank.storage import s3_list
 from streambank.storage.base import Features, FileInfo, Store
 from streambank.storage.names import check_key, check_prefix
+from streambank.storage.s3_access import S3Access, current_s3
 from streambank.storage.s3_client import Place, Service, service, status_of
 from streambank.storage.s3_copy import copy
 from streambank.storage.s3_errors import exists_error
@@ -46,7 +47,7 @@ def open_location(uri: str) -> S3Store:
             code="bad-location",
             hint="Write s3://bucket/prefix. Credentials come from AWS_PROFILE, the environment or a role.",
         )
-    store = S3Store(match[2], scheme=match[1])
+    store = S3Store(match[2], scheme=match[1], access=current_s3())
     return store.child(match[3]) if match[3] else store
 
 
@@ -56,10 +57,12 @@ class S3Store:
     Args:
         bucket: The bucket's name.
         scheme: How `uri` begins, `s3` or `s3a`.
+        access: Settings that come before those of the process.
     """
 
-    def __init__(self, bucket: str, *, scheme: str = "s3") -> None:
+    def __init__(self, bucket: str, *, scheme: str = "s3", access: S3Access | None = None) -> None:
         self._bucket = bucket
+        self._access = access
         self._prefix = ""
         self._root = f"{scheme}://{bucket}"
         self._known: tuple[int, Service] | None = None
@@ -80,7 +83,8 @@ class S3Store:
     def child(self, prefix: str) -> S3Store:
         """See `Store.child`."""
         child = S3Store.__new__(S3Store)
-        child._bucket, child._root, child._known = self._bucket, self._root, self._known
+        child._bucket, child._access = self._bucket, self._access
+        child._root, child._known = self._root, self._known
         child._prefix = self._prefix + check_key(prefix) + "/"
         return child
 
@@ -141,8 +145,11 @@ class S3Store:
         yield self
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.copy_from`: by the service itself, between any two of its buckets."""
-        if not isinstance(source, S3Store) or source._service().endpoint != self._service().endpoint:
+        """See `Store.copy_from`: by the service itself, between any two of its buckets, for one owner.
+
+        Whoever reads the one with other settings than it writes the other has no right to a copy, or no way.
+        """
+        if not isinstance(source, S3Store) or source._service() is not self._service():
             return False
         copy(source._place(source_key), self._place(key))
         return True
@@ -180,7 +187,7 @@ class S3Store:
 
     def _service(self) -> Service:
         if self._known is None or self._known[0] != os.getpid():  # connections do not survive a fork
-            self._known = (os.getpid(), service(self.uri))
+            self._known = (os.getpid(), service(self.uri, self._access))
         return self._known[1]
 
     def _place(self, key: str) -> Place:
