@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from streambank.errors import InputError, NotFoundError
-from streambank.storage import s3_list
-from streambank.storage.base import Features, FileInfo, Store
+from streambank.errors import InputError, NotFoundError, StorageError
+from streambank.storage import s3_list, s3_service_copy
+from streambank.storage.base import Features, FileInfo, Held, Store
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3_access import S3Access, current_s3
 from streambank.storage.s3_client import Place, Service, service, status_of
 from streambank.storage.s3_copy import copy
 from streambank.storage.s3_errors import exists_error
 from streambank.storage.s3_read import S3Held, info_of, open_object, read_range, stat
+from streambank.storage.s3_service_copy import REFUSALS, ServiceCopy
 from streambank.storage.s3_write import Written, create, put_spool, put_stream, spooled
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
@@ -78,7 +79,7 @@ class S3Store:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(fsync=True, identity_of_bytes=True)
+        return Features(fsync=True, identity_of_bytes=True, spools=True)
 
     def child(self, prefix: str) -> S3Store:
         """See `Store.child`."""
@@ -134,7 +135,11 @@ class S3Store:
         return self._written(key, put_stream(place, chunks))
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
-        """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name."""
+        """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name.
+
+        An upload has its name from its first request on and there is no renaming, so this is the way of
+        bytes that can be read only once. Who can read them again does so (`Features.spools`).
+        """
         with spooled(data) as spool:
             key = name()
             return None if key is None else self._written(key, put_spool(self._place(key), spool))
@@ -151,8 +156,22 @@ class S3Store:
         """
         if not isinstance(source, S3Store) or source._service() is not self._service():
             return False
-        copy(source._place(source_key), self._place(key))
+        try:
+            copy(source._place(source_key), self._place(key))
+        except StorageError as error:
+            if error.code in REFUSALS:
+                return False
+            raise
         return True
+
+    def copy_of(self, file: Held) -> ServiceCopy | None:
+        """See `CopiesHeld.copy_of`: between buckets that are reached with the same settings."""
+        if not isinstance(file, S3Held) or file.info.size_bytes < s3_service_copy.LEAST_BYTES:
+            return None
+        service = self._service()
+        if file.place.service is not service or (file.place.bucket, self._bucket) in service.uncopied:
+            return None
+        return ServiceCopy(file.place, file.info.identity, file.info.size_bytes, self._place)
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.link_from`; nothing can be shared here."""

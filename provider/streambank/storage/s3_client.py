@@ -45,12 +45,14 @@ class Service:
         encryption: What every request that makes an object says about encryption.
         slots: A place for each part of an upload that waits in memory.
         proven: Buckets in which it has refused to create an object that was there.
+        uncopied: Pairs of buckets between which it has refused to copy, or not said what it copied.
     """
 
     client: Any
     encryption: Mapping[str, Any]
     slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARTS_AT_ONCE))
     proven: set[str] = field(default_factory=set)
+    uncopied: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
