@@ -58,27 +58,46 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-name": INTEGRATION,
                 "hook-class-name": "streambank_airflow.hooks.streambank.StreambankHook",
                 "ui-field-behaviour": {
-                    "hidden-fields": ["host", "schema", "login", "password", "port"],
-                    "relabeling": {},
+                    "hidden-fields": ["host", "schema", "port"],
+                    "relabeling": {"login": "S3 access key ID", "password": "S3 secret access key"},
                     "placeholders": {
                         "repository": "file:///var/lib/streambank/repository",
                         "jobs_file": "/opt/airflow/dags/streaming_jobs.toml",
                     },
                 },
                 "conn-fields": {
-                    "repository": {
-                        "label": "Repository",
-                        "description": "Where savepoints are kept: a path or a URI.",
-                        "schema": {"type": ["string", "null"]},
+                    "repository": _text("Repository", "Where savepoints are kept: a path or a URI."),
+                    "jobs_file": _text(
+                        "Jobs file",
+                        "The streaming_jobs.toml that declares the jobs, for tasks that name none.",
+                    ),
+                    "aws_conn_id": _text(
+                        "AWS connection",
+                        "The ID of a connection of the type Amazon Web Services (aws) that says how S3 is "
+                        "reached, instead of the fields below.",
+                    ),
+                    "s3_endpoint_url": _text("S3 endpoint", "Another service than Amazon's that speaks S3."),
+                    "s3_region": _text("S3 region", "The region of the buckets."),
+                    "s3_session_token": {
+                        "label": "S3 session token",
+                        "description": "Belongs to temporary credentials.",
+                        "schema": {"type": ["string", "null"], "format": "password"},
                     },
-                    "jobs_file": {
-                        "label": "Jobs file",
-                        "description": (
-                            "The streaming_jobs.toml that declares the jobs, for tasks that name none."
-                        ),
-                        "schema": {"type": ["string", "null"]},
-                    },
+                    "s3_profile": _text("S3 profile", "A profile of ~/.aws/config, instead of credentials."),
+                    "s3_role_arn": _text("S3 role", "The ARN of a role that these credentials assume."),
+                    "s3_external_id": _text("S3 external ID", "What the role's owner wants to hear."),
+                    "s3_sts_endpoint_url": _text("STS endpoint", "Where roles are assumed, if elsewhere."),
+                    "s3_encryption": _text(
+                        "S3 encryption",
+                        "AES256 or aws:kms, asked for with each object; else the bucket's own.",
+                    ),
+                    "s3_kms_key_id": _text("S3 KMS key", "The key for aws:kms."),
                 },
             }
         ],
     }
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    """A field of a form that may be left empty."""
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}

@@ -14,6 +14,7 @@ from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.status import JobState, JobStatus, job_status
+from streambank.storage import S3Access, using_s3
 
 STATES: tuple[str, ...] = get_args(JobState)
 """What a job can be, as `streambank job status` says it."""
@@ -78,15 +79,18 @@ class JobWatcher:
     Args:
         job: The declared job.
         query: The query whose batches count; None for all of them.
+        access: How S3 is reached, with every look; None for what the process's own settings say.
     """
 
     job: Job
     query: str | None = None
+    access: S3Access | None = None
     control: JobControl = field(init=False)
 
     def __post_init__(self) -> None:
         """Open the records, once for all looks."""
-        self.control = self.job.records()
+        with using_s3(self.access):
+            self.control = self.job.records()
 
     def look(self) -> JobView:
         """How the job is now.
@@ -95,6 +99,10 @@ class JobWatcher:
             StorageError: Its records cannot be reached.
             FormatError: A record is damaged.
         """
+        with using_s3(self.access):
+            return self._look()
+
+    def _look(self) -> JobView:
         # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before
         # the batches: one that says that its first trigger is over has committed what that trigger found. And
         # the operation comes first: what a start or a restore leaves must not be taken for a death.

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import pytest
 
-from streambank.storage import s3_client
+from streambank.storage import S3Access, s3_client
 from tests.support.faulty_store import SimulatedCrash
 
 When = Literal["before", "after"]
@@ -81,8 +81,8 @@ def dying(when: When, request: int) -> Iterator[Life]:
     connect = s3_client._connect
     s3_client.forget_clients()
 
-    def connect_and_die(uri: str) -> s3_client.Service:
-        found = connect(uri)
+    def connect_and_die(uri: str, access: S3Access) -> s3_client.Service:
+        found = connect(uri, access)
         return replace(found, client=_Client(found.client, life))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -42,18 +42,21 @@ class Proxy:
         endpoint: Its address.
         faults: What it does; tests append to it.
         requests: Method and path of every request that came.
+        sent_bytes: How many bytes all requests brought.
         ignored: Headers (in lower case) that never reach the server, as if it did not know them.
     """
 
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    sent_bytes: int = 0
     ignored: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def fault(self, method: str, path: str) -> Fault | None:
+    def fault(self, method: str, path: str, size_bytes: int = 0) -> Fault | None:
         with self.lock:
             self.requests.append(f"{method} {path}")
+            self.sent_bytes += size_bytes
             for each in self.faults:
                 if each.method == method and each.part in path and each.fired < each.times:
                     each.fired += 1
@@ -71,7 +74,7 @@ def proxy(server: str) -> Iterator[Proxy]:
 
         def handle_one(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            fault = running.fault(self.command, self.path)
+            fault = running.fault(self.command, self.path, len(body))
             kind = fault.kind if fault is not None else None
             if kind == "reset":
                 self.close_connection = True

@@ -5,9 +5,9 @@ A task and its outcome are plain data, so the same plan can run in threads here 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.entry import FileEntry
@@ -83,6 +83,11 @@ class ObjectSink(Protocol):
     def add(self, data: bytes | Iterator[bytes], size_bytes: int) -> str:
         """Store bytes, and return their digest."""
 
+    def add_file(
+        self, file: Held, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
+    ) -> str | None:
+        """Store a large file and return its digest; None where there is no better way than `add`."""
+
 
 def run_task(
     task: CopyTask,
@@ -107,7 +112,7 @@ def run_task(
         file = held if held is not None else source.hold(task.path)
         try:
             check_unmoved(task, file.info)
-            digest = undamaged(lambda: _moved_into(writer, task, file, rate))
+            digest = undamaged(lambda: _moved_into(writer, task, file, rate, source.features.holds))
             check_unmoved(task, file.current())
         finally:
             if held is None:
@@ -117,7 +122,11 @@ def run_task(
     return task.entry(digest)
 
 
-def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit) -> str:
+def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit, again: bool) -> str:
+    if task.size_bytes > SMALL_BYTES:
+        digest = writer.add_file(file, lambda reader: _exactly(task, reader, rate), again=again)
+        if digest is not None:
+            return digest
     with file.open() as reader:
         if task.size_bytes <= SMALL_BYTES:
             return writer.add(_whole(task, reader, rate), task.size_bytes)

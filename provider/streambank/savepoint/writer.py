@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Container, Iterable, Iterator
 from types import TracebackType
+from typing import BinaryIO
 
 from streambank.errors import ConflictError, NotFoundError
 from streambank.savepoint.digest import digest_of, new_hasher, split_digest
@@ -20,7 +21,7 @@ from streambank.savepoint.packs import (
     seal_pack,
 )
 from streambank.savepoint.settling import Settling
-from streambank.storage.base import Store
+from streambank.storage.base import CopiesHeld, Held, Store
 
 INDEX_EVERY_PACKS = 16
 """So often an index file is written on the way: a take that was killed need not move everything again."""
@@ -28,6 +29,8 @@ SETTLE_BYTES = 256 << 20
 """So many bytes of large objects are made durable together, for the same reason."""
 BUFFER_BYTES = 8 << 20
 """Objects up to this size are hashed before they are written: one that is there is not written at all."""
+AGAIN_BYTES = 32 << 20
+"""Larger files of a disk are read again, rather than to wait in a temporary file for their name."""
 
 
 def object_key(digest: str) -> str:
@@ -121,6 +124,67 @@ class ObjectWriter:
         whole = data if isinstance(data, bytes) else b"".join(data)
         _check_size(len(whole), size_bytes)
         return self._add_small(whole)
+
+    def add_file(
+        self, file: Held, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
+    ) -> str | None:
+        """Store a large file without its bytes waiting anywhere: hashed first, it has its name.
+
+        Where one service holds both sides, it copies the file, and proves that it copied what was hashed.
+        Else a file that can be read again goes up while it is, and is hashed once more: other bytes leave
+        nothing.
+
+        Args:
+            file: The file.
+            read: Its bytes, from a reader of it.
+            again: It is held on a disk: reading it twice gives the same bytes and costs no transfer.
+
+        Returns:
+            Its digest; None where this is no way, and nothing was stored.
+
+        Raises:
+            ConflictError: It changed meanwhile (code `size-changed`).
+            NotFoundError: It went away, or is another one by now.
+            StorageError: The repository cannot be written.
+        """
+        size_bytes = file.info.size_bytes
+        copy = self._store.copy_of(file) if isinstance(self._store, CopiesHeld) else None
+        again = again and self._store.features.spools and size_bytes > AGAIN_BYTES
+        if copy is None and not again:
+            return None
+        hasher, read_bytes = new_hasher(self._digest_name), 0
+        with file.open() as reader:
+            for chunk in read(reader):
+                hasher.update(chunk)
+                read_bytes += len(chunk)
+                if copy is not None:
+                    copy.passed(chunk)
+        _check_size(read_bytes, size_bytes)
+        digest = f"{self._digest_name}:{hasher.hexdigest()}"
+        key = object_key(digest)
+        stored = not self._is_there(digest, size_bytes)
+        if stored and key in self._condemned:
+            return None  # its name is lost, and how it gets another is the matter of `add`
+        if stored and not (copy is not None and copy.to(key)):
+            if not again:
+                return None
+            with file.open() as reader:
+                self._store.write(key, self._unchanged(read(reader), digest))
+        self._count_large(digest, size_bytes, stored)
+        return digest
+
+    def _unchanged(self, data: Iterable[bytes], digest: str) -> Iterator[bytes]:
+        """Bytes that must have a digest; the end raises where they have not."""
+        hasher = new_hasher(self._digest_name)
+        for chunk in data:
+            hasher.update(chunk)
+            yield chunk
+        if f"{self._digest_name}:{hasher.hexdigest()}" != digest:
+            raise ConflictError(
+                "A file changed while it was read: its bytes were others the second time.",
+                code="size-changed",
+                hint="Try again: a newer batch will do.",
+            )
 
     def forget(self, digests: Iterable[str]) -> None:
         """Store these objects again when they are added again: a sweep has condemned where they lie."""
@@ -216,12 +280,7 @@ class ObjectWriter:
         with self._state:
             if pack is not None:
                 self._unindexed.append(pack)
-            if stored and digest not in self._added:
-                self.new_objects += 1
-                self.new_bytes += size_bytes
-                self._added.add(digest)
-            else:
-                self.known_objects += 1
+            self._count_large(digest, size_bytes, stored)
             if stored:
                 self._unsettled_bytes += size_bytes
                 due = self._unsettled_bytes >= SETTLE_BYTES
@@ -230,6 +289,15 @@ class ObjectWriter:
         if due:
             self._settling.settle()
         return digest
+
+    def _count_large(self, digest: str, size_bytes: int, stored: bool) -> None:
+        with self._state:  # which whoever has it may take again
+            if stored and digest not in self._added:
+                self.new_objects += 1
+                self.new_bytes += size_bytes
+                self._added.add(digest)
+            else:
+                self.known_objects += 1
 
     def _is_there(self, digest: str, size_bytes: int) -> bool:
         """Whether a large object need not be written: this writer has, or it was there and is not damaged."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 from streambank.storage.locations import is_inside, local_path, normalize_location, open_store, scheme_of
 from streambank.storage.names import check_job_name, split_job
+from streambank.storage.s3_access import S3Access, using_s3
 
 __all__ = [
     "CHUNK_BYTES",
@@ -15,6 +16,7 @@ __all__ = [
     "FileInfo",
     "Held",
     "Opener",
+    "S3Access",
     "Store",
     "check_job_name",
     "is_inside",
@@ -23,4 +25,5 @@ __all__ = [
     "open_store",
     "scheme_of",
     "split_job",
+    "using_s3",
 ]

@@ -74,6 +74,7 @@ class Features:
         hidden_checksums: Hadoop's `.name.crc` files may lie beside each file; they are never carried along.
         fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
         identity_of_bytes: An identity stands for the bytes alone: writing equal ones again may keep it.
+        spools: `write_named` lets many bytes wait in a temporary file, since nothing here can be renamed.
     """
 
     holds: bool = False
@@ -81,6 +82,7 @@ class Features:
     hidden_checksums: bool = False
     fsync: bool = False
     identity_of_bytes: bool = False
+    spools: bool = False
 
 
 class Held(Protocol):
@@ -255,6 +257,33 @@ class Store(Protocol):
 
     def prune(self, prefix: str = "") -> None:
         """Remove empty directories below `prefix`, and that one itself; nothing where there are none."""
+
+
+class ServiceCopy(Protocol):
+    """A copy of a held file that a service is about to make, while the file is read here to be hashed."""
+
+    def passed(self, data: bytes) -> None:
+        """Take note of the file's next bytes: what will be copied has to be these."""
+
+    def to(self, key: str) -> bool:
+        """Create or replace a file, once all bytes have passed.
+
+        Returns:
+            Whether it is there, and the service has proven that it holds the bytes that passed; if not,
+            nothing is.
+
+        Raises:
+            NotFoundError: The held file went away, or is another one by now.
+            StorageError: Neither this nor anything else works at the moment.
+        """
+
+
+@runtime_checkable
+class CopiesHeld(Protocol):
+    """A store whose service copies files that are read here anyway."""
+
+    def copy_of(self, file: Held) -> ServiceCopy | None:
+        """The copy of a held file; None where the service cannot make it, or it is not worth the requests."""
 
 
 Opener = Callable[[str], Store]

@@ -117,7 +117,7 @@ class FsspecStore:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(hidden_checksums=not self._creates, fsync=self._creates)
+        return Features(hidden_checksums=not self._creates, fsync=self._creates, spools=True)
 
     def child(self, prefix: str) -> FsspecStore:
         """See `Store.child`."""

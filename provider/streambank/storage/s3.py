@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from streambank.errors import InputError, NotFoundError
-from streambank.storage import s3_list
-from streambank.storage.base import Features, FileInfo, Leftover, Store
+from streambank.errors import InputError, NotFoundError, StorageError
+from streambank.storage import s3_list, s3_service_copy
+from streambank.storage.base import Features, FileInfo, Held, Leftover, Store
 from streambank.storage.names import check_key, check_prefix
+from streambank.storage.s3_access import S3Access, current_s3
 from streambank.storage.s3_client import Place, Service, service, status_of
 from streambank.storage.s3_copy import copy
 from streambank.storage.s3_errors import exists_error
 from streambank.storage.s3_leftovers import leftovers
 from streambank.storage.s3_read import S3Held, info_of, open_object, read_range, stat
+from streambank.storage.s3_service_copy import REFUSALS, ServiceCopy
 from streambank.storage.s3_write import Written, create, put_spool, put_stream, spooled
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
@@ -47,7 +49,7 @@ def open_location(uri: str) -> S3Store:
             code="bad-location",
             hint="Write s3://bucket/prefix. Credentials come from AWS_PROFILE, the environment or a role.",
         )
-    store = S3Store(match[2], scheme=match[1])
+    store = S3Store(match[2], scheme=match[1], access=current_s3())
     return store.child(match[3]) if match[3] else store
 
 
@@ -57,10 +59,12 @@ class S3Store:
     Args:
         bucket: The bucket's name.
         scheme: How `uri` begins, `s3` or `s3a`.
+        access: Settings that come before those of the process.
     """
 
-    def __init__(self, bucket: str, *, scheme: str = "s3") -> None:
+    def __init__(self, bucket: str, *, scheme: str = "s3", access: S3Access | None = None) -> None:
         self._bucket = bucket
+        self._access = access
         self._prefix = ""
         self._root = f"{scheme}://{bucket}"
         self._known: tuple[int, Service] | None = None
@@ -76,12 +80,13 @@ class S3Store:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(fsync=True, identity_of_bytes=True)
+        return Features(fsync=True, identity_of_bytes=True, spools=True)
 
     def child(self, prefix: str) -> S3Store:
         """See `Store.child`."""
         child = S3Store.__new__(S3Store)
-        child._bucket, child._root, child._known = self._bucket, self._root, self._known
+        child._bucket, child._access = self._bucket, self._access
+        child._root, child._known = self._root, self._known
         child._prefix = self._prefix + check_key(prefix) + "/"
         return child
 
@@ -131,7 +136,11 @@ class S3Store:
         return self._written(key, put_stream(place, chunks))
 
     def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
-        """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name."""
+        """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name.
+
+        An upload has its name from its first request on and there is no renaming, so this is the way of
+        bytes that can be read only once. Who can read them again does so (`Features.spools`).
+        """
         with spooled(data) as spool:
             key = name()
             return None if key is None else self._written(key, put_spool(self._place(key), spool))
@@ -145,11 +154,28 @@ class S3Store:
         """See `Store.settle_names`; what can be seen is durable here."""
 
     def copy_from(self, source: Store, source_key: str, key: str) -> bool:
-        """See `Store.copy_from`: by the service itself, between any two of its buckets."""
-        if not isinstance(source, S3Store) or source._service().endpoint != self._service().endpoint:
+        """See `Store.copy_from`: by the service itself, between any two of its buckets, for one owner.
+
+        Whoever reads the one with other settings than it writes the other has no right to a copy, or no way.
+        """
+        if not isinstance(source, S3Store) or source._service() is not self._service():
             return False
-        copy(source._place(source_key), self._place(key))
+        try:
+            copy(source._place(source_key), self._place(key))
+        except StorageError as error:
+            if error.code in REFUSALS:
+                return False
+            raise
         return True
+
+    def copy_of(self, file: Held) -> ServiceCopy | None:
+        """See `CopiesHeld.copy_of`: between buckets that are reached with the same settings."""
+        if not isinstance(file, S3Held) or file.info.size_bytes < s3_service_copy.LEAST_BYTES:
+            return None
+        service = self._service()
+        if file.place.service is not service or (file.place.bucket, self._bucket) in service.uncopied:
+            return None
+        return ServiceCopy(file.place, file.info.identity, file.info.size_bytes, self._place)
 
     def link_from(self, source: Store, source_key: str, key: str) -> bool:
         """See `Store.link_from`; nothing can be shared here."""
@@ -193,7 +219,7 @@ class S3Store:
 
     def _service(self) -> Service:
         if self._known is None or self._known[0] != os.getpid():  # connections do not survive a fork
-            self._known = (os.getpid(), service(self.uri))
+            self._known = (os.getpid(), service(self.uri, self._access))
         return self._known[1]
 
     def _place(self, key: str) -> Place:

@@ -13,8 +13,14 @@ _RIGHTS = (
     "Give these credentials the right to it. A key that is not there is answered like this too, where the "
     "right to list the bucket is missing."
 )
-_CREDENTIALS = "Look at AWS_PROFILE, AWS_ACCESS_KEY_ID and the clock of this machine; sessions expire."
-_NONE = "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role."
+_CREDENTIALS = (
+    "Look at AWS_PROFILE and AWS_ACCESS_KEY_ID, or at the Airflow connection, and at the clock of this "
+    "machine; sessions expire."
+)
+_NONE = (
+    "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or fill in the Airflow connection, or "
+    "give the machine a role."
+)
 _BUSY = "Try again later, or with less at once."
 _REGION = "Set AWS_REGION to the region of the bucket."
 _NETWORK = "Look at AWS_ENDPOINT_URL, the network and the proxy settings, then try again."

@@ -34,7 +34,7 @@ class Crc32:
     def __init__(self) -> None:
         self._value = 0
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: bytes | memoryview) -> None:
         """Let bytes pass."""
         self._value = zlib.crc32(data, self._value)
 
@@ -221,6 +221,11 @@ class S3Held:
         self._place = place
         self._path = path
         self._info = stat(place, path)
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self._place
 
     @property
     def info(self) -> FileInfo:

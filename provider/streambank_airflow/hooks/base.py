@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
-from functools import cached_property
-from typing import ClassVar, Self
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -14,20 +14,36 @@ from streambank.errors import InputError, StreambankError
 from streambank.job.declaration import Job, load_jobs
 from streambank.savepoint.header import check_apart
 from streambank.savepoint.repository import Repository
-from streambank.storage import open_store
+from streambank.storage import open_store, using_s3
 from streambank.storage.names import split_job
-from streambank_airflow.settings import Settings
+from streambank_airflow.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
 from streambank_airflow.watching import JobWatcher
 
 DEFAULT_CONN_ID = "streambank_default"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
+
+H = TypeVar("H", bound="DeclarationHook")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connected(verb: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
+    """Let a verb of a hook reach S3 as the hook's connection says: the stores that it opens, nothing else."""
+
+    @wraps(verb)
+    def with_access(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with using_s3(self.settings.s3):
+            return verb(self, *args, **kwargs)
+
+    return with_access
 
 
 class DeclarationHook(BaseHook):
     """Where jobs are declared and savepoints kept.
 
     What a jobs file declares comes first; the connection says what is missing: which jobs file, and for
-    queries that no file declares which repository. The default connection need not exist.
+    queries that no file declares which repository. It may say how S3 is reached, too. The default connection
+    need not exist.
 
     Args:
         streambank_conn_id: The connection.
@@ -40,7 +56,7 @@ class DeclarationHook(BaseHook):
     default_conn_name = DEFAULT_CONN_ID
     conn_type = "streambank"
     hook_name = "Streambank"
-    extra_fields: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(Settings))
+    extra_fields: ClassVar[tuple[str, ...]] = EXTRA_FIELDS
 
     def __init__(
         self,
@@ -57,14 +73,15 @@ class DeclarationHook(BaseHook):
     @classmethod
     async def aopen(cls, streambank_conn_id: str, jobs_file: str | None = None) -> Self:
         """A hook for the triggerer, where a connection must not be asked for synchronously."""
-        if jobs_file is not None:
-            return cls(streambank_conn_id, jobs_file, Settings())
-        try:
-            connection = await cls.aget_connection(streambank_conn_id)
-        except AirflowNotFoundException:
-            settings = _without_connection(streambank_conn_id)
-        else:
-            settings = Settings.from_extra(streambank_conn_id, connection.extra_dejson)
+        connection = await cls._afind(streambank_conn_id)
+        if connection is None:
+            return cls(streambank_conn_id, jobs_file, _without_connection(streambank_conn_id))
+        extra = await connection.aextra_dejson()
+        aws_conn_id = aws_conn_id_of(streambank_conn_id, extra)
+        if aws_conn_id is None:
+            return cls(streambank_conn_id, jobs_file, Settings.of(streambank_conn_id, connection, extra))
+        aws = _existing(aws_conn_id, await cls._afind(aws_conn_id))
+        settings = Settings.of(streambank_conn_id, connection, extra, aws, await aws.aextra_dejson())
         return cls(streambank_conn_id, jobs_file, settings)
 
     @cached_property
@@ -75,11 +92,29 @@ class DeclarationHook(BaseHook):
             InputError: It does not exist and is not the default one (code `no-connection`), or says something
                 wrong.
         """
-        try:
-            connection = self.get_connection(self.streambank_conn_id)
-        except AirflowNotFoundException:
+        connection = self._find(self.streambank_conn_id)
+        if connection is None:
             return _without_connection(self.streambank_conn_id)
-        return Settings.from_extra(self.streambank_conn_id, connection.extra_dejson)
+        extra = connection.extra_dejson
+        aws_conn_id = aws_conn_id_of(self.streambank_conn_id, extra)
+        if aws_conn_id is None:
+            return Settings.of(self.streambank_conn_id, connection, extra)
+        aws = _existing(aws_conn_id, self._find(aws_conn_id))
+        return Settings.of(self.streambank_conn_id, connection, extra, aws, aws.extra_dejson)
+
+    @classmethod
+    def _find(cls, conn_id: str) -> Any | None:
+        try:
+            return cls.get_connection(conn_id)
+        except AirflowNotFoundException:
+            return None
+
+    @classmethod
+    async def _afind(cls, conn_id: str) -> Any | None:
+        try:
+            return await cls.aget_connection(conn_id)
+        except AirflowNotFoundException:
+            return None
 
     @property
     def jobs_file(self) -> str:
@@ -98,6 +133,7 @@ class DeclarationHook(BaseHook):
             )
         return found
 
+    @connected
     def get_conn(self) -> Repository:
         """The repository, as the connection names it.
 
@@ -145,10 +181,12 @@ class DeclarationHook(BaseHook):
             )
         return job, query
 
+    @connected
     def watcher(self, ref: str) -> JobWatcher:
         """What looks at a job again and again."""
-        return JobWatcher(*self.declared(ref))
+        return JobWatcher(*self.declared(ref), access=self.settings.s3)
 
+    @connected
     def repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
 
@@ -191,3 +229,13 @@ def _without_connection(conn_id: str) -> Settings:
             hint="Create it with the type Streambank, or leave the default.",
         )
     return Settings()
+
+
+def _existing(conn_id: str, connection: Any | None) -> Any:
+    if connection is None:
+        raise InputError(
+            f"There is no connection {conn_id}.",
+            code="no-connection",
+            hint="Create it with the type Amazon Web Services (aws), or name another one as AWS connection.",
+        )
+    return connection

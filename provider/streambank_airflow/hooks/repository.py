@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streambank.errors import InputError
 from streambank.storage import open_store
 from streambank.storage.names import split_job
-from streambank_airflow.hooks.base import DeclarationHook
+from streambank_airflow.hooks.base import DeclarationHook, connected
 
 if TYPE_CHECKING:
     from streambank.replicas.replicate import ReplicaReport
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class RepositoryHook(DeclarationHook):
     """What is done with the savepoints that a job has already."""
 
+    @connected
     def verify_sample(self, ref: str, share: str, *, by: Mapping[str, str]) -> SampleReport:
         """Look at all savepoints of a job, and hash the next share of their bytes.
 
@@ -42,6 +43,7 @@ class RepositoryHook(DeclarationHook):
 
         return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
 
+    @connected
     def replicate(
         self,
         ref: str,
@@ -94,6 +96,7 @@ class RepositoryHook(DeclarationHook):
             for location in locations
         ]
 
+    @connected
     def expire(
         self, ref: str, policy: Policy | None, *, dry_run: bool, by: Mapping[str, str]
     ) -> ExpireReport:
@@ -122,6 +125,7 @@ class RepositoryHook(DeclarationHook):
             )
         return expire(self.repository(ref), policy, job=ref, dry_run=dry_run, by=by)
 
+    @connected
     def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:
         """Sweep the repository of a job, which means what other jobs left there too.
 

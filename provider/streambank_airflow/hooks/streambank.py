@@ -22,7 +22,7 @@ from streambank.savepoint.verify import Level, verify
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
-from streambank_airflow.hooks.base import DEFAULT_CONN_ID
+from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
 from streambank_airflow.hooks.repository import RepositoryHook
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
@@ -38,6 +38,7 @@ class StreambankHook(RepositoryHook):
 
     # The engine's verbs, on declared jobs.
 
+    @connected
     def start(
         self, ref: str, *, obey_desired: bool, wait: bool, note: str, by: Mapping[str, str]
     ) -> StartResult:
@@ -45,6 +46,7 @@ class StreambankHook(RepositoryHook):
         job, _ = self.declared(ref)
         return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait)
 
+    @connected
     def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:
         """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
@@ -64,6 +66,7 @@ class StreambankHook(RepositoryHook):
         own = run_id is not None and desired.by.get("run_id") == run_id
         return desired.at >= asked_at and not own
 
+    @connected
     def ask_to_stop(
         self,
         ref: str,
@@ -78,6 +81,7 @@ class StreambankHook(RepositoryHook):
         job, _ = self.declared(ref)
         return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
 
+    @connected
     def stop(
         self,
         ref: str,
@@ -102,6 +106,7 @@ class StreambankHook(RepositoryHook):
             asked=asked,
         )
 
+    @connected
     def require_stopped(self, ref: str) -> None:
         """Make sure that no driver of a job lives.
 
@@ -118,6 +123,7 @@ class StreambankHook(RepositoryHook):
                 hint=STOP_RUNNING,
             )
 
+    @connected
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
         """The path of the newest driver's log, and its last lines where this machine has it."""
         job, _ = self.declared(ref)
@@ -128,6 +134,7 @@ class StreambankHook(RepositoryHook):
 
     # Savepoints, of declared jobs and of any other query.
 
+    @connected
     def take(
         self,
         ref: str,
@@ -197,6 +204,7 @@ class StreambankHook(RepositoryHook):
         (result,) = taken.savepoints.values()
         return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
 
+    @connected
     def verify(
         self,
         ref: str,
@@ -237,6 +245,7 @@ class StreambankHook(RepositoryHook):
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said
 
+    @connected
     def plan_restore(
         self,
         ref: str,
@@ -281,6 +290,7 @@ class StreambankHook(RepositoryHook):
                 raise RefusedError(refusal.message, code="job-running", hint=STOP_RUNNING)
         return plan
 
+    @connected
     def restore(
         self,
         ref: str,
