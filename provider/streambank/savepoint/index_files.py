@@ -7,7 +7,15 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
-from streambank.savepoint.index import Index, IndexedObject, encode_index, index_ids, index_key, read_index
+from streambank.savepoint.index import (
+    REINDEX_HINT,
+    Index,
+    IndexedObject,
+    encode_index,
+    index_ids,
+    index_key,
+    read_index,
+)
 from streambank.savepoint.packs import Pack, pack_key, read_pack, repair_table
 from streambank.storage.base import Store
 
@@ -111,6 +119,28 @@ class IndexFiles:
         if self._unindexed is None:
             self._unindexed = len(self.unindexed_packs())
         return self._unindexed
+
+    def missing_error(self, digest: str) -> IntegrityError:
+        """The error of an object that cannot be found, and why that may be."""
+        damaged = sorted(damage.key for damage in self.damaged())
+        if damaged:
+            return IntegrityError(
+                f"The object {digest} cannot be found, and {damaged[0]} is damaged.",
+                code="index-damaged",
+                hint=REINDEX_HINT,
+            )
+        if unindexed := self.count_unindexed():
+            return IntegrityError(
+                f"The object {digest} cannot be found; it may be in one of {unindexed} packs that no index "
+                "file names.",
+                code="index-incomplete",
+                hint="`streambank reindex` makes the index again from the packs: do that, and look again.",
+            )
+        return IntegrityError(
+            f"The repository does not hold the object {digest} any more.",
+            code="object-missing",
+            hint="Savepoints that need it cannot be restored from here: use another one, or a replica.",
+        )
 
     def publish(self, packs: list[Pack]) -> None:
         """Index packs that are stored; many small index files become one on the way."""

@@ -9,20 +9,23 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from itertools import islice
 from typing import BinaryIO, cast
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError
+from streambank.errors import IntegrityError, NotFoundError
 from streambank.savepoint.condemned import Condemned
-from streambank.savepoint.digest import digest_of, split_digest
-from streambank.savepoint.index import REINDEX_HINT, IndexedObject
+from streambank.savepoint.digest import split_digest
+from streambank.savepoint.index import IndexedObject
 from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
-from streambank.savepoint.packs import ENCODING_NONE, SMALL_BYTES, Pack, pack_key, read_pack
+from streambank.savepoint.packs import SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.savepoint.reading import (
     READ_BYTES,
     CheckedReader,
     ObjectLocation,
     PartReader,
+    checked,
     damaged_object,
+    file_location,
     groups,
     missing_pack,
+    packed_location,
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
 from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
@@ -103,7 +106,7 @@ class Objects:
 
     def lasting_places(self, digest: str) -> list[ObjectLocation]:
         """Every place where an object lies whole, as far as sizes tell, and that no sweep has condemned."""
-        places = [_packed_location(digest, place) for place in self._lasting(digest) if self._is_whole(place)]
+        places = [packed_location(digest, place) for place in self._lasting(digest) if self._is_whole(place)]
         key = object_key(digest)
         if key not in self._condemned:
             with suppress(NotFoundError):
@@ -127,16 +130,16 @@ class Objects:
         place = self._find(digest)
         key = object_key(digest)
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
-            return _packed_location(digest, place)
+            return packed_location(digest, place)
         try:
             info = seen.get(key) or self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)
             if place is None:
-                raise self._missing(digest) from error
-            return _packed_location(digest, place)
-        return _file_location(info)
+                raise self._index.missing_error(digest) from error
+            return packed_location(digest, place)
+        return file_location(info)
 
     def check(self, digest: str, size_bytes: int) -> None:
         """See `Repository.check_object`."""
@@ -314,7 +317,7 @@ class Objects:
         for digest, location in group:
             start = location.offset - first.offset
             try:
-                yield digest, _checked(digest, location, data[start : start + location.length])
+                yield digest, checked(digest, location, data[start : start + location.length])
             except IntegrityError as error:
                 yield digest, error
 
@@ -343,7 +346,7 @@ class Objects:
         held = self._hold(digest)
         if held is not None:
             with closing(held), held.open() as reader:
-                location = _file_location(held.info)
+                location = file_location(held.info)
                 yield location, cast("BinaryIO", CheckedReader(reader, digest, location))
             return
         location = self.locate(digest)
@@ -364,7 +367,7 @@ class Objects:
             part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
             return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
         data = self._read(location.key, location.offset, location.length)
-        return nullcontext(io.BytesIO(_checked(digest, location, data)))
+        return nullcontext(io.BytesIO(checked(digest, location, data)))
 
     def _hold(self, digest: str) -> Held | None:
         """An object's own file, found and opened in one go; None where it is elsewhere, or no gain."""
@@ -382,45 +385,4 @@ class Objects:
             with opened as reader, CheckedReader(reader, digest, location) as checked:
                 yield cast("BinaryIO", checked)
         except NotFoundError as error:
-            raise self._missing(digest) from error
-
-    def _missing(self, digest: str) -> IntegrityError:
-        damaged = sorted(damage.key for damage in self._index.damaged())
-        if damaged:
-            return IntegrityError(
-                f"The object {digest} cannot be found, and {damaged[0]} is damaged.",
-                code="index-damaged",
-                hint=REINDEX_HINT,
-            )
-        if unindexed := self._index.count_unindexed():
-            return IntegrityError(
-                f"The object {digest} cannot be found; it may be in one of {unindexed} packs that no index "
-                "file names.",
-                code="index-incomplete",
-                hint="`streambank reindex` makes the index again from the packs: do that, and look again.",
-            )
-        return IntegrityError(
-            f"The repository does not hold the object {digest} any more.",
-            code="object-missing",
-            hint="Savepoints that need it cannot be restored from here: use another one, or a replica.",
-        )
-
-
-def _file_location(info: FileInfo) -> ObjectLocation:
-    return ObjectLocation("object", info.path, 0, info.size_bytes, info.size_bytes, info.names)
-
-
-def _packed_location(digest: str, place: IndexedObject) -> ObjectLocation:
-    if place.encoding != ENCODING_NONE:
-        raise FormatError(
-            f"The object {digest} is stored with the encoding {place.encoding!r}, which is not known.",
-            code="unknown-format",
-            hint="A newer Streambank wrote it: upgrade this one.",
-        )
-    return ObjectLocation("pack", pack_key(place.pack_id), place.offset, place.length, place.pack_bytes)
-
-
-def _checked(digest: str, location: ObjectLocation, data: bytes) -> bytes:
-    if digest_of(split_digest(digest)[0], data) != digest:
-        raise damaged_object(digest, location, "its bytes are not those that were stored")
-    return data
+            raise self._index.missing_error(digest) from error

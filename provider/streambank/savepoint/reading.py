@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-from streambank.errors import IntegrityError, NotFoundError
-from streambank.savepoint.digest import new_hasher, split_digest
-from streambank.savepoint.packs import pack_key
-from streambank.storage.base import Store
+from streambank.errors import FormatError, IntegrityError, NotFoundError
+from streambank.savepoint.digest import digest_of, new_hasher, split_digest
+from streambank.savepoint.index import IndexedObject
+from streambank.savepoint.packs import ENCODING_NONE, pack_key
+from streambank.storage.base import FileInfo, Store
 
 READ_BYTES = 8 << 20
 """How much of a pack is read at once."""
@@ -160,3 +161,34 @@ def missing_pack(pack_id: str) -> IntegrityError:
         code="pack-missing",
         hint=_USE_ANOTHER,
     )
+
+
+def file_location(info: FileInfo) -> ObjectLocation:
+    """Where an object with a file of its own lies."""
+    return ObjectLocation("object", info.path, 0, info.size_bytes, info.size_bytes, info.names)
+
+
+def packed_location(digest: str, place: IndexedObject) -> ObjectLocation:
+    """Where an object of a pack lies.
+
+    Raises:
+        FormatError: It is stored in a way that is not known (code `unknown-format`).
+    """
+    if place.encoding != ENCODING_NONE:
+        raise FormatError(
+            f"The object {digest} is stored with the encoding {place.encoding!r}, which is not known.",
+            code="unknown-format",
+            hint="A newer Streambank wrote it: upgrade this one.",
+        )
+    return ObjectLocation("pack", pack_key(place.pack_id), place.offset, place.length, place.pack_bytes)
+
+
+def checked(digest: str, location: ObjectLocation, data: bytes) -> bytes:
+    """The same bytes, once their digest is compared.
+
+    Raises:
+        IntegrityError: It is another one.
+    """
+    if digest_of(split_digest(digest)[0], data) != digest:
+        raise damaged_object(digest, location, "its bytes are not those that were stored")
+    return data

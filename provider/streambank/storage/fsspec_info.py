@@ -45,3 +45,9 @@ def _mtime_ns(said: Mapping[str, Any]) -> int:
         since = aware - datetime(1970, 1, 1, tzinfo=UTC)
         return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
     return int(value * 1_000_000_000) if isinstance(value, int | float) else 0
+
+
+def below(name: str, start: str) -> str:
+    """The part of a filesystem's name below a path; empty where it is not below it."""
+    name, start = name.lstrip("/"), start.lstrip("/")
+    return name.removeprefix(f"{start}/") if name.startswith(f"{start}/") else ""

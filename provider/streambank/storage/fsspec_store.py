@@ -35,7 +35,7 @@ from streambank.storage.fsspec_errors import (
     not_usable_error,
     translated,
 )
-from streambank.storage.fsspec_info import info_of
+from streambank.storage.fsspec_info import below, info_of
 from streambank.storage.local_errors import translate as translate_local
 from streambank.storage.names import (
     TEMPORARY_PREFIX,
@@ -134,10 +134,10 @@ class FsspecStore:
             except FileNotFoundError:
                 return
         for name, said in found.items():
-            below = _below(name, start)
-            if not below or name.endswith("/") or is_temporary(posixpath.basename(name)):
+            inside = below(name, start)
+            if not inside or name.endswith("/") or is_temporary(posixpath.basename(name)):
                 continue
-            key = f"{prefix}/{below}" if prefix else below
+            key = f"{prefix}/{inside}" if prefix else inside
             if not is_key(key):
                 raise FormatError(
                     f"{self._uri} holds a file whose name cannot be used: {key!r}.",
@@ -154,7 +154,7 @@ class FsspecStore:
                 found = self._fs.ls(start, detail=False)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        names = {_below(name.rstrip("/"), start) for name in found}
+        names = {below(name.rstrip("/"), start) for name in found}
         return sorted(name for name in names if name and not is_temporary(name))
 
     def stat(self, key: str) -> FileInfo:
@@ -394,9 +394,3 @@ class FsspecHeld:
 
     def close(self) -> None:
         """See `Held.close`."""
-
-
-def _below(name: str, start: str) -> str:
-    """The part of a filesystem's name below a path; empty where it is not below it."""
-    name, start = name.lstrip("/"), start.lstrip("/")
-    return name.removeprefix(f"{start}/") if name.startswith(f"{start}/") else ""

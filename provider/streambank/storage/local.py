@@ -21,13 +21,13 @@ from streambank.storage.local_errors import exists_error, translate, translate_r
 from streambank.storage.local_leftovers import discard, leftovers
 from streambank.storage.local_read import LocalHeld, buffered, read_range
 from streambank.storage.local_root import LOOK, READ, Root, file_info
-from streambank.storage.local_sync import sync_directories
+from streambank.storage.local_sync import folder_ends, sync_directories
 from streambank.storage.local_waiting import Waiting
 from streambank.storage.local_write import (
     begin_write_back,
     copy_descriptor,
     create_exclusively,
-    write_all,
+    fill,
 )
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
 
@@ -214,7 +214,7 @@ class LocalStore:
 
     def settle_names(self, folders: Iterable[str]) -> None:
         """See `Store.settle_names`: the folders and those above them are synced."""
-        wanted = {folder[:end] for folder in folders for end in _ends(check_prefix(folder))}
+        wanted = {folder[:end] for folder in folders for end in folder_ends(check_prefix(folder))}
         for folder in sorted(wanted) if self._root.fsync else ():
             with suppress(NotFoundError), self._root.directory(folder) as directory:
                 self._root.sync(directory, self._root.join(folder))
@@ -370,18 +370,8 @@ class LocalStore:
             os.close(descriptor)
 
     def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> FileInfo:
-        chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
-        for chunk in chunks:  # an error of the iterable itself passes untouched
-            try:
-                write_all(descriptor, chunk)
-            except OSError as error:
-                raise translate(error, self._root.join(key)) from error
-        try:
-            if self._root.fsync:
-                os.fsync(descriptor)
-            return file_info(key, os.fstat(descriptor))
-        except OSError as error:
-            raise translate(error, self._root.join(key)) from error
+        status = fill(descriptor, data, self._root.join(key), fsync=self._root.fsync)
+        return file_info(key, status)
 
     def _publish(
         self, directory: int, temporary: str, new_directory: int, name: str, key: str, *, exclusive: bool
@@ -401,13 +391,6 @@ class LocalStore:
             return self.stat(key).identity == self.stat(other).identity
         except NotFoundError:
             return False
-
-
-def _ends(folder: str) -> Iterator[int]:
-    """Where the path of a folder, and of each one above it, ends."""
-    yield 0
-    yield from (place for place, letter in enumerate(folder) if letter == "/")
-    yield len(folder)
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import ctypes
 import os
 import re
 import stat as statmod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any
@@ -164,3 +164,10 @@ def _c_library() -> Any:
 def _raise_unless_gone(error: OSError) -> None:
     if error.errno not in NOT_THERE:
         raise error
+
+
+def folder_ends(folder: str) -> Iterator[int]:
+    """Where the path of a folder, and of each one above it, ends."""
+    yield 0
+    yield from (place for place, letter in enumerate(folder) if letter == "/")
+    yield len(folder)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterable
+
+from streambank.storage.local_errors import translate
 
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file (btrfs, XFS, bcachefs)
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
@@ -21,6 +24,26 @@ def write_all(descriptor: int, chunk: bytes | bytearray | memoryview) -> None:
         view = memoryview(chunk)
         while written < len(chunk):
             written += os.write(descriptor, view[written:])
+
+
+def fill(descriptor: int, data: bytes | Iterable[bytes], path: str, *, fsync: bool) -> os.stat_result:
+    """Write all of some data to a new file, and sync it where that is asked for; gives its status.
+
+    Raises:
+        StorageError: It cannot be written, or does not reach the disk; `path` is for that message.
+    """
+    chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
+    for chunk in chunks:  # an error of the iterable itself passes untouched
+        try:
+            write_all(descriptor, chunk)
+        except OSError as error:
+            raise translate(error, path) from error
+    try:
+        if fsync:
+            os.fsync(descriptor)
+        return os.fstat(descriptor)
+    except OSError as error:
+        raise translate(error, path) from error
 
 
 def begin_write_back(descriptor: int) -> None:

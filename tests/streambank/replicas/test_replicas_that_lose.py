@@ -6,7 +6,8 @@ import pytest
 
 from streambank.errors import IntegrityError
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
+from streambank.replicas.replicate import newest_first, open_replica, replicate
+from streambank.replicas.replicated import Replicated
 from streambank.retention.sweep import sweep
 from streambank.savepoint.catalog import listed
 from streambank.savepoint.digest import digest_of

@@ -10,7 +10,8 @@ import pytest
 
 from streambank.errors import ConflictError, InputError, StorageError
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate, replicate_to
+from streambank.replicas.replicate import newest_first, open_replica, replicate, replicate_to
+from streambank.replicas.replicated import Replicated
 from streambank.savepoint.catalog import listed
 from streambank.savepoint.digest import digest_of
 from streambank.savepoint.manifest import Manifest

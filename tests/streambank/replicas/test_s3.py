@@ -8,7 +8,8 @@ import pytest
 
 from streambank.replicas.headless import open_for_repair
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
+from streambank.replicas.replicate import newest_first, open_replica, replicate
+from streambank.replicas.replicated import Replicated
 from streambank.savepoint.catalog import listed
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
