@@ -6,7 +6,6 @@ import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from itertools import islice
 from typing import BinaryIO, cast
 
 from streambank.errors import IntegrityError, NotFoundError
@@ -28,13 +27,7 @@ from streambank.savepoint.reading import (
     packed_location,
 )
 from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
-from streambank.storage.local import LocalStore
-
-Seen = Mapping[str, FileInfo]
-"""What a look at many files has just shown, by key; one that is left out may be there all the same."""
-_NOTHING_SEEN: Seen = {}
-_LOOK_AT = 4096
+from streambank.storage.base import CHUNK_BYTES, Held, Store
 
 
 class Objects:
@@ -57,21 +50,7 @@ class Objects:
 
     # Finding
 
-    def look(self, digests: Iterable[str]) -> Iterator[tuple[str, Seen]]:
-        """Objects one after the other, each with what one look at many of their files has shown.
-
-        For `has` and `locate`, which then need not look at each file by itself where the repository is on a
-        local disk.
-        """
-        store, left = self._store, iter(digests)
-        while some := list(islice(left, _LOOK_AT)):
-            seen = _NOTHING_SEEN
-            if type(store) is LocalStore:
-                seen = store.look(object_key(digest) for digest in some if not self._index.find(digest))
-            for digest in some:
-                yield digest, seen
-
-    def has(self, digest: str, size_bytes: int | None = None, seen: Seen = _NOTHING_SEEN) -> bool:
+    def has(self, digest: str, size_bytes: int | None = None) -> bool:
         """See `Repository.has`."""
         split_digest(digest)
         for place in self._lasting(digest):
@@ -81,16 +60,16 @@ class Objects:
         if key in self._condemned:
             return False
         try:
-            info = seen.get(key) or self._store.stat(key)
+            info = self._store.stat(key)
         except NotFoundError:
             return False
         return size_bytes in (None, info.size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
         """See `Repository.missing`."""
-        sizes: Mapping[str, int] = digests if isinstance(digests, Mapping) else {}
-        looked = self.look(digests)
-        return {digest for digest, seen in looked if not self.has(digest, sizes.get(digest), seen)}
+        if isinstance(digests, Mapping):
+            return {digest for digest, size_bytes in digests.items() if not self.has(digest, size_bytes)}
+        return {digest for digest in digests if not self.has(digest)}
 
     def look_again(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
@@ -114,12 +93,11 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(self, digest: str, seen: Seen = _NOTHING_SEEN, *, gone: str | None = None) -> ObjectLocation:
+    def locate(self, digest: str, *, gone: str | None = None) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
 
         Args:
             digest: The object.
-            seen: What a look at many files has just shown.
             gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
                 it stored elsewhere before it deleted it, so the index is read again.
         """
@@ -132,7 +110,7 @@ class Objects:
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
             return packed_location(digest, place)
         try:
-            info = seen.get(key) or self._store.stat(key)
+            info = self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)

@@ -28,10 +28,9 @@ def flaws(
         shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, StreambankError | None] = {}
-    for digest, seen in repository.objects.look(objects):
-        size_bytes = objects[digest]
+    for digest, size_bytes in objects.items():
         try:
-            place = repository.objects.locate(digest, seen)
+            place = repository.object_location(digest)
         except (IntegrityError, FormatError, StorageError) as error:
             if isinstance(error, StorageError) and error.code not in also:
                 raise

@@ -201,19 +201,6 @@ def test_a_large_object_that_the_disk_does_not_give_back_is_named(
     assert repository.read_object(digest) == LARGE
 
 
-def test_a_look_at_many_objects_finds_what_each_is(repository: Repository) -> None:
-    manifest = save(repository)
-    gone = digest_of("blake3", b"nobody has it")
-    looked = dict(repository.objects.look([*manifest.objects(), gone]))
-    assert looked.keys() == manifest.objects().keys() | {gone}
-    for digest, size_bytes in manifest.objects().items():
-        assert repository.objects.locate(digest, looked[digest]) == repository.object_location(digest)
-        assert repository.objects.has(digest, size_bytes, looked[digest])
-    assert not repository.objects.has(gone, None, looked[gone])
-    with pytest.raises(IntegrityError):
-        repository.objects.locate(gone, looked[gone])
-
-
 def test_nothing_is_stored_twice(repository: Repository) -> None:
     save(repository)
     before = (
