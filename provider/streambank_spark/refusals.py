@@ -135,5 +135,5 @@ def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
         raise RefusedError(
             f"The query is to write to {place}, but was restored to write to {new_sinks[place]}.",
             code="old-sink",
-            hint="Let the application write there. To go on in the old one, restore without --new-sink.",
+            hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
         )

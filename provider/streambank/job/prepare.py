@@ -131,8 +131,8 @@ def _refuse_old_sink(job: Job, args: Sequence[str], generation: Generation) -> N
                 f"An argument of job {job.name} names the output directory {old}, but its generation "
                 f"{generation.number} was restored to write to {new}.",
                 code="old-sink",
-                hint="Declare the new directory and start again. To go on in the old one, restore again "
-                "without a new sink.",
+                hint="Declare the new directory and start again. To go on in the old one, restore a "
+                "savepoint of it without a new sink.",
             )
 
 

@@ -146,7 +146,8 @@ class TestNewOutput:
         third = restore(shop.repository, again.savepoint, generation=control, by=BY, opener=quick_store)
         assert (third.generation, third.sinks[0]["standing"], third.sinks[0]["path"]) == (3, "even", new.uri)
         generation = control.generation()
-        assert generation is not None and not generation.new_sinks
+        assert generation is not None
+        assert generation.new_sinks == {old: new.uri}  # it is still not to go on there
 
     def test_a_new_output_that_was_not_begun_has_a_gap(self, shop: Workshop) -> None:
         """What the test above would find if the log of the new output were not written."""
