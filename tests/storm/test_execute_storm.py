@@ -89,7 +89,9 @@ class Killer:
 
 
 def executor(cluster: Cluster, python: Path, say: Callable[[str], None] = print) -> SparkExecutor:
-    return SparkExecutor(cluster.master, {**cluster.conf, "spark.pyspark.python": str(python)}, say=say)
+    """With tasks that take a moment: a Python begins anew for each, so there is a middle to be killed in."""
+    own = {"spark.pyspark.python": str(python), "spark.python.worker.reuse": "false"}
+    return SparkExecutor(cluster.master, {**cluster.conf, **own}, say=say)
 
 
 def test_a_verification_that_loses_an_executor(

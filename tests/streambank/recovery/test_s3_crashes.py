@@ -35,7 +35,7 @@ LARGE = 1_100_000
 """Larger than what goes into packs."""
 SOME = 2
 """How many of the requests `make test` takes, killed before and after them in turn."""
-EVERY = pytest.mark.storm
+EVERY = (pytest.mark.storm, pytest.mark.timeout(3600))
 KINDS: tuple[When, ...] = ("before", "after")
 
 
