@@ -128,7 +128,9 @@ def _nested(
 def _text(conn_id: str, field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InputError(
-            f"The field {field!r} of the connection {conn_id} is to be a text.", code="bad-connection"
+            f"The field {field!r} of the connection {conn_id} is to be a text.",
+            code="bad-connection",
+            hint="Write it in quotation marks in the connection's extra.",
         )
     return value
 

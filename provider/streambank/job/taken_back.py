@@ -75,7 +75,10 @@ def check_not_taken_back(control: JobControl, query: str | None, generation: Gen
         before = {str(uri): set(names) for uri, names in note["sinks"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
-            f"The record {stream.describe(record.number)} is incomplete: {error!r}.", code="damaged-record"
+            f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
+            code="damaged-record",
+            hint="It notes that a restore took outputs back: restore the job again with --sink rollback, and "
+            "move the record away.",
         ) from error
     for uri, names in before.items():
         if has_been_taken_back(open_store(uri), names):

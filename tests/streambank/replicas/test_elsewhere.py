@@ -297,7 +297,7 @@ class TestRepairing:
     def _without_permission(self, refused: list[str]) -> Attempt:
         def attempt(header: str, portion: str) -> list[str]:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(LocalStore, "open", deny)
+                patch.setattr(LocalStore, "hold", deny)
                 return run_portion(header, portion)
 
         def deny(store: LocalStore, key: str) -> Any:
