@@ -153,7 +153,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 plain = work.run_task
 def slow(*args):
     pathlib.Path({str(reached)!r}).touch()
-    time.sleep(0.5)
+    time.sleep(0.1)
     return plain(*args)
 work.run_task = slow
 from streambank.__main__ import main
