@@ -146,6 +146,7 @@ def restore(
         "into": open_store(into) if into is not None else None,
         "generation": owner.records if generation else None,
         "control": None if generation else owner.records,
+        "guessed": not owner.declared,
         "checkpoint": owner.checkpoint if generation else None,
         "mode": mode.value,
         "sink": sink.value,
@@ -178,10 +179,12 @@ class _Owner:
     Attributes:
         records: Its records.
         checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
+        declared: Whether there is one.
     """
 
     records: JobControl
     checkpoint: str | None = None
+    declared: bool = False
 
 
 def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
@@ -198,7 +201,7 @@ def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | 
     declared = load_jobs(jobs).jobs.get(name) if jobs is not None else None
     if declared is None:
         return _Owner(JobControl.open(f"{repository.store.uri}/jobs", name))
-    return _Owner(declared.records(), declared.queries.get(query or MAIN))
+    return _Owner(declared.records(), declared.queries.get(query or MAIN), declared=True)
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

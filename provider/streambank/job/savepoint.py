@@ -108,7 +108,7 @@ def savepoint_job(
             sinks=sinks_of(facts),
             note=note,
             pin=pin,
-            taken_by={**by, "reason": why} if why else dict(by),
+            taken_by={**by, **({"reason": why} if why else {}), "records": records.store.uri},
             new_query=new_query,
             parallel=parallel,
             executor=executor,

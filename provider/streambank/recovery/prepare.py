@@ -16,7 +16,7 @@ from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.target import check_target_apart
-from streambank.storage import open_store
+from streambank.storage import is_inside, open_store
 from streambank.storage.base import Opener, Store
 from streambank.storage.names import split_job
 
@@ -30,6 +30,7 @@ class Wanted(TypedDict, total=False):
         generation: The records of the job whose next generation it becomes.
         control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
             restore is refused while a driver of the job lives.
+        guessed: Nobody said where those records are: they are looked for beside the savepoints.
         checkpoint: The declared checkpoint, for a job that was never started under Streambank.
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.
@@ -46,6 +47,7 @@ class Wanted(TypedDict, total=False):
     into: Store | None
     generation: JobControl | None
     control: JobControl | None
+    guessed: bool
     checkpoint: str | None
     mode: Mode
     sink: SinkChoice
@@ -66,6 +68,7 @@ class Request:
     into: Store | None = None
     generation: JobControl | None = None
     control: JobControl | None = None
+    guessed: bool = False
     checkpoint: str | None = None
     mode: Mode = "no-claim"
     sink: SinkChoice = "refuse"
@@ -123,6 +126,7 @@ def records_of(request: Request, chosen: Chosen) -> JobControl | None:
 
     Raises:
         InputError: `another-job`: the caller's records are those of another job.
+        RefusedError: `other-records`: they are only guessed, and the job's are elsewhere.
     """
     name = split_job(chosen.manifest.job)[0]
     given = request.generation or request.control
@@ -134,10 +138,29 @@ def records_of(request: Request, chosen: Chosen) -> JobControl | None:
         )
     if request.mode == "fork":
         return None
-    if given is not None:
-        return given
-    control = JobControl(request.repository.store.child(f"jobs/{name}"), name)
-    return control if control.lease.view() is not None else None
+    control = given or JobControl(request.repository.store.child(f"jobs/{name}"), name)
+    if given is None or request.guessed:
+        _check_records(request, chosen, control)
+    return control if given is not None or control.lease.view() is not None else None
+
+
+def _check_records(request: Request, chosen: Chosen, control: JobControl) -> None:
+    """Make sure that nothing of a job is changed by records that are not its own: its driver may live.
+
+    A savepoint of a managed job says where its records were. A restore into a directory that leaves the
+    sinks alone changes nothing of the job.
+    """
+    known = chosen.manifest.taken_by.get("records")
+    if not isinstance(known, str) or (request.generation is None and request.sink != "rollback"):
+        return
+    if not (is_inside(known, control.store.uri) and is_inside(control.store.uri, known)):
+        raise RefusedError(
+            f"Whether job {control.name} runs is not known: its records were at {known} when the savepoint "
+            f"was taken, and not at {control.store.uri}.",
+            code="other-records",
+            hint="Name its jobs file with --jobs. Where those records are lost, name one whose `control` is "
+            "where the new ones are to be.",
+        )
 
 
 def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[StreambankError]) -> Prepared:

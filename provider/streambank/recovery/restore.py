@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
 
-from streambank.errors import IntegrityError, StorageError, StreambankError
+from streambank.errors import IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.operation import Operation
@@ -102,7 +102,11 @@ def plan_restore(
         repository, reference, request.job, record=False, executor=executor, progress=request.progress
     )
     against: list[StreambankError] = []
-    records = records_of(request, chosen)
+    try:
+        records = records_of(request, chosen)
+    except RefusedError as error:
+        against.append(error)
+        records = None
     if records is not None:
         view = records.lease.view()
         if view is not None and not view.free:

@@ -55,6 +55,7 @@ def test_a_savepoint_of_a_managed_job_knows_its_sink_and_what_ran(running: Job) 
     assert sink["kind"] == "file" and sink["path"].endswith("/out") and sink["files"]
     assert kept.spark_version == "4.3.0"
     assert kept.taken_by["reason"] == "before lunch" and kept.taken_by["via"] == "test"
+    assert kept.taken_by["records"] == running.records().store.uri
     assert kept.application["path"] == running.application and kept.application["digest"].startswith(
         "sha256:"
     )

@@ -250,6 +250,7 @@ TestRepositories.settings = settings(
 
 
 @pytest.mark.storm
+@pytest.mark.timeout(3600)
 def test_for_longer() -> None:
     run_state_machine_as_test(
         Repositories,
