@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from streambank.errors import StreambankError
 from streambank.replicas.replicate import open_replica, replicate
 from streambank.retention import expire as expiring
 from streambank.retention.expire import expire
@@ -272,7 +273,7 @@ def states(clock: Clock, *, blindly: bool) -> list[str]:
         store, interrupted = interrupting(inner, at)
         try:
             state, replica = bring(store, old)
-        except Exception as error:
+        except StreambankError as error:
             state = type(error).__name__
         else:
             assert assert_whole(replica) == ({old} if state == "copied" else set())
