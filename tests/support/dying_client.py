@@ -58,6 +58,8 @@ class Life:
             raise SimulatedCrash(f"before {operation}")
         answer = send()
         if fatal:
+            if "Body" in answer:
+                answer["Body"].close()  # as the system closes the connections of a process that is killed
             raise SimulatedCrash(f"after {operation}")
         return answer
 
