@@ -27,9 +27,6 @@ class Checking(Work[ObjectsTask, Flaws]):
         repository: Where they are.
         rate: How fast they may be read here; it does not go to machines elsewhere.
         also: Codes of storage errors that are flaws too; any other one is raised.
-
-    Attributes:
-        was_elsewhere: Whether other machines have read some of them.
     """
 
     kind = "check"
@@ -40,7 +37,6 @@ class Checking(Work[ObjectsTask, Flaws]):
         self._repository = repository
         self._rate = rate
         self._also = also
-        self.was_elsewhere = False
 
     def run(self, task: ObjectsTask) -> Flaws:
         """See `Work.run`."""
@@ -78,10 +74,6 @@ class Checking(Work[ObjectsTask, Flaws]):
         """See `Work.read_outcome`."""
         return tuple((digest, read_error(error)) for digest, error in data.get("flaws", {}).items())
 
-    def done_elsewhere(self) -> None:
-        """See `Work.done_elsewhere`: another machine may lack a permission that this one has."""
-        self.was_elsewhere = True
-
 
 def check_objects(
     repository: Repository,
@@ -94,8 +86,8 @@ def check_objects(
 ) -> dict[str, StreambankError]:
     """Read objects, whoever does it: those that are not what was stored, and what is wrong with each.
 
-    What another machine could not read is looked at once more by this process: what only that one may not
-    read is not damaged.
+    What could not be read, rather than was read and is wrong, is looked at once more by this process: a
+    device may fail for a moment, and what only another machine may not read is not damaged.
 
     Args:
         repository: Where they are.
@@ -116,8 +108,6 @@ def check_objects(
 
     work = Checking(repository, rate, also)
     executor.run(work, object_tasks(repository, objects), done)
-    if not work.was_elsewhere:
-        return found
     doubtful = {digest: objects[digest] for digest, error in found.items() if isinstance(error, StorageError)}
     whole = doubtful.keys() - dict(damaged_objects(repository, doubtful, rate=rate, also=also)).keys()
     return {digest: error for digest, error in found.items() if digest not in whole}

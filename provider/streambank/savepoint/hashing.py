@@ -1,7 +1,8 @@
 """Reading objects through to see whether they are what was stored; whoever looks for damage uses this.
 
-A take, a restore or a full verification ends where the disk fails, since nothing can be said then. A replica,
-a repair and a sampled verification are there for that very case: for them one file that cannot be read is one
+A take or the writing half of a restore ends where the disk fails, since nothing can be said then. A full
+verification finds what a bad sector has taken, so that `latest-good` goes on to the savepoint before it; what
+this user may not read is no damage to it. For a replica, a repair and a sampled verification both are one
 file's matter, and the rest goes on.
 """
 
@@ -19,7 +20,9 @@ from streambank.savepoint.repository import Repository
 from streambank.savepoint.threads import each
 
 DAMAGE = (IntegrityError, FormatError)
-BAD_DISK: Set[str] = frozenset({"io-error", "no-permission"})
+BAD_SECTOR: Set[str] = frozenset({"io-error"})
+"""Codes of storage errors that say that the bytes of a file are lost."""
+BAD_DISK: Set[str] = BAD_SECTOR | {"no-permission"}
 """Codes of storage errors that are about one file."""
 
 

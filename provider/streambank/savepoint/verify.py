@@ -23,6 +23,7 @@ from streambank.savepoint.check_work import check_objects
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.hashing import BAD_SECTOR
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
@@ -221,7 +222,12 @@ class _Check:
 
     def quick(self) -> Iterator[Finding]:
         shared: list[str] = []
-        for digest, error in flaws(self.repository, self.objects, shared=shared):
+        found = dict(flaws(self.repository, self.objects, also=BAD_SECTOR, shared=shared))
+        unread = [digest for digest, error in found.items() if isinstance(error, StorageError)]
+        for digest in unread:  # once more: a device may fail for a moment
+            del found[digest]
+        found |= flaws(self.repository, {digest: self.objects[digest] for digest in unread}, also=BAD_SECTOR)
+        for digest, error in found.items():
             yield from self._findings(digest, error)
         if shared:
             yield self._shared(shared)
@@ -242,7 +248,9 @@ class _Check:
         rest = [digest for digest in self.objects if digest not in self.bad]
         meter = Meter(progress, "check", len(rest), sum(self.objects[digest] for digest in rest))
         objects = {digest: self.objects[digest] for digest in rest}
-        wrong = check_objects(self.repository, objects, self.executor, meter=meter, rate=self.rate)
+        wrong = check_objects(
+            self.repository, objects, self.executor, meter=meter, rate=self.rate, also=BAD_SECTOR
+        )
         for digest in rest:
             if digest in wrong:
                 yield from self._findings(digest, wrong[digest])

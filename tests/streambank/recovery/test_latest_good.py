@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from streambank.errors import (
     InputError,
     NotFoundError,
 )
+from streambank.recovery.choose import choose
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import VerifyReport, verify
+from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 
@@ -55,6 +58,30 @@ class TestLatestGood:
         summaries = {one.savepoint: one for one in shop.repository.manifests(JOB)}
         assert summaries[damaged.savepoint].verified_ok is False
         assert summaries[good.savepoint].verified_ok is True
+
+    @pytest.mark.parametrize("reads", [[1], [2], range(1, 20)])
+    def test_walks_past_what_the_disk_does_not_give_if_it_still_does_not_when_asked_again(
+        self, shop: Workshop, reads: Sequence[int]
+    ) -> None:
+        shop.run(3)
+        good = shop.take()
+        before = {info.path for info in shop.repository_store.list("packs")}
+        shop.run(2)
+        newest = shop.take()
+        (pack,) = {info.path for info in shop.repository_store.list("packs")} - before
+        faulty = FaultyStore(
+            shop.repository_store,
+            *(Fault("error", call, frozenset({"read"}), key=pack) for call in reads),
+        )
+        chosen = choose(Repository.open(faulty), "latest-good", JOB, record=False)
+        assert faulty.fired
+        if len(reads) == 1:
+            assert (chosen.manifest.savepoint, chosen.skipped) == (newest.savepoint, ())
+            return
+        assert chosen.manifest.savepoint == good.savepoint
+        (skipped,) = chosen.skipped
+        assert skipped.savepoint == newest.savepoint
+        assert pack in skipped.why
 
     def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: Workshop) -> None:
         shop.run(6)

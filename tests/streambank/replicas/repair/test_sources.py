@@ -53,7 +53,8 @@ def test_a_bad_place_of_the_disk_is_repaired_too(replica: Repository) -> None:
     store = MemoryStore()
     list(replicate(replica, open_replica(replica, store), newest_first(replica)))
     key = keys(store, "objects")[0]
-    faulty = FaultyStore(store, Fault("error", operations=frozenset({"held.open"}), key=key))
+    opened = frozenset({"held.open"})
+    faulty = FaultyStore(store, *(Fault("error", call, opened, key) for call in (1, 2)))  # asked twice
     report = repair(Repository.open(faulty), [replica], listed(store))
     faulty.assert_fired()
     assert [one.file for one in report.repaired] == [key]
