@@ -28,7 +28,16 @@ LEVEL_CHOICES = {
 }
 LATER = {
     "replicate": ("Replicate", "Bring what the replicas lack to them, once all is verified."),
-    "expire": ("Expire", "Take savepoints that the declared retention does not keep from the list."),
+    "expire": (
+        "Expire",
+        "Take savepoints that the declared retention does not keep from the list; where there are replicas, "
+        "only in a run that replicates.",
+    ),
+    "expire_replicas": (
+        "Expire in replicas",
+        "Take savepoints from the lists of replicas that neither the repository lists nor their own declared "
+        "retention keeps.",
+    ),
     "sweep": ("Sweep", "Delete what no savepoint has needed for the grace."),
 }
 """What may follow the verifications: title and description."""

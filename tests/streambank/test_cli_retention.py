@@ -148,6 +148,22 @@ def test_declared_policies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert succeed("expire", "--job", "flights", "--keep-last", 1).code == 0  # rules win over the file
 
 
+def test_declared_rules_of_a_replica(folder: Path) -> None:
+    replica = folder / "replica"
+    succeed("replicate", "--to", replica)
+    succeed("expire", "--keep-last", 1)
+    more = '[jobs.orders.replicate]\nto = ["replica"]\nretention.keep_last = 2'
+    what = ("expire", "-r", replica, "--replica-of", folder / "repository", "--jobs")
+    refused = streambank(*what, jobs_file(folder, ""))
+    assert refused.code == 2 and "[jobs.NAME.replicate.retention]" in refused.err
+    file = jobs_file(folder, more)
+    done = succeed(*what, file, "--json")
+    assert [(each["savepoint"][:7], each["keep"]) for each in done.document["savepoints"]] == [
+        ("b000002", True), ("b000001", True), ("b000000", False),
+    ]  # fmt: skip
+    assert [each["rule"] for each in done.document["savepoints"][0]["reasons"]] == ["last", "source"]
+
+
 def test_a_declaration_without_a_policy(folder: Path) -> None:
     file = jobs_file(folder, "")
     file.write_text(file.read_text().replace("keep_daily = 7", "").replace("[defaults.retention]", ""))

@@ -62,6 +62,16 @@ def test_each_later_task_is_there_only_where_it_is_declared(managed: Managed) ->
     again = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     assert {task.task_id for task in again.tasks} == set(dag.task_ids)
 
+    text = managed.jobs_file.read_text(encoding="utf-8")
+    text = text.replace('to = ["replica"]', 'to = ["replica"]\nretention.keep_last = 2')
+    managed.jobs_file.write_text(text, encoding="utf-8")
+    with_replicas = build_dags(managed.jobs_file)["flights.savepoint"]
+    assert with_replicas.task_ids[-3:] == ["expire", "expire_replicas", "sweep"]
+    assert with_replicas.get_task("expire_replicas").upstream_task_ids == {
+        "take", "verify", "replicate", "expire",
+    }  # fmt: skip
+    assert "expire_replicas" in with_replicas.params
+
 
 def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(managed: Managed) -> None:
     shifted = build_dags(managed.jobs_file)["flights.savepoint"]
@@ -108,14 +118,15 @@ def test_a_form_says_no_and_what_does_not_verify_is_neither_replicated_nor_expir
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     managed.start()
-    wishes = {"verify": "none", "replicate": False, "sweep": False}
+    wishes = {"verify": "none", "sweep": False}
     first = run_dag(savepoint_dag(managed), run_conf=wishes)
     states = task_states(first)
     assert (states["take"], states["verify"]) == ("success", "skipped")
-    assert later(states) == ["skipped", "success", "skipped"]
+    assert later(states) == ["success", "success", "skipped"]
     managed.wait_for_batch(xcom(first, "take")["batch"] + 1)
     managed.stop()
-    run_dag(savepoint_dag(managed), run_conf={**wishes, "expire": False})
+    second = run_dag(savepoint_dag(managed), run_conf={**wishes, "replicate": False})
+    assert later(task_states(second)) == ["skipped"] * 3, "a replica lacks what would be expired"
     before = listed(managed.repository)
     for key in keys(managed.repository.store, "packs"):
         flip(managed.repository.store, key)
@@ -127,7 +138,7 @@ def test_a_form_says_no_and_what_does_not_verify_is_neither_replicated_nor_expir
     assert later(task_states(run)) == ["upstream_failed"] * 3
     assert listed(managed.repository) == before
     assert len(before) == 2
-    assert not (managed.folder / "replica").exists()
+    assert listed(replica_of(managed)) == before[:1]
 
 
 def test_nothing_is_expired_while_a_replica_cannot_be_served(

@@ -58,6 +58,14 @@ def expire(
             help="Without rules: the file that declares them.",
         ),
     ] = None,
+    replica_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION",
+            help="The repository that this is a replica of: what it lists stays; --jobs then means the rules "
+            "of replicas.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of each.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -80,18 +88,28 @@ def expire(
     )
     policy: Policy | Callable[[str], Policy | None] = given
     if given.is_empty and jobs is not None and keep_within is None:
-        policy = _declared(jobs, job, min_verified)
+        policy = _declared(jobs, job, min_verified, of_replicas=replica_of is not None)
     else:
         given.check()
     opened = open_repository(repository)
     with console.progress() as progress:
-        report = expire_savepoints(opened, policy, job=job, dry_run=dry_run, by=who("cli"), progress=progress)
+        report = expire_savepoints(
+            opened,
+            policy,
+            job=job,
+            dry_run=dry_run,
+            by=who("cli"),
+            source=open_repository(replica_of) if replica_of is not None else None,
+            progress=progress,
+        )
     console.answer(report.to_dict(), lambda: _show_expired(report))
     if report.unreadable:
         raise typer.Exit(1)
 
 
-def _declared(file: str, job: str | None, min_verified: int | None) -> Callable[[str], Policy | None]:
+def _declared(
+    file: str, job: str | None, min_verified: int | None, *, of_replicas: bool
+) -> Callable[[str], Policy | None]:
     """The policies of a jobs file, by the name of a savepoint's job.
 
     Raises:
@@ -104,13 +122,20 @@ def _declared(file: str, job: str | None, min_verified: int | None) -> Callable[
     from streambank.storage.names import split_job
 
     declared = load_jobs(file)
-    policies = {each.name: each.retention for each in declared.jobs.values() if each.retention is not None}
+    policies: dict[str, Policy] = {}
+    for each in declared.jobs.values():
+        policy = each.replicate.retention if of_replicas else each.retention
+        if policy is not None:
+            policies[each.name] = policy
     name = split_job(job)[0] if job is not None else None
-    if (name is not None and declared.job(name).retention is None) or not policies:
+    if name is not None:
+        declared.job(name)
+    if (name is not None and name not in policies) or not policies:
+        table = "replicate.retention" if of_replicas else "retention"
         raise InputError(
-            f"{file} declares no retention{f' of the job {name}' if name else ''}.",
+            f"{file} declares no {table}{f' of the job {name}' if name else ''}.",
             code="empty-policy",
-            hint="Add [jobs.NAME.retention] with rules such as keep_last = 10, or give --keep-last 10.",
+            hint=f"Add [jobs.NAME.{table}] with rules such as keep_last = 10, or give --keep-last 10.",
         )
     if min_verified is not None:
         policies = {each: replace(policy, min_verified=min_verified) for each, policy in policies.items()}

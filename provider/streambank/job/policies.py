@@ -16,6 +16,8 @@ from streambank.job.launch import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.job.retention import read_retention
+from streambank.retention.policy import Policy
 from streambank.savepoint.coverage import parse_share
 
 DEFAULT_SHARE = "10%"
@@ -54,9 +56,11 @@ class ReplicatePolicy:
 
     Attributes:
         to: URIs of the repositories to which each savepoint is brought; none where that is not declared.
+        retention: What replicas keep besides what the repository lists; None for everything.
     """
 
     to: tuple[str, ...] = ()
+    retention: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +176,9 @@ def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
         replicas.append(location)
     if not replicas:
         raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
+    retention = read_retention(fields.table("retention"))
     fields.done()
-    return ReplicatePolicy(tuple(replicas))
+    return ReplicatePolicy(tuple(replicas), retention)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""`[jobs.NAME.retention]`: the retention policy that a job declares."""
+"""`[jobs.NAME.retention]` and `[jobs.NAME.replicate.retention]`: what a job declares to be kept."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streambank.errors import ConflictError, NotFoundError
+from streambank.errors import ConflictError, InputError, NotFoundError
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
 from streambank.retention.policy import Decision, Policy, Reason, decide
 from streambank.retention.undelete import read_back
-from streambank.savepoint.catalog import SavepointSummary, manifest_key
+from streambank.savepoint.catalog import SavepointSummary, listed, manifest_key
 from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
 from streambank.savepoint.hold_marks import held, holds
 from streambank.savepoint.marks import add_mark
@@ -74,6 +74,7 @@ def expire(
     dry_run: bool = False,
     by: Mapping[str, Any] | None = None,
     now: datetime | None = None,
+    source: Repository | None = None,
     progress: Progress | None = None,
 ) -> ExpireReport:
     """Take the savepoints that a policy does not keep from the list.
@@ -85,15 +86,24 @@ def expire(
         dry_run: Only say what would become of each.
         by: Who asks.
         now: The time; this machine's by default. It only limits how far savepoints from the future reach.
+        source: What this is a replica of: what that lists stays here, whatever the policy says, so that the
+            replica never holds less, and nothing comes back that was just expired.
         progress: Told about savepoints.
 
     Raises:
-        InputError: A policy is empty (code `empty-policy`); nothing was changed.
+        InputError: A policy is empty (code `empty-policy`), or `source` is this very repository (code
+            `same-repository`); nothing was changed.
         ConflictError: It took too long between two steps (code `expire-too-slow`); nothing is lost.
     """
     if isinstance(policy, Policy):
         policy.check()
-    work = _Expire(repository, policy, job, dict(by or {}), now or utc_now())
+    if source is not None and source.id == repository.id:
+        raise InputError(
+            f"{repository.store.uri} and {source.store.uri} are the same repository, {source.id}.",
+            code="same-repository",
+            hint="Name the repository that this is a replica of.",
+        )
+    work = _Expire(repository, policy, job, dict(by or {}), now or utc_now(), source)
     if not dry_run:
         work.bring_back_pinned()
     decisions = work.decide()
@@ -122,12 +132,14 @@ class _Expire:
         job: str | None,
         by: Mapping[str, Any],
         now: datetime,
+        source: Repository | None,
     ) -> None:
         self.repository = repository
         self.job = job
         self.by = by
         self.now = now
         self._policy = policy
+        self._source = source
 
     def decide(self, now_ns: int = 0) -> list[Decision]:
         """What becomes of each savepoint as it is listed now.
@@ -135,15 +147,20 @@ class _Expire:
         Args:
             now_ns: The time by the clock of the storage, by which holds end; this machine's for 0.
         """
-        marks = holds(self.repository.store, now_ns or _own_ns())
-        being_read = {hold.which: hold.holder for hold in marks if hold.counts}
+        besides: dict[tuple[str, str], Reason] = {}
+        if self._source is not None:
+            why = Reason("source", f"{self._source.store.uri} lists it")
+            besides |= dict.fromkeys(listed(self._source.store, self.job), why)
+        for hold in holds(self.repository.store, now_ns or _own_ns()):
+            if hold.counts:
+                besides[hold.which] = Reason("held", f"it is being read: {hold.holder}")
         jobs: dict[str, list[SavepointSummary]] = {}
         for summary in self.repository.manifests(self.job):
             jobs.setdefault(summary.job, []).append(summary)
         decisions = []
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
-                decisions += decide(summaries, policy, self.now, being_read)
+                decisions += decide(summaries, policy, self.now, besides)
         return decisions
 
     def bring_back_pinned(self) -> None:

@@ -96,7 +96,8 @@ class Reason:
     """Why a savepoint is kept, or why a rule does not keep it.
 
     Attributes:
-        rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `min-verified`, `unreadable` or `damaged`.
+        rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `source`, `min-verified`,
+            `unreadable` or `damaged`.
         why: For people.
     """
 
@@ -149,7 +150,7 @@ def decide(
     summaries: Iterable[SavepointSummary],
     policy: Policy,
     now: datetime,
-    held: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    besides: Mapping[tuple[str, str], Reason] = MappingProxyType({}),
 ) -> list[Decision]:
     """What becomes of each savepoint, by job and then from the newest to the oldest.
 
@@ -161,8 +162,8 @@ def decide(
         summaries: Savepoints of any jobs.
         policy: The policy of all of them.
         now: A savepoint that claims to be newer was taken where a clock was wrong.
-        held: Who reads a savepoint just now, by job and id: such a one stays for the moment, and takes no
-            place from any other.
+        besides: Why a savepoint, by job and id, stays whatever the policy says; it takes no place from any
+            other.
 
     Raises:
         InputError: As `Policy.check`.
@@ -171,14 +172,14 @@ def decide(
     jobs: dict[str, list[SavepointSummary]] = {}
     for summary in summaries:
         jobs.setdefault(summary.job, []).append(summary)
-    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now, held)]
+    return [decision for job in sorted(jobs) for decision in _decide(jobs[job], policy, now, besides)]
 
 
 def _decide(
     summaries: Sequence[SavepointSummary],
     policy: Policy,
     now: datetime,
-    held: Mapping[tuple[str, str], str],
+    besides: Mapping[tuple[str, str], Reason],
 ) -> list[Decision]:
     unreadable = [each for each in summaries if each.error is not None or each.taken_at is None]
     usable = sorted((each for each in summaries if each not in unreadable), key=_age, reverse=True)
@@ -199,9 +200,8 @@ def _decide(
     for some in (whole, present):
         _keep_verified(some, kept, policy.min_verified)
     for each in usable:
-        if (each.job, each.savepoint) in held:
-            reason = Reason("held", f"it is being read: {held[each.job, each.savepoint]}")
-            kept.setdefault(each.savepoint, []).append(reason)
+        if (each.job, each.savepoint) in besides:
+            kept.setdefault(each.savepoint, []).append(besides[each.job, each.savepoint])
     decisions = [_unreadable(each) for each in unreadable]
     for each in usable:
         bad = [Reason("damaged", FOUND_DAMAGE)] if each.verified_ok is False else []

@@ -1,8 +1,8 @@
-"""`<job>.savepoint`: take, verify, replicate, expire and sweep, on a schedule and by hand."""
+"""`<job>.savepoint`: take, verify, replicate, expire, sweep, on a schedule and by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +16,7 @@ from streambank_airflow.dags.common import job_dag, task_args
 from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.blackout import SkipInBlackoutOperator
 from streambank_airflow.operators.repository import (
+    ExpireReplicasOperator,
     ExpireSavepointsOperator,
     ReplicateSavepointsOperator,
     RepositoryOperator,
@@ -38,7 +39,7 @@ def savepoint_dag(job: Job, jobs_file: str) -> DAG:
 
     What comes after the verifications runs once, for all queries: when at least one savepoint was taken and
     nothing before it has failed. So what is damaged is not replicated, and nothing is expired while the
-    replicas lack something.
+    replicas lack something: a run whose form leaves them out does not expire either.
     """
     queries = [query for query in job.query_names if query is not None]
     schedule = job.savepoint.schedule
@@ -64,7 +65,7 @@ def savepoint_dag(job: Job, jobs_file: str) -> DAG:
         for task_id, operator in later.items():
             task = operator(
                 task_id=task_id,
-                only_if=f"{{{{ params.{task_id} }}}}",
+                only_if=_only_if(task_id, later),
                 trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
                 **task_args(job, jobs_file),
             )
@@ -80,9 +81,17 @@ def _declared(job: Job) -> dict[str, type[RepositoryOperator]]:
         later["replicate"] = ReplicateSavepointsOperator
     if job.retention is not None:
         later["expire"] = ExpireSavepointsOperator
+    if job.replicate.retention is not None:
+        later["expire_replicas"] = ExpireReplicasOperator
     if job.savepoint.sweep:
         later["sweep"] = SweepRepositoryOperator
     return later
+
+
+def _only_if(task_id: str, later: Collection[str]) -> str:
+    """What the form of a run has to say for a task to be done, as a template."""
+    asked = ["replicate", task_id] if task_id == "expire" and "replicate" in later else [task_id]
+    return f"{{{{ {' and '.join(f'params.{each}' for each in asked)} }}}}"
 
 
 def _summary(job: Job, queries: Sequence[str], schedule: str | None) -> str:

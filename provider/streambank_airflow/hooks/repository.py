@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from streambank.errors import InputError
+from streambank.errors import InputError, StreambankError
 from streambank.storage import open_store
 from streambank.storage.names import split_job
 from streambank_airflow.hooks.base import DeclarationHook, connected
@@ -124,6 +124,57 @@ class RepositoryHook(DeclarationHook):
                 hint=f"Declare [jobs.{split_job(ref)[0]}.retention], or give the task rules: keep_last=10.",
             )
         return expire(self.repository(ref), policy, job=ref, dry_run=dry_run, by=by)
+
+    @connected
+    def expire_replicas(
+        self, ref: str, *, dry_run: bool, by: Mapping[str, str]
+    ) -> list[tuple[str, ExpireReport | StreambankError]]:
+        """Take savepoints of a job from the lists of its declared replicas.
+
+        What the repository lists stays in each of them, and what the declared `replicate.retention` keeps. A
+        replica that fails keeps no other from its turn.
+
+        Args:
+            ref: `job`, which means its queries too, each judged by itself; or `job/query`.
+            dry_run: Only say what would become of each.
+            by: Who asks.
+
+        Returns:
+            Of each replica its location, and what came of it or why nothing did.
+
+        Raises:
+            InputError: No replica, or no retention of replicas is declared (codes `no-replica-named`,
+                `empty-policy`).
+            StreambankError: The repository cannot be read; then nothing is touched.
+        """
+        from streambank.retention.expire import expire
+        from streambank.savepoint.repository import Repository
+
+        job, name = self._if_declared(ref), split_job(ref)[0]
+        if job is None or not job.replicate.to:
+            raise InputError(
+                f"No replica of the savepoints of {ref} is declared.",
+                code="no-replica-named",
+                hint=f"Declare [jobs.{name}.replicate].",
+            )
+        policy = job.replicate.retention
+        if policy is None:
+            raise InputError(
+                f"Nobody says which savepoints of {ref} replicas keep.",
+                code="empty-policy",
+                hint=f"Declare [jobs.{name}.replicate.retention] with rules such as keep_last = 10.",
+            )
+        source = self.repository(ref)
+        done: list[tuple[str, ExpireReport | StreambankError]] = []
+        for location in job.replicate.to:
+            try:
+                replica = Repository.open(open_store(location))
+                report = expire(replica, policy, job=ref, dry_run=dry_run, by=by, source=source)
+            except StreambankError as error:
+                done.append((location, error))
+            else:
+                done.append((location, report))
+        return done
 
     @connected
     def sweep(self, ref: str, *, grace_s: float, dry_run: bool, by: Mapping[str, str]) -> SweepReport:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.replicas.replicate import ReplicaReport
+    from streambank.retention.expire import ExpireReport
 
 STATES = ("copied", "there", "refilled", "failed", "gone")
 """What can become of a savepoint in a replica."""
@@ -55,6 +56,18 @@ class RepositoryOperator(StreambankOperator):
         if not as_bool(self.only_if, "only_if"):
             raise AirflowSkipException("This run is to do without it.")
 
+    def tell(self, report: ExpireReport) -> None:
+        """Log what an expire decided about each savepoint, and why."""
+        for decision in report.decisions:
+            dropped = "would be dropped" if report.dry_run else "dropped"
+            self.log.info(
+                "%s %s: %s: %s",
+                decision.summary.job,
+                decision.summary.savepoint,
+                "kept" if decision.keep else dropped,
+                "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons),
+            )
+
     def raise_for(self, errors: Iterable[tuple[str, StreambankError]]) -> None:
         """Log what went wrong beside what went well, and fail the task if there was anything.
 
@@ -71,6 +84,13 @@ class RepositoryOperator(StreambankOperator):
         if found:
             first = min((error for _, error in found), key=lambda error: not error.retryable)
             raise as_airflow(first) from first
+
+
+def unreadable(report: ExpireReport) -> Iterable[tuple[str, StreambankError]]:
+    """Savepoints that an expire kept since their manifests cannot be read, and why those cannot."""
+    for one in report.unreadable:
+        if one.summary.error is not None:
+            yield f"{one.summary.job} {one.summary.savepoint}", one.summary.error
 
 
 class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
@@ -226,20 +246,8 @@ class ExpireSavepointsOperator(RepositoryOperator):
             report = self.hook.expire(
                 self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
             )
-        for decision in report.decisions:
-            dropped = "would be dropped" if report.dry_run else "dropped"
-            self.log.info(
-                "%s %s: %s: %s",
-                decision.summary.job,
-                decision.summary.savepoint,
-                "kept" if decision.keep else dropped,
-                "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons),
-            )
-        self.raise_for(
-            (f"{one.summary.job} {one.summary.savepoint}", one.summary.error)
-            for one in report.unreadable
-            if one.summary.error is not None
-        )
+        self.tell(report)
+        self.raise_for(unreadable(report))
         return {"job": self.job, **flat(report.to_dict())}
 
     def _policy(self) -> Policy | None:
@@ -273,6 +281,50 @@ class ExpireSavepointsOperator(RepositoryOperator):
                 hint="Give a rule such as keep_last, or declare min_verified with the job's retention.",
             )
         return Policy(min_verified=MIN_VERIFIED if least is None else least, **given).check()
+
+
+class ExpireReplicasOperator(RepositoryOperator):
+    """Takes savepoints of a job from the lists of its declared replicas, by the declared rules of replicas.
+
+    What the repository itself lists stays in every replica. Each replica is served, whatever becomes of the
+    others; then the task fails if one could not be, and a retry does the rest.
+
+    Args:
+        plan_only: Change nothing; only say what would happen.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
+
+    Returns:
+        `job`, `dry_run`, `ok`, `replicas`, and over all of them `kept`, `dropped`: numbers. The log has a
+            reason for each savepoint.
+    """
+
+    template_fields: Sequence[str] = (*RepositoryOperator.template_fields, "plan_only")
+
+    def __init__(self, *, plan_only: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_only = plan_only
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Expire in the replicas; see the class."""
+        with airflow_failures():
+            self.skip_unless_wanted()
+            dry_run = as_bool(self.plan_only, "plan_only")
+            found = self.hook.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
+        errors: list[tuple[str, StreambankError]] = []
+        kept = dropped = 0
+        for location, report in found:
+            if isinstance(report, StreambankError):
+                errors.append((location, report))
+                continue
+            self.log.info("In %s:", location)
+            self.tell(report)
+            errors += [(f"{location}, {about}", error) for about, error in unreadable(report)]
+            kept += len(report.decisions) - len(report.dropped)
+            dropped += len(report.dropped)
+        self.raise_for(errors)
+        result = {"job": self.job, "dry_run": dry_run, "ok": True, "replicas": len(found)}
+        return {**result, "kept": kept, "dropped": dropped}
 
 
 class SweepRepositoryOperator(RepositoryOperator):

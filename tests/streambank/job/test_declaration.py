@@ -10,6 +10,7 @@ import pytest
 from streambank.errors import InputError, NotFoundError
 from streambank.job.declaration import LATER_TABLES, Declarations, load_jobs
 from streambank.job.fields import Fields
+from streambank.retention.policy import Policy
 from tests.support.jobs import ROOT
 
 FULL = """
@@ -51,6 +52,7 @@ sweep = true
 keep_daily = 7
 [jobs.orders.replicate]
 to = ["s3://backups/streambank", "replica"]
+retention.keep_monthly = 12
 [jobs.orders.restore]
 sink = "rollback"
 approval_timeout = "2h"
@@ -129,6 +131,7 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
     assert orders.savepoint.time_zone == "Europe/Berlin"
     assert orders.replicate.to == ("s3://backups/streambank", f"file://{tmp_path}/replica")
     assert orders.retention is not None and orders.retention.keep_daily == 7
+    assert orders.replicate.retention == Policy(keep_monthly=12)
     assert (orders.restore.sink, orders.restore.approval_timeout_s) == ("rollback", 7200.0)
     assert (orders.stop.force_after_s, orders.stop.drain_timeout_s) == (90.0, 300.0)
     assert (orders.start.timeout_s, orders.start.schedule) == (90.0, "*/5 * * * *")
@@ -153,6 +156,7 @@ def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     assert only.working_dir == str(tmp_path)
     assert (only.savepoint.schedule, only.later, only.env) == (None, {}, ())
     assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)
+    assert only.replicate.retention is None
     assert (only.savepoint.blackout, only.savepoint.time_zone) == ((), "UTC")
     assert (only.savepoint.stagger_s, only.savepoint.share) == (900.0, "10%")
     with pytest.raises(NotFoundError) as caught:
@@ -192,6 +196,13 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('[jobs.a.savepoint]\nshare = "0%"', 7, "jobs.a.savepoint.share", "no share"),
         ('[jobs.a.savepoint]\nsweep = "yes"', 7, "jobs.a.savepoint.sweep", "true or false"),
         ('[jobs.a.replicate]\nto = "s3://b"', 7, "jobs.a.replicate.to", "a list of strings"),
+        ("[jobs.a.replicate.retention]\nkeep_last = 1", 6, "jobs.a.replicate.to", "missing"),
+        (
+            '[jobs.a.replicate]\nto = ["x"]\n[jobs.a.replicate.retention]\nmin_verified = 1',
+            8,
+            "jobs.a.replicate.retention",
+            "it keeps nothing",
+        ),
         ("[jobs.a.replicate]\nto = []", 7, "jobs.a.replicate.to", "no replica"),
         ('[jobs.a.replicate]\nwhere = ["s3://b"]', 6, "jobs.a.replicate.to", "missing"),
         ('[jobs.a.replicate]\nto = ["x"]\nfrom = "y"', 8, "jobs.a.replicate.from", "no such field"),
@@ -307,7 +318,7 @@ def documented_fields() -> set[str]:
     found: set[str] = set()
     for row in rows:
         names = re.findall(r"`([a-z_.]+)`", row)
-        table = names[0].partition(".")[0]
+        table = names[0].rpartition(".")[0]
         found |= {f"{table}{name}" if name.startswith(".") else name for name in names}
     return found
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from streambank.errors import InputError, IntegrityError, NotFoundError
+from streambank.errors import InputError, IntegrityError, NotFoundError, StorageError
 from streambank.retention import expire as expire_module
 from streambank.retention.expire import ExpireReport, expire
 from streambank.retention.expired import expired_savepoints
@@ -258,3 +258,56 @@ def copy_of(store: Store) -> MemoryStore:
     for info in store.list():
         copied.write(info.path, store.read(info.path))
     return copied
+
+
+def replica_of(repository: Repository, more: int) -> Repository:
+    """A repository with the same savepoints, and some that are older."""
+    replica = Repository.open(MemoryStore(), create=True)
+    for batch in range(-more, 4):
+        store_and_list(replica, {"metadata": b"q", "offsets": b"%d" % batch}, batch + 100)
+    for batch in range(4):
+        store_and_list(repository, {"metadata": b"q", "offsets": b"%d" % batch}, batch + 100)
+    return replica
+
+
+def test_a_replica_never_drops_what_its_source_lists(repository: Repository) -> None:
+    replica = replica_of(repository, 3)
+    gone = expire(replica, Policy(keep_last=1, min_verified=0), source=repository)
+    assert [(batch, keep, rules[-1]) for batch, keep, rules in verdicts(gone)] == [
+        (103, True, "source"), (102, True, "source"), (101, True, "source"), (100, True, "source"),
+        (99, False, "last"), (98, False, "last"), (97, False, "last"),
+    ]  # fmt: skip
+    assert batches(replica) == [100, 101, 102, 103]
+
+
+def test_what_the_source_drops_a_replica_keeps_by_its_own_rules(repository: Repository) -> None:
+    replica = replica_of(repository, 3)
+    expire(repository, LAST)
+    expire(replica, Policy(keep_last=3), source=repository)
+    assert batches(replica) == [101, 102, 103]
+    assert expire(replica, Policy(keep_last=3), source=repository).dropped == ()
+
+
+def test_an_empty_source_leaves_a_replica_its_own_rules(repository: Repository) -> None:
+    replica = replica_of(repository, 0)
+    expire(replica, Policy(keep_last=2), source=Repository.open(MemoryStore(), create=True))
+    assert batches(replica) == [102, 103]
+
+
+def test_a_source_that_cannot_be_read_leaves_all_in_the_replica(repository: Repository) -> None:
+    replica = replica_of(repository, 2)
+    before = batches(replica)
+    store = FaultyStore(repository.store)
+    expire(replica, LAST, source=Repository.open(store), dry_run=True)
+    for number in range(1, len(store.calls) + 1):
+        broken = FaultyStore(repository.store, Fault("error", call=number))
+        with pytest.raises(StorageError):
+            expire(replica, LAST, source=Repository.open(broken))
+        broken.assert_fired()
+        assert batches(replica) == before
+
+
+def test_a_repository_is_no_replica_of_itself(repository: Repository) -> None:
+    with pytest.raises(InputError) as refused:
+        expire(repository, LAST, source=Repository.open(repository.store))
+    assert refused.value.code == "same-repository" and len(batches(repository)) == 4

@@ -15,6 +15,7 @@ from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_airflow.operators.repository import (
+    ExpireReplicasOperator,
     ExpireSavepointsOperator,
     ReplicateSavepointsOperator,
     SweepRepositoryOperator,
@@ -150,6 +151,49 @@ def test_rules_of_a_task_expire_its_own_job_and_no_other(repository: Repository)
     assert (done["kept"], done["dropped"], done["ok"]) == (2, 2, True)
     assert listed(repository, "flights") == ids[2:]
     assert len(listed(repository, "other")) == 1
+
+
+def declared(folder: Path, replicate: str) -> str:
+    file = folder / "streaming_jobs.toml"
+    file.write_text(
+        f'repository = "repository"\n[jobs.flights]\napplication = "app.py"\ncheckpoint = "ck"\n{replicate}',
+        encoding="utf-8",
+    )
+    return str(file)
+
+
+def test_replicas_drop_what_neither_the_repository_lists_nor_their_rules_keep(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ids, places = listed(repository, "flights"), ["one", "two"]
+    tables = '[jobs.flights.replicate]\nto = ["one", "two"]\nretention.keep_last = 3\n'
+    file = declared(tmp_path, tables)
+    result_of(ReplicateSavepointsOperator, jobs_file=file)
+    kept = result_of(ExpireReplicasOperator, jobs_file=file)
+    assert (kept["replicas"], kept["kept"], kept["dropped"]) == (2, 8, 0)
+    result_of(ExpireSavepointsOperator, keep_last=2)
+
+    planned = result_of(ExpireReplicasOperator, jobs_file=file, plan_only=True)
+    assert [listed(Repository.open(open_store(tmp_path / each)), "flights") for each in places] == [ids] * 2
+    done = result_of(ExpireReplicasOperator, jobs_file=file)
+
+    assert (planned["dry_run"], planned["dropped"], done["kept"], done["dropped"]) == (True, 2, 6, 2)
+    for place in places:
+        assert listed(Repository.open(open_store(tmp_path / place)), "flights") == ids[1:]
+    assert "source: file://" in capfd.readouterr().out
+
+
+def test_a_replica_that_cannot_be_read_fails_the_task_and_the_other_has_its_turn(
+    repository: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ids = listed(repository, "flights")
+    result_of(ReplicateSavepointsOperator, to=[str(tmp_path / "two")])
+    result_of(ExpireSavepointsOperator, keep_last=2)
+    file = declared(tmp_path, '[jobs.flights.replicate]\nto = ["one", "two"]\nretention.keep_last = 3\n')
+    assert "[no-repository]" in failure_of(ExpireReplicasOperator, capfd, jobs_file=file)
+    assert listed(Repository.open(open_store(tmp_path / "two")), "flights") == ids[1:]
+    undeclared = declared(tmp_path, '[jobs.flights.replicate]\nto = ["two"]\n')
+    assert "[empty-policy]" in failure_of(ExpireReplicasOperator, capfd, jobs_file=undeclared)
 
 
 def test_a_promise_without_a_rule_is_refused(
