@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import copies, executors, limits, memory, running
+from bench import buckets, copies, executors, limits, memory, running
 from bench.peers import PEERS, missing
 from bench.report import Report
 from bench.workloads import LargeFiles, SmallFiles, Workload
@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="Spark executors, which take minutes to start and stop",
     )
     parser.add_argument(
+        "--s3", action=argparse.BooleanOptionalAction, default=True, help="the same to an S3 server here"
+    )
+    parser.add_argument(
         "--folder", type=Path, help="where to write while measuring (default: the system's temporary folder)"
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -62,15 +65,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             planned = memory.measure(max(1000, int(options.memory_files * options.scale)))
         rates = executors.measure(folder, options.scale, _say) if options.executors else []
         end = began + 60 * options.minutes
-        tables = []
+        tables, in_s3 = [], []
         workloads: list[Workload] = [
             _large(options.large_mb * options.scale),
             _small(options.small_files * options.scale),
         ]
-        for number, workload in enumerate(workloads):
+        left = len(workloads) * (1 + options.s3)
+        for workload in workloads:
             now = time.monotonic()
-            until = now + (end - now) / (len(workloads) - number)
+            until = now + (end - now) / left
             tables.append(copies.measure(workload, folder, options.rounds, options.peer_rounds, until, _say))
+            left -= 1
+        for workload in workloads if options.s3 else ():
+            now = time.monotonic()
+            until = now + (end - now) / left
+            in_s3.append(buckets.measure(workload, folder, options.rounds, options.peer_rounds, until, _say))
+            left -= 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     given = vars(options).items()
@@ -80,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"--{name.replace('_', '-')} {value}" for name, value in changed if name not in where
     )
     command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
-    page = Report(command, time.monotonic() - began, load, can, tables, arms, planned, rates).page()
+    seconds = time.monotonic() - began
+    page = Report(command, seconds, load, can, tables, arms, planned, rates, in_s3).page()
     options.output.write_text(page, encoding="utf-8")
     print(page)
     return 0

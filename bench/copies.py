@@ -173,7 +173,7 @@ def measure(
             break
     source_bytes = sum(path.stat().st_size for path in source.rglob("*") if path.is_file())
     shutil.rmtree(source)
-    return _table(workload, done, source_bytes)
+    return Table(workload, rows_of(done, COPY, OURS), source_bytes, **done[-1].facts)
 
 
 def _round(
@@ -198,25 +198,25 @@ def _round(
 
 
 def _plain_copy(one: Round, source: Path, folder: Path) -> None:
-    with _room(folder / "copy") as copy:
-        one.timed(COPY, lambda: CP.run(CP.save, source, copy / "copy", one.turn))
+    with room(folder / "copy") as copy:
+        one.timed(COPY, lambda: CP.run(CP.save, source, copy / "copy", one.turn, copy))
 
 
 def _peer(one: Round, workload: Workload, source: Path, folder: Path, peer: Peer) -> None:
-    with _room(folder / "peer") as place:
+    with room(folder / "peer") as place:
         target = place / "target"
         if peer.prepare:
-            peer.run(peer.prepare, source, target, 0)
-        one.timed(peer.name, lambda: peer.run(peer.save, source, target, 1))
+            peer.run(peer.prepare, source, target, 0, place)
+        one.timed(peer.name, lambda: peer.run(peer.save, source, target, 1, place))
         if not peer.again:
             return
-        with _one_more_batch(workload, source):
-            one.timed(f"{peer.name}, one more batch", lambda: peer.run(peer.save, source, target, 2))
-            one.timed(f"{peer.name}, unchanged", lambda: peer.run(peer.save, source, target, 3))
+        with one_more_batch(workload, source):
+            one.timed(f"{peer.name}, one more batch", lambda: peer.run(peer.save, source, target, 2, place))
+            one.timed(f"{peer.name}, unchanged", lambda: peer.run(peer.save, source, target, 3, place))
 
 
 def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> None:
-    with _room(folder / "streambank") as place:
+    with room(folder / "streambank") as place:
         location = place / "repository"
 
         def opened() -> Repository:
@@ -225,7 +225,7 @@ def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> N
         checkpoint = open_store(source)
         repository = opened()
         full = one.timed(FULL, lambda: take(checkpoint, repository, "bench"))
-        with _one_more_batch(workload, source) as added:
+        with one_more_batch(workload, source) as added:
             before = _size(location)
             repository = opened()
             changed = one.timed(CHANGED, lambda: take(checkpoint, repository, "bench"))
@@ -262,7 +262,8 @@ def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> N
 
 
 @contextmanager
-def _room(place: Path) -> Iterator[Path]:
+def room(place: Path) -> Iterator[Path]:
+    """A folder that is there within it."""
     place.mkdir()
     try:
         yield place
@@ -271,8 +272,8 @@ def _room(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _one_more_batch(workload: Workload, source: Path) -> Iterator[list[Path]]:
-    """Within it the checkpoint has one more batch."""
+def one_more_batch(workload: Workload, source: Path) -> Iterator[list[Path]]:
+    """Let the checkpoint have one more batch; gives the files that are new."""
     added = workload.add_batch(source)
     try:
         yield added
@@ -281,14 +282,21 @@ def _one_more_batch(workload: Workload, source: Path) -> Iterator[list[Path]]:
             path.unlink()
 
 
-def _table(workload: Workload, rounds: Sequence[Round], source_bytes: int) -> Table:
+def rows_of(rounds: Sequence[Round], plain: str, ours: Sequence[str]) -> list[Row]:
+    """The lines of a table: the plain way first, then ours, then those of other tools.
+
+    Args:
+        rounds: What was measured.
+        plain: The one that the others are compared with, by the mean of its times in each round.
+        ours: The names of ours.
+    """
     rows: dict[str, list[Once]] = {}
     for one in rounds:
-        copy_s = statistics.mean(copy.seconds for copy in one.done[COPY])
+        plain_s = statistics.mean(each.seconds for each in one.done[plain])
         for what, times in one.done.items():
-            rows.setdefault(what, []).extend(replace(each, ratio=each.seconds / copy_s) for each in times)
-    names = [COPY, *OURS, *sorted(rows.keys() - {COPY, *OURS}, key=list(rows).index)]
-    return Table(workload, [Row(what, rows[what]) for what in names], source_bytes, **rounds[-1].facts)
+            rows.setdefault(what, []).extend(replace(each, ratio=each.seconds / plain_s) for each in times)
+    names = [plain, *ours, *sorted(rows.keys() - {plain, *ours}, key=list(rows).index)]
+    return [Row(what, rows[what]) for what in names]
 
 
 def _size(folder: Path) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 SETTINGS = {"RESTIC_PASSWORD": "bench", "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "yes"}
 
@@ -37,21 +38,33 @@ class Peer:
         """Whether it is installed."""
         return shutil.which(self.program) is not None
 
-    def run(self, arguments: Sequence[str], source: Path, target: Path, turn: int) -> None:
+    def run(
+        self,
+        arguments: Sequence[str],
+        source: Path,
+        target: Path | str,
+        turn: int,
+        home: Path,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Run it with the places filled in.
+
+        Args:
+            arguments: What it is asked, with the names of places.
+            source: What is saved.
+            target: Where to.
+            turn: A number that goes up.
+            home: A folder for what it remembers.
+            settings: More environment variables.
 
         Raises:
             RuntimeError: It failed.
         """
         filled = [part.format(source=source, target=target, turn=turn) for part in arguments]
-        home = {
-            "HOME": str(target.parent),
-            "XDG_CACHE_HOME": f"{target}-cache",
-            "BORG_BASE_DIR": f"{target}-borg",
-        }
+        own = {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/cache", "BORG_BASE_DIR": f"{home}/borg"}
         done = subprocess.run(
             [self.program, *filled],
-            env={**os.environ, **home, **SETTINGS},
+            env={**os.environ, **own, **SETTINGS, **settings},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from bench import copies
+from bench import buckets, copies
+from bench.buckets import BucketTable
 from bench.copies import Row, Table
 from bench.executors import Rate
 from bench.limits import Limits
@@ -62,6 +63,7 @@ class Report:
         arms: The running query; empty where it was left out.
         memory: What `memory.measure` gave; None where it was left out.
         rates: Spark executors; empty where they were left out.
+        buckets: The same with the repository on S3; empty where it was left out.
     """
 
     command: str
@@ -72,12 +74,15 @@ class Report:
     arms: Sequence[Arm]
     memory: Mapping[str, Any] | None
     rates: Sequence[Rate] = ()
+    buckets: Sequence[BucketTable] = ()
 
     def page(self) -> str:
         """The page, as Markdown."""
         lines = [*self._head()]
         for table in self.tables:
             lines += _table_lines(table, self.limits)
+        for bucket in self.buckets:
+            lines += _bucket_lines(bucket, self.limits)
         if self.arms:
             lines += _running_lines(self.arms)
         if self.memory is not None:
@@ -131,6 +136,31 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
         f"{table.changed_bytes / MB:,.1f} MB; the take read {table.read_files:,} files and added "
         f"{table.moved_bytes / MB:,.1f} MB to the repository, its manifest and index included: {changed:.3f} "
         f"times what changed. `--link` shared {table.linked_files:,} files."
+    )
+
+
+def _bucket_lines(table: BucketTable, limits: Limits) -> list[str]:
+    lines = [
+        f"## {table.workload.name.capitalize()}, to S3",
+        *_paragraph(
+            f"{table.workload.says} The service is SeaweedFS on this machine, which works with the same "
+            f"processors; there is no network. Rounds: {len(table.row(buckets.FULL).rounds)}."
+        ),
+        "| | seconds | MB/s | times plain PUTs | lowest, highest | requests that write | limited by |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for row in table.rows:
+        low, high = row.spread
+        whole = row.what in (buckets.PUTS, buckets.FULL, buckets.VERIFY, buckets.RESTORE)
+        rate = f"{table.saved_bytes / MB / row.seconds:,.0f}" if whole else ""
+        writes = f"{table.writes[row.what]:,}" if row.what in table.writes else ""
+        lines.append(
+            f"| {row.what} | {row.seconds:.3f} | {rate} | {row.ratio:.2f} | {low:.2f}, {high:.2f} | "
+            f"{writes} | {_reason(row, limits)} |"
+        )
+    return lines + _paragraph(
+        f"The savepoint has {table.saved_files:,} files and {table.saved_bytes / MB:,.1f} MB. The other "
+        "tools copy the whole checkpoint."
     )
 
 
