@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.errors import StorageError
+from streambank.job.telling import Lines
 
 if TYPE_CHECKING:
     from streambank.savepoint.progress import Step
@@ -132,6 +133,11 @@ def line(text: str = "") -> None:
 def note(text: str) -> None:
     """A line beside the answer: a warning, or how far the work is."""
     print(text, file=sys.stderr)
+
+
+def waits() -> Lines:
+    """What tells on stderr what a command waits for."""
+    return Lines(note, LINE_EVERY_S)
 
 
 def fields(pairs: Sequence[tuple[str, object]]) -> None:

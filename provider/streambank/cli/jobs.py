@@ -69,7 +69,9 @@ def start(
     from streambank.times import parse_duration_s
 
     timeout_s = parse_duration_s(timeout) if timeout is not None else None
-    result = start_job(_job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s)
+    result = start_job(
+        _job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s, tell=console.waits()
+    )
     console.answer(result.to_dict(), lambda: _show_start(result))
 
 
@@ -132,6 +134,7 @@ def stop(
             note=note,
             pin=pin,
             progress=progress,
+            tell=console.waits(),
         )
     console.answer(result.to_dict(), lambda: _show_stop(result))
 

@@ -31,6 +31,7 @@ from streambank.job.operation import Operation, OperationLock
 from streambank.job.processes import HostId, this_host
 from streambank.job.records import JsonDict, Record, RecordStream
 from streambank.job.requests import Requests
+from streambank.job.telling import Tell, to_nobody
 from streambank.storage import open_store
 from streambank.storage.base import Store
 from streambank.storage.names import check_job_name
@@ -138,14 +139,14 @@ class JobControl:
     # Who may act.
 
     def operation(
-        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0
+        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0, tell: Tell = to_nobody
     ) -> AbstractContextManager[Operation]:
         """Hold the operation lock for a `with` block (operation.py).
 
         Raises:
             ConflictError: Another operation works on the job (code `operation-in-progress`).
         """
-        return self.operation_lock.hold(name, by=by, wait_s=wait_s)
+        return self.operation_lock.hold(name, by=by, wait_s=wait_s, tell=tell)
 
     # What happened.
 

@@ -14,6 +14,7 @@ from streambank.errors import ConflictError, RefusedError
 from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
 from streambank.job.keeper import Keeper
 from streambank.job.processes import HostId, this_process
+from streambank.job.telling import Tell, to_nobody
 from streambank.storage.base import Store
 
 
@@ -53,6 +54,7 @@ class OperationLock:
         *,
         by: Mapping[str, str],
         wait_s: float = 0.0,
+        tell: Tell = to_nobody,
         beat_s: float = DEFAULT_BEAT_S,
         ttl_s: float = DEFAULT_TTL_S,
     ) -> Iterator[Operation]:
@@ -62,6 +64,7 @@ class OperationLock:
             name: The operation: `start`, `stop`, `restore`, ...
             by: Who asks.
             wait_s: How long to wait for another operation to end.
+            tell: Told about that wait.
             beat_s: How often to say that we live.
             ttl_s: How long others must see no beat before they may call us dead from another host.
 
@@ -71,7 +74,7 @@ class OperationLock:
         holder = Holder(
             self.claims.here, (this_process("operation"),), {"operation": name, "by": dict(by)}, beat_s, ttl_s
         )
-        claim = self._claim(name, holder, wait_s)
+        claim = self._claim(name, holder, wait_s, tell)
         keeper = Keeper(claim, on_lost=lambda why: None).start()
         try:
             yield Operation(name, claim)
@@ -79,7 +82,7 @@ class OperationLock:
             keeper.stop()
             claim.release()
 
-    def _claim(self, name: str, holder: Holder, wait_s: float) -> Claim:
+    def _claim(self, name: str, holder: Holder, wait_s: float, tell: Tell) -> Claim:
         clock = self.claims.clock
         started = clock.monotonic()
         while True:
@@ -88,12 +91,12 @@ class OperationLock:
                 return got
             if clock.monotonic() - started >= wait_s:
                 raise self._in_the_way(name, got)
+            tell(f"Waiting for a {_kind(got)} to end: {got.describe()}")
             clock.sleep(0.2)
 
     def _in_the_way(self, name: str, view: ClaimView) -> ConflictError:
-        other = view.holder.details.get("operation", "operation") if view.holder else "operation"
         return ConflictError(
-            f"Job {self.job}: {name} has to wait, a {other} works on it: {view.describe()} "
+            f"Job {self.job}: {name} has to wait, a {_kind(view)} works on it: {view.describe()} "
             f"({view.state}: {view.why}).",
             code="operation-in-progress",
             hint="Try again when it has ended. "
@@ -122,3 +125,8 @@ class OperationLock:
             )
         self.claims.end(view.epoch, "broken", by=dict(by), why=why)
         return view
+
+
+def _kind(view: ClaimView) -> str:
+    """What the holder of the lock does: `stop`, ..."""
+    return str(view.holder.details.get("operation", "operation")) if view.holder else "operation"

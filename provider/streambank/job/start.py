@@ -23,6 +23,7 @@ from streambank.job.launcher import DriverState, Handle, Launcher, LocalLauncher
 from streambank.job.operation import Operation
 from streambank.job.prepare import prepare_launch
 from streambank.job.pruning import prune_and_tell
+from streambank.job.telling import Tell, to_nobody
 
 _LOOK_S = 0.25
 _LAST_LINES = 30
@@ -82,6 +83,7 @@ def start_job(
     launcher: Launcher | None = None,
     control: JobControl | None = None,
     operation: Operation | None = None,
+    tell: Tell = to_nobody,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it has got going.
 
@@ -97,6 +99,7 @@ def start_job(
         launcher: Where drivers run; this machine when left out.
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
+        tell: Told what is waited for.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -106,10 +109,12 @@ def start_job(
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """
     records = control or job.records()
-    start = _Start(job, records, launcher or LocalLauncher(), by, timeout_s or job.start.timeout_s)
+    start = _Start(job, records, launcher or LocalLauncher(), by, timeout_s or job.start.timeout_s, tell)
     while True:
         lock: AbstractContextManager[Operation] = (
-            nullcontext(operation) if operation else records.operation("start", by=by, wait_s=start.timeout_s)
+            nullcontext(operation)
+            if operation
+            else records.operation("start", by=by, wait_s=start.timeout_s, tell=tell)
         )
         with lock as held:
             early = start.begin(held, obey_desired, why)
@@ -120,13 +125,20 @@ def start_job(
 
 class _Start:
     def __init__(
-        self, job: Job, control: JobControl, launcher: Launcher, by: Mapping[str, str], timeout_s: float
+        self,
+        job: Job,
+        control: JobControl,
+        launcher: Launcher,
+        by: Mapping[str, str],
+        timeout_s: float,
+        tell: Tell,
     ) -> None:
         self.job = job
         self.control = control
         self.launcher = launcher
         self.by = by
         self.timeout_s = timeout_s
+        self.tell = tell
         self.clock = control.clock
         self.began = self.clock.monotonic()
         self.state: StartState = "started"
@@ -201,6 +213,7 @@ class _Start:
                 raise self._died(driver)
             if self._over():
                 raise self._too_late("does not hold the lease")
+            self.tell(f"The driver of job {self.job.name} is starting")
             self.clock.sleep(_LOOK_S)
 
     # Without it.
@@ -216,6 +229,7 @@ class _Start:
                 break
             if self._over():
                 raise self._too_late("has neither committed a batch nor found its input empty")
+            self.tell(f"Waiting for the first batch of job {self.job.name}, {view.describe()}")
             self.clock.sleep(_LOOK_S)
         return self._result(self.state)
 

@@ -29,6 +29,7 @@ from streambank.job.pruning import prune_and_tell
 from streambank.job.requests import STOP
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_asked import ASKER, StopAsked, asked_before
+from streambank.job.telling import Tell, to_nobody
 from streambank.savepoint.progress import Progress
 from streambank.times import from_json_time, to_json_time, utc_now
 
@@ -109,7 +110,7 @@ def ask_to_stop(
     at = to_json_time(utc_now()) if before is None else before.at
     if before is None:
         records.set_desired("stopped", by=by, why=why)
-    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, before)
+    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, asked=before)
     stop.check_wanted()
     view = records.lease.view()
     living = view is not None and not view.free and _is_driver(view)
@@ -133,6 +134,7 @@ def stop_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     progress: Progress | None = None,
+    tell: Tell = to_nobody,
     asked: StopAsked | None = None,
 ) -> StopResult:
     """Stop a job, and keep it stopped.
@@ -153,6 +155,7 @@ def stop_job(
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         progress: Told about files and bytes of the savepoint.
+        tell: Told what is waited for.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
 
     Raises:
@@ -166,10 +169,10 @@ def stop_job(
     if asked is None:
         records.set_desired("stopped", by=by, why=why)
     place = launcher or LocalLauncher()
-    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked)
+    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, tell, asked)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress)
-    with records.operation("stop", by=by, wait_s=stop.patience_s()):
+    with records.operation("stop", by=by, wait_s=stop.patience_s(), tell=tell):
         return stop.run(savepoint, note, pin, progress)
 
 
@@ -184,6 +187,7 @@ class _Stop:
         drain: bool,
         force_after_s: float | None,
         drain_timeout_s: float | None,
+        tell: Tell = to_nobody,
         asked: StopAsked | None = None,
     ) -> None:
         self.job = job
@@ -194,6 +198,7 @@ class _Stop:
         self.drain = drain
         self.force_after_s = force_after_s or job.stop.force_after_s
         self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
+        self.tell = tell
         self.asked = asked
         self.clock = control.clock
         self.began = self.clock.monotonic()
@@ -313,7 +318,14 @@ class _Stop:
                 deadline = self.clock.monotonic() + _MARGIN_S
                 for one in sorted(holder.processes, key=lambda one: one.role != "jvm"):
                     send_signal(one, signal.SIGKILL)
+            self.tell(self._waiting(killed))
             self.clock.sleep(_LOOK_S)
+
+    def _waiting(self, killed: bool) -> str:
+        if killed:
+            return f"The driver of job {self.job.name} did not stop in time, and was killed"
+        until = "has worked off what its sources hold" if self.drain else "is at a batch boundary"
+        return f"Waiting until job {self.job.name} {until}, and no longer than {self.patience_s():.0f} s"
 
     def _is_still_there(self, view: ClaimView) -> bool:
         """Whether processes of a driver that gave its lease back are still on their way out."""

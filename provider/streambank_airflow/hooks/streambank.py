@@ -1,29 +1,29 @@
-"""The hook: the one place of the Airflow face that opens repositories and jobs and calls the engine."""
+"""The hook: the one place of the Airflow face that opens repositories and jobs and calls the engine.
+
+The engine's modules for the verbs are loaded when they are needed, since the DAG processor imports this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.generations import MAIN
-from streambank.job.launcher import Handle, LocalLauncher
-from streambank.job.savepoint import savepoint_job
-from streambank.job.start import StartResult, start_job
-from streambank.job.status import job_status
-from streambank.job.stop import StopResult, ask_to_stop, stop_job
-from streambank.job.stop_asked import StopAsked
-from streambank.recovery.plan import RestorePlan
-from streambank.recovery.restore import plan_restore, restore
-from streambank.savepoint.executing import Executor
-from streambank.savepoint.take import take
-from streambank.savepoint.verify import Level, verify
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.job.telling import Lines
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
 from streambank_airflow.hooks.repository import RepositoryHook
+
+if TYPE_CHECKING:
+    from streambank.job.start import StartResult
+    from streambank.job.stop import StopResult
+    from streambank.job.stop_asked import StopAsked
+    from streambank.recovery.plan import RestorePlan
+    from streambank.savepoint.executing import Executor
+    from streambank.savepoint.verify import Level
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
@@ -31,6 +31,10 @@ HELD = "lease-held"
 STOP_RUNNING = "Set stop_running, if it may be stopped for this."
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
+
+
+TELL_EVERY_S = 60.0
+"""How often a task's log says that it still waits."""
 
 
 class StreambankHook(RepositoryHook):
@@ -43,8 +47,11 @@ class StreambankHook(RepositoryHook):
         self, ref: str, *, obey_desired: bool, wait: bool, note: str, by: Mapping[str, str]
     ) -> StartResult:
         """Make sure that a driver of a job runs: `streambank.job.start.start_job`."""
+        from streambank.job.start import start_job
+
         job, _ = self.declared(ref)
-        return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait)
+        tell = Lines(self.log.info, TELL_EVERY_S)
+        return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait, tell=tell)
 
     @connected
     def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:
@@ -78,6 +85,8 @@ class StreambankHook(RepositoryHook):
         asker: str | None = None,
     ) -> StopAsked:
         """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
+        from streambank.job.stop import ask_to_stop
+
         job, _ = self.declared(ref)
         return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
 
@@ -94,6 +103,8 @@ class StreambankHook(RepositoryHook):
         asked: StopAsked | None = None,
     ) -> StopResult:
         """Stop a job, and keep it stopped: `streambank.job.stop.stop_job`."""
+        from streambank.job.stop import stop_job
+
         job, _ = self.declared(ref)
         return stop_job(
             job,
@@ -104,6 +115,7 @@ class StreambankHook(RepositoryHook):
             drain=drain,
             force_after_s=force_after_s,
             asked=asked,
+            tell=Lines(self.log.info, TELL_EVERY_S),
         )
 
     @connected
@@ -126,6 +138,9 @@ class StreambankHook(RepositoryHook):
     @connected
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
         """The path of the newest driver's log, and its last lines where this machine has it."""
+        from streambank.job.launcher import Handle, LocalLauncher
+        from streambank.job.status import job_status
+
         job, _ = self.declared(ref)
         log = job_status(job).log
         if log is None:
@@ -169,6 +184,10 @@ class StreambankHook(RepositoryHook):
             InputError: A job of several queries was named without the query (code `which-query`).
             StreambankError: Whatever a take raises.
         """
+        from streambank.job.savepoint import savepoint_job
+        from streambank.savepoint.take import take
+        from streambank.sinks.file_sink import FileSinkCapture
+
         if checkpoint is not None:
             return take(
                 open_store(checkpoint),
@@ -229,6 +248,8 @@ class StreambankHook(RepositoryHook):
         Raises:
             NotFoundError: There is no such savepoint.
         """
+        from streambank.savepoint.verify import verify
+
         repository = self.repository(ref)
         if savepoint == LATEST:
             listed = [one for one in repository.manifests(ref) if one.job == ref]
@@ -274,6 +295,8 @@ class StreambankHook(RepositoryHook):
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
             StreambankError: Whatever else speaks against it.
         """
+        from streambank.recovery.restore import plan_restore
+
         plan = plan_restore(
             self.repository(ref),
             savepoint,
@@ -306,6 +329,8 @@ class StreambankHook(RepositoryHook):
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
+        from streambank.recovery.restore import restore
+
         report = restore(
             self.repository(ref),
             savepoint,

@@ -220,9 +220,13 @@ def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path)
 
 def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Path) -> None:
     job = declare(folder, "--never-trigger")
+    told: list[str] = []
     with pytest.raises(StorageError) as caught:
-        start(folder, job, timeout_s=1.0)
+        start(folder, job, timeout_s=1.0, tell=told.append)
     assert caught.value.code == "start-timeout"
+    first, *_, last = told
+    assert first == "The driver of job flights is starting"
+    assert last.startswith("Waiting for the first batch of job flights, process ")
     assert start(folder, job, wait=False).state == "already-running"
     assert len(launches(job)) == 1
 

@@ -53,7 +53,11 @@ def test_stopping_a_stopped_job_says_so(folder: Path) -> None:
 def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -> None:
     job = declare(folder)
     start(folder, job)
-    result = stop(folder, job, drain=True, drain_timeout_s=30)
+    told: list[str] = []
+    result = stop(folder, job, drain=True, drain_timeout_s=30, tell=told.append)
+    assert all(
+        text.startswith("Waiting until job flights has worked off what its sources hold") for text in told
+    )
     assert result.drained is True
     (request,) = job.records().requests.records.all()
     assert request.data["options"]["drain"] is True and request.data["options"]["drain_timeout_s"] == 30
@@ -155,8 +159,10 @@ def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path) -> None:
     starting.start()
     lock = job.records().operation_lock
     poll(lambda: (view := lock.view()) is not None and view.state == "live")
-    result = stop(folder, job)
+    told: list[str] = []
+    result = stop(folder, job, tell=told.append)
     starting.join(30)
+    assert told[0].startswith("Waiting for a start to end: process")
     assert (result.state, result.how) == ("stopped", "boundary")
 
 
