@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from streambank.errors import InputError
 
@@ -39,6 +39,14 @@ def from_json_time(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(UTC)
+
+
+def from_epoch_ms(moment_ms: int) -> datetime | None:
+    """The aware UTC datetime of Spark's milliseconds since 1970; None for what no calendar can say."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ms)
+    except OverflowError:
+        return None
 
 
 def parse_duration_s(text: str) -> float:

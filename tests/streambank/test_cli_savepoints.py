@@ -69,7 +69,8 @@ def test_a_savepoint_from_take_to_restore(tmp_path: Path, checkpoint: Path) -> N
     assert {"path", "size_bytes", "digest"} <= set(shown["files"][0])
     assert "metadata" in {file["path"] for file in shown["files"]}
     assert shown["taken_by"]["via"] == "cli"
-    assert "stateStoreSave" in succeed("show", "b000004").out
+    text = succeed("show", "b000004").out
+    assert "stateStoreSave" in text and "1970-01-01T00:00:04.500Z" in text
 
     report = succeed("verify", "b000004", "--level", "full", "--json").document
     assert report["ok"] is True and report["findings"] == [] and report["level"] == "full"

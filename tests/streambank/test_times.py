@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from streambank.errors import InputError
-from streambank.times import parse_duration_s
+from streambank.times import from_epoch_ms, parse_duration_s, to_json_time
+
+
+def test_milliseconds_of_spark() -> None:
+    moment = from_epoch_ms(1_700_000_000_123)
+    assert moment is not None and to_json_time(moment) == "2023-11-14T22:13:20.123Z"
+    assert from_epoch_ms(2**63 - 1) is None
 
 
 @pytest.mark.parametrize(

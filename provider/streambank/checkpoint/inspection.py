@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 from streambank.checkpoint.closure import ClosurePlanner
@@ -16,7 +16,7 @@ from streambank.checkpoint.sources import SourceState
 from streambank.errors import ConflictError, StreambankError
 from streambank.finding import Finding, Severity
 from streambank.storage import FileInfo
-from streambank.times import to_json_time
+from streambank.times import from_epoch_ms, to_json_time
 
 MAX_THOROUGH_READS = 5000
 """So many snapshots and changelogs are opened to tell which batches are whole; beyond, names have to do."""
@@ -61,10 +61,7 @@ class Inspection:
         """Event-time watermark after the batch; None for none, or one beyond what a calendar can say."""
         if self.closure is None or self.closure.watermark_ms is None:
             return None
-        try:
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.closure.watermark_ms)
-        except OverflowError:
-            return None
+        return from_epoch_ms(self.closure.watermark_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """The inspection as the JSON of `inspect`."""
