@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.errors import StorageError
-from streambank.job.telling import Lines
 
 if TYPE_CHECKING:
+    from streambank.job.telling import Lines
     from streambank.savepoint.progress import Step
 
 LINE_EVERY_S = 10.0
@@ -137,6 +137,8 @@ def note(text: str) -> None:
 
 def waits() -> Lines:
     """What tells on stderr what a command waits for."""
+    from streambank.job.telling import Lines
+
     return Lines(note, LINE_EVERY_S)
 
 

@@ -143,13 +143,6 @@ def _time(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ") + "Z"
 
 
-def _watermark(moment_ms: int | None) -> str:
-    from streambank.times import from_epoch_ms, to_json_time
-
-    moment = from_epoch_ms(moment_ms) if moment_ms is not None else None
-    return "" if moment_ms is None else f"{moment_ms} ms" if moment is None else to_json_time(moment)
-
-
 def _verified(summary: dict[str, Any]) -> str:
     if summary["verified_at"] is None:
         return "never"
@@ -174,7 +167,10 @@ def show(
 
 
 def _show(found: dict[str, Any], pinned: bool) -> None:
+    from streambank.times import from_epoch_ms, to_json_time
+
     stats, by = found["stats"], found["taken_by"]
+    watermark = None if found["watermark_ms"] is None else from_epoch_ms(found["watermark_ms"])
     console.fields(
         [
             ("savepoint", found["savepoint"]),
@@ -187,7 +183,7 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
             ("pinned", "yes" if pinned else ""),
             ("checkpoint", found["checkpoint"]),
             ("closure", found["closure"]),
-            ("watermark", _watermark(found["watermark_ms"])),
+            ("watermark", to_json_time(watermark) if watermark else None),
             ("spark version", found["spark_version"]),
             ("derived from", found["derived_from"]),
             ("files", f"{console.count(found['file_count'], 'file')}, {console.size(found['bytes'])}"),

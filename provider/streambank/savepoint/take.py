@@ -26,7 +26,7 @@ from streambank.errors import (
     NotFoundError,
     StreambankError,
 )
-from streambank.savepoint.capture import SinkCapture
+from streambank.savepoint.capture import SinkCapture, require_sinks
 from streambank.savepoint.catalog import distrusted, heads, settle_listed
 from streambank.savepoint.copy_work import Copying
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
@@ -102,7 +102,8 @@ def take(
         NotFoundError: There is no committed batch, or not the one that was asked for.
         FormatError: The checkpoint uses something that is not understood.
         ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
-            the query deletes its files faster than they can be held.
+            the query deletes its files faster than they can be held; `taken-without-sink`: the savepoint of
+            this batch is there, and says nothing of a sink that is named now.
         IntegrityError: `savepoint-damaged`: the savepoint of this batch is there and not whole, and
             could not be healed from the checkpoint and the sinks.
         StorageError: The environment failed.
@@ -279,6 +280,7 @@ class _Take:
             manifest = self.repository.load(self.job, savepoint)
         except NotFoundError:
             return None
+        require_sinks(manifest, self.sinks)
         settle_listed(self.repository.store, self.job)
         distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
@@ -304,7 +306,7 @@ class _Take:
             savepoint = self._savepoint_id(self.reader.query_id(), batch)
             return self._already_there(savepoint, writer, 0)
         except (ConflictError, NotFoundError, FormatError):
-            return None  # whatever it is, the plan will say it
+            return None  # whatever it is, the plan will say it, or find it again
 
     def _copy(self, plan: TakePlan, writer: ObjectWriter, arrived: Arrived) -> None:
         meter = Meter(self.progress, "copy", len(plan.copy), plan.copy_bytes)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import (
-    RefusedError,
-)
+from streambank.errors import ConflictError, RefusedError
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import take
 from streambank.sinks.file_standing import ASIDE_DIRECTORY
@@ -30,6 +28,16 @@ class TestSinks:
         assert f"3 files with {5 + 6 + 7} rows" in caught.value.message
         assert closure_of(shop.sink_store) == before
         assert closure_of(shop.open("restored")) == {}
+
+    def test_a_batch_that_was_saved_without_its_sink_is_not_said_to_have_it(self, shop: Workshop) -> None:
+        shop.run(5)
+        without = take(shop.checkpoint, shop.repository, JOB)
+        with pytest.raises(ConflictError) as caught:
+            shop.take()
+        assert caught.value.code == "taken-without-sink" and without.savepoint in caught.value.message
+        assert take(shop.checkpoint, shop.repository, JOB).already_there
+        shop.run(1)
+        assert shop.take().savepoint == shop.take().savepoint
 
     def test_rollback_sets_later_output_aside(self, shop: Workshop) -> None:
         shop.run(5)
