@@ -35,8 +35,9 @@ LARGE = 1_100_000
 """Larger than what goes into packs."""
 SOME = 2
 """How many of the requests `make test` takes, killed before and after them in turn."""
-EVERY = (pytest.mark.storm, pytest.mark.timeout(3600))
 KINDS: tuple[When, ...] = ("before", "after")
+WHICH = [SOME, *(pytest.param(when, marks=(pytest.mark.storm, pytest.mark.timeout(3600))) for when in KINDS)]
+"""How many requests are fatal; or all of them, one after the other, before or after they arrive."""
 
 
 class World:
@@ -99,23 +100,23 @@ def kill_at(when: When, request: int, run: Callable[[], None]) -> Life:
     return life
 
 
-def crashes(requests: Sequence[str], count: int | None) -> list[tuple[When, int]]:
+def crashes(requests: Sequence[str], which: int | When) -> list[tuple[When, int]]:
     """Which requests are fatal: all of them, or some writes that are far apart, the last one among them."""
     everything = range(1, len(requests) + 1)
-    if count is None:
-        return [(when, number) for number in everything for when in KINDS]
+    if not isinstance(which, int):
+        return [(which, number) for number in everything]
     writes = [n for n in everything if not requests[n - 1].startswith(("get", "head", "list"))]
-    chosen = [writes[round(n * (len(writes) - 1) / (count - 1))] for n in range(count)]
+    chosen = [writes[round(n * (len(writes) - 1) / (which - 1))] for n in range(which)]
     return list(zip(itertools.cycle(KINDS), chosen, strict=False))
 
 
-@pytest.mark.parametrize("count", [SOME, pytest.param(None, marks=EVERY)])
-def test_take_killed_at_a_request(world: World, count: int | None) -> None:
+@pytest.mark.parametrize("which", WHICH)
+def test_take_killed_at_a_request(world: World, which: int | When) -> None:
     world.keep()
     with dying("before", request=0) as undisturbed:
         run_take(world)
     assert len(whole_savepoints(world)) == 1
-    for when, request in crashes(undisturbed.requests, count):
+    for when, request in crashes(undisturbed.requests, which):
         world.put_back()
         kill_at(when, request, lambda: run_take(world))
         assert len(whole_savepoints(world)) <= 1
@@ -124,15 +125,15 @@ def test_take_killed_at_a_request(world: World, count: int | None) -> None:
         assert Repository.open(open_store(world.shop.repository_store.uri)).pinned(JOB, listed)
 
 
-@pytest.mark.parametrize("count", [SOME, pytest.param(None, marks=EVERY)])
-def test_restore_killed_at_a_request(world: World, count: int | None) -> None:
+@pytest.mark.parametrize("which", WHICH)
+def test_restore_killed_at_a_request(world: World, which: int | When) -> None:
     run_take(world)
     world.shop.run(2)
     world.keep()
     with dying("before", request=0) as undisturbed:
         run_restore(world)
     assert_restored(world)
-    for when, request in crashes(undisturbed.requests, count):
+    for when, request in crashes(undisturbed.requests, which):
         world.put_back()
         kill_at(when, request, lambda: run_restore(world))
         control = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB)
@@ -155,9 +156,9 @@ def assert_restored(world: World) -> None:
     assert len(whole_savepoints(world)) == 1
 
 
-@pytest.mark.parametrize("count", [SOME, pytest.param(None, marks=EVERY)])
+@pytest.mark.parametrize("which", WHICH)
 def test_an_upload_in_parts_killed_at_a_request(
-    seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch, count: int | None
+    seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch, which: int | When
 ) -> None:
     """The object is there whole, or not at all; parts stay, as they do after every crash."""
     seaweedfs.use(monkeypatch)
@@ -165,7 +166,7 @@ def test_an_upload_in_parts_killed_at_a_request(
     location, data = seaweedfs.location(), b"0123456789abcdef" * (3 << 16) * 2
     with dying("before", request=0) as undisturbed:
         open_store(location).write("whole", [data])
-    for when, request in crashes(undisturbed.requests, count):
+    for when, request in crashes(undisturbed.requests, which):
         key = f"{request}-{when}"
         kill_at(when, request, partial(write, location, key, data))
         store = open_store(location)
@@ -174,7 +175,7 @@ def test_an_upload_in_parts_killed_at_a_request(
         assert store.read(key) == data
     with seaweedfs.client() as client:
         left = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-    assert count is not None or left, "no crash was in the middle"
+    assert isinstance(which, int) or left, "no crash was in the middle"
 
 
 def write(location: str, key: str, data: bytes) -> None:
