@@ -41,7 +41,7 @@ class TestFaults:
         store = FaultyStore(shop.repository_store, Fault("lost-reply", operations=WRITE, key="savepoints/"))
         with pytest.raises(StorageError):
             take(shop.checkpoint, Repository.open(store), JOB)
-        result = shop.take()
+        result = take(shop.checkpoint, shop.repository, JOB)
         assert result.already_there
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
