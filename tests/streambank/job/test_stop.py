@@ -55,6 +55,7 @@ def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -
     start(folder, job)
     told: list[str] = []
     result = stop(folder, job, drain=True, drain_timeout_s=30, tell=told.append)
+    assert told
     assert all(
         text.startswith("Waiting until job flights has worked off what its sources hold") for text in told
     )
