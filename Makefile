@@ -15,7 +15,7 @@ UV := .boot/bin/uv
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
 
 .PHONY: help

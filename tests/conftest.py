@@ -73,6 +73,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder, marker in MARKERS_BY_FOLDER.items():
             if path.startswith(f"{folder}/"):
                 item.add_marker(marker)
+    items[:] = _spread(items)
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Files that start a JVM, evenly among the others: they wait much, and two of them at once starve.
+
+    Workers take whole files in this order (`--dist loadfile --no-loadscope-reorder`), so one of them has such
+    a file while another works off the quick ones.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    slow = [tests for tests in files.values() if any(test.get_closest_marker("spark") for test in tests)]
+    quick = [tests for tests in files.values() if tests not in slow]
+    spread = [*quick]
+    for number, tests in reversed([*enumerate(slow)]):
+        spread.insert(number * len(quick) // len(slow), tests)
+    return [item for tests in spread for item in tests]
 
 
 @pytest.hookimpl(wrapper=True)

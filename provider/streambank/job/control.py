@@ -108,17 +108,17 @@ class JobControl:
             )
         return Desired(state, data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"])))
 
-    def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> None:
-        """Say what is meant to be. The last one to say it counts."""
+    def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> str:
+        """Say what is meant to be; when it was said, as recorded. The last one to say it counts."""
         if state not in ("running", "stopped"):
             raise InputError(
                 f"A job can be meant to be running or stopped, not {state!r}.",
                 code="bad-state",
                 hint="Say running or stopped.",
             )
-        self.desired_records.append(
-            {"state": state, "at": to_json_time(utc_now()), "by": dict(by), "why": why}
-        )
+        at = to_json_time(utc_now())
+        self.desired_records.append({"state": state, "at": at, "by": dict(by), "why": why})
+        return at
 
     def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
         """The newest record of what is meant to be that some people made; None where they made none."""

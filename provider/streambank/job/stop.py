@@ -31,7 +31,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_asked import ASKER, StopAsked, asked_before
 from streambank.job.telling import Tell, to_nobody
 from streambank.savepoint.progress import Progress
-from streambank.times import from_json_time, to_json_time, utc_now
+from streambank.times import from_json_time, utc_now
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
@@ -107,9 +107,7 @@ def ask_to_stop(
     if asker is not None:
         by = {**by, ASKER: asker}
     before = asked_before(records, asker) if asker is not None else None
-    at = to_json_time(utc_now()) if before is None else before.at
-    if before is None:
-        records.set_desired("stopped", by=by, why=why)
+    at = before.at if before is not None else records.set_desired("stopped", by=by, why=why)
     stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, asked=before)
     stop.check_wanted()
     view = records.lease.view()
