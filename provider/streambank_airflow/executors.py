@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streambank.savepoint.executing import Executor
 
 SPARK = "streambank_spark.submit"
-PARALLEL = 4
+
 CHOICES = ("auto", "spark")
 
 
@@ -69,12 +69,11 @@ class SparkChoice:
             f"connection {self.conn_id}",
             conf=dict(self.conf),
             properties=Path(self.properties) if self.properties else None,
-            parallel=PARALLEL,
             say=say,
             submit=partial(submitted, self.conn_id),
             output="the log of this task",
         )
-        return spark if self.on == "spark" else BySize(Threads(PARALLEL), spark)
+        return spark if self.on == "spark" else BySize(Threads(), spark)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class SparkExecutor:
         master: Master URL: `spark://host:7077`, `yarn`, `k8s://...`, `local[2]`.
         conf: Spark properties.
         properties: A properties file of the user's, for what is secret.
-        parallel: How many tasks of one portion an executor does at once.
+        parallel: How many tasks of one portion an executor does at once; None for as many as is best.
         say: Told where Spark's output goes.
         submit: Hands the application to Spark.
         output: Where Spark's output is, in an error; the log file where nothing else is said.
@@ -53,7 +53,7 @@ class SparkExecutor:
     master: str
     conf: Mapping[str, str] = field(default_factory=dict)
     properties: Path | None = None
-    parallel: int = 4
+    parallel: int | None = None
     say: Callable[[str], None] = lambda text: None
     submit: Submit = spark_submit
     output: str | None = None
@@ -244,7 +244,7 @@ class _Run:
         def one(number: int) -> None:
             self.done(self.tasks[number], here(self.tasks[number]))
 
-        with ThreadPoolExecutor(self.executor.parallel) as pool:
+        with ThreadPoolExecutor(self.executor.parallel or self.work.at_once()) as pool:
             list(pool.map(one, sorted(self.waiting)))
         self.waiting.clear()
         self.moved = None

@@ -20,6 +20,7 @@ from streambank.cli.options import (
     NewQuery,
     Note,
     On,
+    Parallel,
     Pin,
     RepositoryOption,
     SparkConf,
@@ -131,7 +132,7 @@ def take(
     note: Note = "",
     pin: Pin = False,
     new_query: NewQuery = False,
-    parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Files copied at once.")] = 4,
+    parallel: Parallel = None,
     max_rate: MaxRate = None,
     gentle: Annotated[
         bool,

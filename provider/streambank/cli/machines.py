@@ -23,7 +23,7 @@ def executor(
     master: str | None,
     conf: Sequence[str] | None,
     properties: str | None,
-    parallel: int,
+    parallel: int | None,
     max_bytes_per_s: int | None = None,
 ) -> Executor:
     """Who does the work; this machine alone where a rate is to be kept, since only here it can be.

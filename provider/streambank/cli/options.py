@@ -47,6 +47,12 @@ MaxRate = Annotated[
     str | None,
     typer.Option("--max-rate", metavar="RATE", help="Read no faster than this, such as 50MB/s."),
 ]
+Parallel = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Files or objects worked on at once: 4, or 16 where one side is on S3."
+    ),
+]
 Checkpoint = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="A checkpoint directory: a path or a URI.")
 ]

@@ -15,6 +15,7 @@ from streambank.cli.options import (
     Master,
     MaxRate,
     On,
+    Parallel,
     RepositoryOption,
     SparkConf,
     SparkProperties,
@@ -54,7 +55,6 @@ STATES = {
 OptionalName = Annotated[
     str | None, typer.Argument(metavar="[SAVEPOINT]", help="Only this one: its id, or its unique beginning.")
 ]
-Parallel = Annotated[int, typer.Option(min=1, metavar="N", help="Packs or large objects read at once.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +72,7 @@ def replicate(
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
-    parallel: Parallel = 4,
+    parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = Where.auto,
     master: Master = None,
@@ -159,7 +159,7 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read all the same, and only say what would be repaired.")
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = Where.auto,
     master: Master = None,

@@ -16,6 +16,7 @@ from streambank.cli.options import (
     Master,
     MaxRate,
     On,
+    Parallel,
     RepositoryOption,
     SavepointName,
     SparkConf,
@@ -223,7 +224,7 @@ def verify(
             "so that 10 runs cover everything.",
         ),
     ] = None,
-    parallel: Annotated[int, typer.Option(min=1, metavar="N", help="Objects hashed at once.")] = 4,
+    parallel: Parallel = None,
     max_rate: MaxRate = None,
     on: On = Where.auto,
     master: Master = None,
@@ -294,7 +295,9 @@ def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
     }
 
 
-def _verify_sample(opened: Repository, sample: str, job: str | None, parallel: int, rate: int | None) -> None:
+def _verify_sample(
+    opened: Repository, sample: str, job: str | None, parallel: int | None, rate: int | None
+) -> None:
     from streambank.job.processes import who
     from streambank.savepoint.coverage import parse_share
     from streambank.savepoint.sampling import verify_sample

@@ -59,7 +59,7 @@ def savepoint_job(
     note: str = "",
     pin: bool = False,
     new_query: bool = False,
-    parallel: int = 4,
+    parallel: int | None = None,
     executor: Executor | None = None,
     control: JobControl | None = None,
     repository: Repository | None = None,
@@ -77,7 +77,7 @@ def savepoint_job(
         note: What a person wants to remember about it.
         pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints.
-        parallel: How many files are copied at once.
+        parallel: How many files are copied at once; None for as many as is best (threads.py).
         executor: Who copies them; threads of this process where nobody is named.
         control: The job's records; opened from the declaration when left out.
         repository: The repository; opened (and created where there is none) from the declaration when left

@@ -121,7 +121,7 @@ def restore(
     *,
     link: bool = False,
     by: Mapping[str, str] | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     **wanted: Unpack[Wanted],
@@ -133,7 +133,7 @@ def restore(
         reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
-        parallel: How many files are written at once.
+        parallel: How many files are written at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
         executor: Who writes them, and hashes for `latest-good`; threads of this process where nobody is
             named.

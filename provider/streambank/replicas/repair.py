@@ -33,6 +33,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import Repository
+from streambank.savepoint.threads import at_once
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.savepoint.wholeness import flaws
 
@@ -108,7 +109,7 @@ def repair(
     header_error: IntegrityError | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
@@ -122,7 +123,7 @@ def repair(
         header_error: What was wrong with the header (`open_for_repair`).
         dry_run: Read all the same, and write nothing.
         progress: Told about objects and bytes.
-        parallel: How many packs or large objects are read at once.
+        parallel: How many packs or large objects are read at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes are read in a second by this process, at most, here and from replicas
             together.
         executor: Who reads what may be damaged, and verifies in the end; threads of this process where nobody
@@ -188,7 +189,7 @@ class _Repair:
         which: Sequence[Which],
         dry_run: bool,
         progress: Progress | None,
-        parallel: int,
+        parallel: int | None,
         rate: RateLimit,
         executor: Executor,
     ) -> None:
@@ -197,7 +198,7 @@ class _Repair:
         self.which = which
         self.dry_run = dry_run
         self.progress = progress
-        self.parallel = parallel
+        self.parallel = parallel or at_once(repository.store)
         self.rate = rate
         self.executor = executor
         self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)

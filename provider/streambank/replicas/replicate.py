@@ -74,7 +74,7 @@ def replicate(
     which: Sequence[tuple[str, str]],
     *,
     progress: Progress | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     rate: RateLimit = UNLIMITED,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
@@ -87,7 +87,7 @@ def replicate(
         replica: Where they shall be, too; see `open_replica`.
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
-        parallel: How many packs or large objects are moved at once.
+        parallel: How many packs or large objects are moved at once; None for as many as is best (threads.py).
         rate: How fast they may be read by this process.
         executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins and holds.
@@ -150,7 +150,7 @@ def replicate_to(
     which: Sequence[tuple[str, str]],
     *,
     progress: Progress | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
@@ -165,7 +165,7 @@ def replicate_to(
         location: The replica, made where there is nothing yet.
         which: Job and id of each, in this order.
         progress: Told about objects and bytes, savepoint by savepoint.
-        parallel: How many packs or large objects are moved at once.
+        parallel: How many packs or large objects are moved at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
         executor: Who moves them; threads of this process where nobody is named.
         by: Who asks, for the marks of pins and holds.

@@ -15,6 +15,7 @@ from streambank.savepoint.progress import Meter
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sharing import portable, same_repository
+from streambank.savepoint.threads import at_once
 
 Flaws = tuple[tuple[str, StreambankError], ...]
 """Digests of objects that are not what was stored, and what is wrong with each."""
@@ -41,6 +42,10 @@ class Checking(Work[ObjectsTask, Flaws]):
     def run(self, task: ObjectsTask) -> Flaws:
         """See `Work.run`."""
         return tuple(damaged_objects(self._repository, dict(task.objects), rate=self._rate, also=self._also))
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._repository.store)
 
     # For machines elsewhere
 

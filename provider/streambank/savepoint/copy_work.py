@@ -15,6 +15,7 @@ from streambank.savepoint.holding import held, slices
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.sharing import not_shared, portable, same_repository
+from streambank.savepoint.threads import at_once
 from streambank.storage import open_store
 from streambank.storage.base import Held, Store
 
@@ -59,6 +60,10 @@ class Copying(Work[CopyTask, FileEntry]):
     def _copy(self, files: Mapping[tuple[int, str], Held], task: CopyTask) -> FileEntry:
         file = files.get((task.origin, task.path))
         return run_task(task, self._stores[task.origin], self._writer, file, self._rate)
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._repository.store, self._stores[CHECKPOINT])
 
     # For machines elsewhere
 

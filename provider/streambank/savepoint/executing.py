@@ -66,6 +66,10 @@ class Work(ABC, Generic[T, O]):
         """
         yield tasks, self.run
 
+    @abstractmethod
+    def at_once(self) -> int:
+        """How many tasks are best done at the same time, where nobody has said it."""
+
     # For machines elsewhere
 
     def keeps(self) -> bool:
@@ -142,10 +146,10 @@ class Threads:
     """Does tasks in threads of this process.
 
     Args:
-        parallel: How many at once.
+        parallel: How many at once; None for as many as are best for the stores that the work is about.
     """
 
-    def __init__(self, parallel: int) -> None:
+    def __init__(self, parallel: int | None = None) -> None:
         self.parallel = parallel
 
     def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
@@ -157,7 +161,9 @@ class Threads:
 
         with (
             closing(work.portions(tasks)) as portions,
-            ThreadPoolExecutor(self.parallel, thread_name_prefix=f"streambank-{work.kind}") as pool,
+            ThreadPoolExecutor(
+                self.parallel or work.at_once(), thread_name_prefix=f"streambank-{work.kind}"
+            ) as pool,
         ):
             for portion, run in portions:
                 futures = [pool.submit(some, run, bundle) for bundle in bundles(portion)]

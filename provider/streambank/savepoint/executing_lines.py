@@ -44,14 +44,14 @@ PORTIONS = 64
 """So many portions there should be, if the limits of their sizes allow: enough to keep many cores at it."""
 
 
-def write_plan(path: Path, work: Work[T, O], tasks: Sequence[T], parallel: int) -> int:
+def write_plan(path: Path, work: Work[T, O], tasks: Sequence[T], parallel: int | None = None) -> int:
     """Write a plan.
 
     Args:
         path: Where.
         work: What is done.
         tasks: The more urgent ones in front; each is known by its place in this sequence.
-        parallel: How many tasks of a portion are done at once.
+        parallel: How many tasks of a portion are done at once; None for as many as is best.
 
     Returns:
         How many portions it has.
@@ -59,7 +59,7 @@ def write_plan(path: Path, work: Work[T, O], tasks: Sequence[T], parallel: int) 
     Raises:
         InputError: See `Work.header`.
     """
-    header = {"plan": PLAN, "kind": work.kind, "parallel": parallel, **work.header()}
+    header = {"plan": PLAN, "kind": work.kind, "parallel": parallel or work.at_once(), **work.header()}
     number = -1
     with path.open("w", encoding="utf-8") as lines:
         lines.write(json.dumps(header) + "\n")

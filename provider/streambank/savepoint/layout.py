@@ -93,7 +93,7 @@ def lay_out(
     link: bool = False,
     fork: bool = False,
     before_commit: Callable[[], None] | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
@@ -109,7 +109,7 @@ def lay_out(
             damage to one then damages both.
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
-        parallel: How many files are written at once.
+        parallel: How many files are written at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
         executor: Who writes them; threads of this process where nobody is named.
         progress: Told about files and bytes.

@@ -23,6 +23,7 @@ from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.sharing import portable, same_repository
+from streambank.savepoint.threads import at_once
 from streambank.savepoint.writer import object_key
 
 
@@ -135,6 +136,10 @@ class Moving(Work[ObjectsTask, Moved]):
             pass  # it went away meanwhile: reading it again says so
         self._writer.damaged.add(reading.digest)  # whatever was copied is replaced by bytes that are hashed
         return False
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._source.store, self._target.store)
 
     # For machines elsewhere
 

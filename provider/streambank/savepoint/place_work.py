@@ -18,6 +18,7 @@ from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sharing import not_shared, portable, same_repository
 from streambank.savepoint.target import METADATA, Fence, read_note
+from streambank.savepoint.threads import at_once
 from streambank.storage import open_store
 from streambank.storage.base import Store
 
@@ -167,6 +168,10 @@ class Placing(Work[PlaceTask, Placed]):
         if moved != data:
             rewritten[entry.path] = len(moved)
         return moved
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._repository.store, self._files)
 
     # For machines elsewhere
 

@@ -37,17 +37,17 @@ def parse_rate(text: str) -> int:
     return bytes_per_s
 
 
-def check_parallel(parallel: int) -> None:
-    """Make sure that a number of threads is one.
+def check_parallel(parallel: int | None) -> None:
+    """Make sure that a number of threads is one, where there is one.
 
     Raises:
         InputError: It is less than 1 (code `bad-input`).
     """
-    if parallel < 1:
+    if parallel is not None and parallel < 1:
         raise InputError(
             f"{parallel} at once is nothing at all: give at least 1.",
             code="bad-input",
-            hint="4 is a good number.",
+            hint="Leave it out for as many as is best.",
         )
 
 

@@ -24,6 +24,7 @@ from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit, check_parallel
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.sealed import damaged, decode_record, encode_record
+from streambank.savepoint.threads import at_once
 from streambank.savepoint.verify import (
     VerifyReport,
     checksum_findings,
@@ -90,7 +91,7 @@ def verify_sample(
     *,
     job: str | None = None,
     progress: Progress | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> SampleReport:
@@ -101,7 +102,7 @@ def verify_sample(
         share: Above 0, 1 at most.
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
         progress: Told about objects and bytes.
-        parallel: How many objects are hashed at once.
+        parallel: How many objects are hashed at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes are read in a second, at most.
         by: Who verifies, for the records.
 
@@ -120,7 +121,8 @@ def verify_sample(
     bad: dict[str, StreambankError] = dict(flaws(repository, objects, also=BAD_DISK))
     chosen = {digest: objects[digest] for digest in objects if digest in wanted and digest not in bad}
     meter = Meter(progress, "check", len(chosen), sum(chosen.values()))
-    bad |= dict(damaged_objects(repository, chosen, parallel=parallel, rate=rate, meter=meter, also=BAD_DISK))
+    many = parallel or at_once(repository.store)
+    bad |= dict(damaged_objects(repository, chosen, parallel=many, rate=rate, meter=meter, also=BAD_DISK))
     reports = [
         report
         for each in which

@@ -63,7 +63,7 @@ def take(
     pin: bool = False,
     taken_by: Mapping[str, Any] | None = None,
     new_query: bool = False,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     max_replans: int = 8,
@@ -86,7 +86,7 @@ def take(
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
-        parallel: How many files are copied at once.
+        parallel: How many files are copied at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes of the checkpoint and the sinks are read in a second by this process,
             at most.
         executor: Who copies them; threads of this process where nobody is named.
@@ -115,7 +115,7 @@ def take(
             code="note-too-long",
             hint="Say it shorter, and keep the rest elsewhere.",
         )
-    if parallel < 1 or max_replans < 0 or (batch is not None and batch < 0):
+    if (parallel is not None and parallel < 1) or max_replans < 0 or (batch is not None and batch < 0):
         raise InputError(
             f"parallel={parallel}, max_replans={max_replans} and batch={batch} do not make a take.",
             code="bad-input",

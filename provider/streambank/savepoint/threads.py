@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from streambank.storage.base import Store
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -29,3 +31,8 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], parallel: int) -
         finally:
             for future in futures:
                 future.cancel()
+
+
+def at_once(*stores: Store) -> int:
+    """How many files are best worked on at the same time: as many as the store wants that answers latest."""
+    return max(store.features.at_once for store in stores)

@@ -99,7 +99,7 @@ def verify(
     progress: Progress | None = None,
     record: bool = True,
     unrecorded: list[StorageError] | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ def verify(
         record: Leave the result beside the manifest; nothing is written otherwise.
         unrecorded: Where it is given, it gets the reason why the result cannot be left there, which is raised
             otherwise.
-        parallel: How many objects are hashed at once.
+        parallel: How many objects are hashed at once; None for as many as is best (threads.py).
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
         executor: Who hashes them; threads of this process where nobody is named.
         by: Who verifies, for the record.

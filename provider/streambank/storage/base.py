@@ -75,6 +75,7 @@ class Features:
         fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
         identity_of_bytes: An identity stands for the bytes alone: writing equal ones again may keep it.
         spools: `write_named` lets many bytes wait in a temporary file, since nothing here can be renamed.
+        at_once: How many files are best worked on at the same time: a service answers late, a disk at once.
     """
 
     holds: bool = False
@@ -83,6 +84,7 @@ class Features:
     fsync: bool = False
     identity_of_bytes: bool = False
     spools: bool = False
+    at_once: int = 4
 
 
 class Held(Protocol):

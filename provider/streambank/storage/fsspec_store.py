@@ -53,6 +53,8 @@ gcsfs sends `ifGenerationMatch=0`, adlfs `If-None-Match: *`; read in gcsfs 2026.
 """
 MEMORY_BYTES = 32 << 20
 """Up to here bytes on their way wait in memory, then in a temporary file."""
+AT_ONCE = 8
+"""Most of these services answer as late as S3 does, but the requests of a client share one thread."""
 
 
 def open_location(uri: str) -> FsspecStore:
@@ -117,7 +119,7 @@ class FsspecStore:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(hidden_checksums=not self._creates, fsync=self._creates, spools=True)
+        return Features(hidden_checksums=not self._creates, fsync=self._creates, spools=True, at_once=AT_ONCE)
 
     def child(self, prefix: str) -> FsspecStore:
         """See `Store.child`."""

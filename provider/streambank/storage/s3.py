@@ -33,6 +33,8 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _RENAMED = "streambank-renamed"
 """Name of what an object's metadata says about its former name and bytes."""
 _RENAMED_BY_CREATE_BYTES = 8 << 20
+AT_ONCE = 16
+"""An answer takes tens of milliseconds, and each connection gets a part of what the service can give."""
 
 
 def open_location(uri: str) -> S3Store:
@@ -80,7 +82,7 @@ class S3Store:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(fsync=True, identity_of_bytes=True, spools=True)
+        return Features(fsync=True, identity_of_bytes=True, spools=True, at_once=AT_ONCE)
 
     def child(self, prefix: str) -> S3Store:
         """See `Store.child`."""

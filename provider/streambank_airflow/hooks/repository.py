@@ -49,7 +49,7 @@ class RepositoryHook(DeclarationHook):
         ref: str,
         to: Sequence[str],
         *,
-        parallel: int,
+        parallel: int | None,
         max_rate: str | None = None,
         by: Mapping[str, str],
         executor: Executor | None = None,
@@ -59,7 +59,7 @@ class RepositoryHook(DeclarationHook):
         Args:
             ref: `job` or `job/query`.
             to: The replicas; none for those that are declared.
-            parallel: How many packs or large objects are moved at once.
+            parallel: How many packs or large objects are moved at once; None for as many as is best.
             max_rate: How fast they may be read, such as `50MB/s`; None for no limit.
             by: Who asks.
             executor: Who moves them; threads of this process where nobody is named.

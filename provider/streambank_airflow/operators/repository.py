@@ -101,7 +101,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
 
     Args:
         to: The replicas, made where there is nothing yet; none for those that the job declares.
-        parallel: How many packs or large objects are moved at once by this worker.
+        parallel: How many packs or large objects are moved at once by this worker; none: the best.
         max_rate: How fast this worker may read them, such as `50MB/s`; None for no limit.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `only_if`, those of `SparkWork`, and as for every
             operator.
@@ -117,7 +117,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
         self,
         *,
         to: Sequence[str] | str = (),
-        parallel: int = 4,
+        parallel: int | None = None,
         max_rate: str | None = None,
         **kwargs: Any,
     ) -> None:
