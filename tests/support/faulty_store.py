@@ -176,29 +176,34 @@ class FaultyStore:
     def hold(self, key: str) -> FaultyHeld:
         return FaultyHeld(self, key, self._do("hold", key, lambda: self.inner.hold(key)))
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         fault = self._before("write", key)
         spoilt = self._spoil(fault, "write", key, data)
 
-        def act() -> FileInfo:
-            info = self.inner.write(key, spoilt, exclusive=exclusive)
+        def act() -> None:
+            self.inner.write(key, spoilt, exclusive=exclusive)
             self._note_written(key)
-            return info
 
-        return self._after(fault, "write", key, act)
+        self._after(fault, "write", key, act)
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         fault = self._before("write_named", "")
         spoilt = self._spoil(fault, "write_named", "", data)
         chunks = (spoilt,) if isinstance(spoilt, bytes) else spoilt
 
-        def act() -> FileInfo | None:
-            info = self.inner.write_named(chunks, name)
-            if info is not None:
-                self._note_written(info.path)
-            return info
+        key: str | None = None
 
-        return self._after(fault, "write_named", "", act)
+        def named() -> str | None:
+            nonlocal key
+            key = name()
+            return key
+
+        def act() -> None:
+            self.inner.write_named(chunks, named)
+            if key is not None:
+                self._note_written(key)
+
+        self._after(fault, "write_named", "", act)
 
     @contextmanager
     def bulk(self) -> Iterator[FaultyStore]:

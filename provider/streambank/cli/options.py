@@ -50,7 +50,7 @@ MaxRate = Annotated[
 Parallel = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Files or objects worked on at once: 4, or 16 where one side is on S3."
+        min=1, metavar="N", help="Files or objects worked on at once: 4, or 8 where one side is on S3."
     ),
 ]
 Checkpoint = Annotated[

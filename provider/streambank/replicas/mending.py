@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from streambank.errors import NotFoundError, StreambankError
 from streambank.savepoint.digest import digest_of
 from streambank.savepoint.hashing import DAMAGE, Reading, is_damage, read_small
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.packs import (
     ENCODING_NONE,
     SMALL_BYTES,
@@ -29,7 +30,6 @@ from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.threads import each
-from streambank.savepoint.writer import object_key
 from streambank.storage.memory import MemoryStore
 
 

@@ -11,12 +11,12 @@ from streambank.savepoint.check_work import check_objects
 from streambank.savepoint.executing import Executor
 from streambank.savepoint.hashing import BAD_DISK
 from streambank.savepoint.move_work import Moved, Moving
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.object_tasks import ObjectsTask, object_tasks
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.progress import Meter
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.writer import object_key
 
 
 class Transfer:

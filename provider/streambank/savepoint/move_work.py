@@ -18,13 +18,13 @@ from streambank.errors import NotFoundError, StreambankError
 from streambank.savepoint.executing import Work
 from streambank.savepoint.executing_lines import read_error
 from streambank.savepoint.hashing import Reading, read_small
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.object_tasks import ObjectsTask
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.rate import UNLIMITED, RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
 from streambank.savepoint.sharing import portable, same_repository
 from streambank.savepoint.threads import at_once
-from streambank.savepoint.writer import object_key
 
 
 @dataclass(slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import BinaryIO, cast
 
 from streambank.errors import IntegrityError, NotFoundError
@@ -13,6 +14,7 @@ from streambank.savepoint.condemned import Condemned
 from streambank.savepoint.digest import split_digest
 from streambank.savepoint.index import IndexedObject
 from streambank.savepoint.index_files import Damage, IndexFiles, RebuildReport
+from streambank.savepoint.object_files import Absent, look_up, object_key
 from streambank.savepoint.packs import SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.savepoint.reading import (
     READ_BYTES,
@@ -26,8 +28,8 @@ from streambank.savepoint.reading import (
     missing_pack,
     packed_location,
 )
-from streambank.savepoint.writer import ObjectWriter, object_key
-from streambank.storage.base import CHUNK_BYTES, Held, Store
+from streambank.savepoint.writer import ObjectWriter
+from streambank.storage.base import CHUNK_BYTES, FileInfo, Held, Store
 
 
 class Objects:
@@ -50,26 +52,42 @@ class Objects:
 
     # Finding
 
-    def has(self, digest: str, size_bytes: int | None = None) -> bool:
-        """See `Repository.has`."""
+    def has(
+        self,
+        digest: str,
+        size_bytes: int | None = None,
+        *,
+        file: FileInfo | None = None,
+        absent: Container[str] = frozenset(),
+    ) -> bool:
+        """See `Repository.has`; nobody is asked for its own `file`, as it is now, or that it is `absent`."""
         split_digest(digest)
         for place in self._lasting(digest):
             if size_bytes in (None, place.length) and self._is_whole(place):
                 return True
         key = object_key(digest)
-        if key in self._condemned:
+        if key in self._condemned or digest in absent:
             return False
         try:
-            info = self._store.stat(key)
+            info = file or self._store.stat(key)
         except NotFoundError:
             return False
         return size_bytes in (None, info.size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
         """See `Repository.missing`."""
-        if isinstance(digests, Mapping):
-            return {digest for digest, size_bytes in digests.items() if not self.has(digest, size_bytes)}
-        return {digest for digest in digests if not self.has(digest)}
+        wanted = digests if isinstance(digests, Mapping) else dict.fromkeys(digests)
+        files = self.look_up(wanted)
+        return {it for it, size_bytes in wanted.items() if not self.has(it, size_bytes, file=files.get(it))}
+
+    def look_up(self, digests: Iterable[str]) -> Mapping[str, FileInfo]:
+        """The files of those of some objects that have one, as far as a service tells of many at once.
+
+        Nothing on a disk, or for few objects: `locate` each then.
+        """
+        if not self._store.features.remote:
+            return {}
+        return look_up(self._store, [digest for digest in digests if not self._index.find(digest)])
 
     def look_again(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
@@ -93,13 +111,14 @@ class Objects:
                 places.append(ObjectLocation("object", key, 0, size_bytes, size_bytes))
         return places
 
-    def locate(self, digest: str, *, gone: str | None = None) -> ObjectLocation:
+    def locate(self, digest: str, *, gone: str | None = None, file: FileInfo | None = None) -> ObjectLocation:
         """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
 
         Args:
             digest: The object.
             gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
                 it stored elsewhere before it deleted it, so the index is read again.
+            file: Its own file, as `look_up` has found it a moment ago.
         """
         if gone is not None and gone not in self._gone:
             self._gone.add(gone)
@@ -110,7 +129,7 @@ class Objects:
         if place is not None and (place.length <= SMALL_BYTES or not self._is_rather_a_file(key, place)):
             return packed_location(digest, place)
         try:
-            info = self._store.stat(key)
+            info = file or self._store.stat(key)
         except NotFoundError as error:
             self._index.load(refresh=True)
             place = self._find(digest)
@@ -151,9 +170,12 @@ class Objects:
     def hash(self, digest: str, passing: Callable[[int], None]) -> ObjectLocation:
         """See `Repository.hash_object`."""
         with self._open(digest) as (location, reader):
-            buffer = self._buffer()
+            buffer, size_bytes = self._buffer(), 0
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
                 passing(count)
+                size_bytes += count
+            if location.kind == "object":  # nobody may have asked for its length
+                return replace(location, length=size_bytes, file_bytes=size_bytes)
             return location
 
     def _buffer(self) -> memoryview:
@@ -187,9 +209,16 @@ class Objects:
     def writer(self) -> ObjectWriter:
         """See `Repository.writer`."""
         self.look_again()
-        return ObjectWriter(
-            self._store, self._digest_name, self._has_whole, self._publish, condemned=self._condemned
-        )
+        absent = Absent(self._store)
+
+        def has(digest: str, size_bytes: int) -> bool:
+            if size_bytes > SMALL_BYTES:
+                return self.has(digest, size_bytes, absent=absent)
+            # Small objects live in packs alone, so they are not looked for in files.
+            places = self._lasting(digest)
+            return any(place.length == size_bytes and self._is_whole(place) for place in places)
+
+        return ObjectWriter(self._store, self._digest_name, has, self._publish, condemned=self._condemned)
 
     # The index
 
@@ -259,12 +288,6 @@ class Objects:
             return False
         return not self._is_whole(place) or (size_bytes == place.length and key not in self._condemned)
 
-    def _has_whole(self, digest: str, size_bytes: int) -> bool:
-        """What a writer asks: small objects live in packs alone, so they are not looked for in files."""
-        if size_bytes > SMALL_BYTES:
-            return self.has(digest, size_bytes)
-        return any(place.length == size_bytes and self._is_whole(place) for place in self._lasting(digest))
-
     def _is_whole(self, place: IndexedObject) -> bool:
         """Whether a pack is there with the size it was written with; asked once a pack."""
         if place.pack_id in self._whole_packs:
@@ -321,20 +344,25 @@ class Objects:
     @contextmanager
     def _open(self, digest: str) -> Iterator[tuple[ObjectLocation, BinaryIO]]:
         """A reader of an object that compares its digest, and where it lies."""
+        with ExitStack() as stack:
+            yield self._enter(digest, stack)
+
+    def _enter(self, digest: str, stack: ExitStack) -> tuple[ObjectLocation, BinaryIO]:
         held = self._hold(digest)
         if held is not None:
-            with closing(held), held.open() as reader:
-                location = file_location(held.info)
-                yield location, cast("BinaryIO", CheckedReader(reader, digest, location))
-            return
+            location = file_location(stack.enter_context(closing(held)).info)
+            return location, _checking(stack.enter_context(held.open()), digest, location)
+        if self._find(digest) is None:  # its own file is looked for by the very request that reads it
+            location = ObjectLocation("object", object_key(digest), 0, 0, 0)
+            with suppress(NotFoundError):
+                reader = stack.enter_context(self._store.open(location.key))
+                return location, _checking(reader, digest, location)
         location = self.locate(digest)
         try:
-            opened = self._open_at(digest, location)
+            return location, stack.enter_context(self._open_at(digest, location))
         except IntegrityError as error:
             location = self._elsewhere(digest, location.key, error)
-            opened = self._open_at(digest, location)
-        with opened as reader:
-            yield location, reader
+            return location, stack.enter_context(self._open_at(digest, location))
 
     def _open_at(self, digest: str, location: ObjectLocation) -> AbstractContextManager[BinaryIO]:
         if location.kind == "object":
@@ -364,3 +392,7 @@ class Objects:
                 yield cast("BinaryIO", checked)
         except NotFoundError as error:
             raise self._index.missing_error(digest) from error
+
+
+def _checking(reader: BinaryIO, digest: str, location: ObjectLocation) -> BinaryIO:
+    return cast("BinaryIO", CheckedReader(reader, digest, location))

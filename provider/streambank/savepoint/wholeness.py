@@ -28,9 +28,10 @@ def flaws(
         shared: Gets the digests of objects whose file has a name elsewhere too.
     """
     packs: dict[str, StreambankError | None] = {}
+    files = repository.objects.look_up(objects)
     for digest, size_bytes in objects.items():
         try:
-            place = repository.object_location(digest)
+            place = repository.objects.locate(digest, file=files.get(digest))
         except (IntegrityError, FormatError, StorageError) as error:
             if isinstance(error, StorageError) and error.code not in also:
                 raise

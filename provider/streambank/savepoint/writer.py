@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import BinaryIO
 
 from streambank.errors import ConflictError, NotFoundError
-from streambank.savepoint.digest import digest_of, new_hasher, split_digest
+from streambank.savepoint.digest import digest_of, new_hasher
 from streambank.savepoint.index import INDEX_FOLDER
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.packs import (
     PACK_BYTES,
     SMALL_BYTES,
@@ -29,14 +30,8 @@ SETTLE_BYTES = 256 << 20
 """So many bytes of large objects are made durable together, for the same reason."""
 BUFFER_BYTES = 8 << 20
 """Objects up to this size are hashed before they are written: one that is there is not written at all."""
-AGAIN_BYTES = 32 << 20
+AGAIN_BYTES = BUFFER_BYTES
 """Larger files of a disk are read again, rather than to wait in a temporary file for their name."""
-
-
-def object_key(digest: str) -> str:
-    """Where a large object lies in its repository."""
-    digits = split_digest(digest)[1]
-    return f"objects/{digits[:2]}/{digits}"
 
 
 class ObjectWriter:

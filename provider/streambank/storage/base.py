@@ -64,6 +64,11 @@ class Leftover:
     upload: str = ""
 
 
+REMOTE_AT_ONCE = 8
+"""How many files of a service are best worked on at the same time: it answers in tens of milliseconds, and
+each may wait in memory with up to 32 MB."""
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """What a store can do beyond the contract; callers choose their way by these, never by the scheme.
@@ -75,6 +80,7 @@ class Features:
         fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
         identity_of_bytes: An identity stands for the bytes alone: writing equal ones again may keep it.
         spools: `write_named` lets many bytes wait in a temporary file, since nothing here can be renamed.
+        remote: Every call is a request, and a page of a listing takes no longer than `stat` of one file.
         at_once: How many files are best worked on at the same time: a service answers late, a disk at once.
     """
 
@@ -84,6 +90,7 @@ class Features:
     fsync: bool = False
     identity_of_bytes: bool = False
     spools: bool = False
+    remote: bool = False
     at_once: int = 4
 
 
@@ -164,7 +171,7 @@ class Store(Protocol):
             NotFoundError: There is no such file.
         """
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """Create or replace a file at once: readers see the old bytes, or all of the new ones, never a part.
 
         Args:
@@ -172,22 +179,16 @@ class Store(Protocol):
             data: The bytes, or chunks of them. If the iterable raises, nothing is left under the key.
             exclusive: Refuse where the key is there already. Of many racing writers exactly one wins.
 
-        Returns:
-            The file as written.
-
         Raises:
             ConflictError: `exclusive`, and the key is there (code `exists`).
         """
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """Create or replace a file whose key is known only once its bytes have passed, as a digest is.
 
         Args:
             data: Chunks. If the iterable raises, nothing is left.
             name: Called once, after the last chunk; the key, or None to drop what was written.
-
-        Returns:
-            The file as written; None where it was dropped.
         """
 
     def bulk(self) -> AbstractContextManager[Store]:

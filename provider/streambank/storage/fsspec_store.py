@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.errors import FormatError, InputError, NotFoundError, StorageError
-from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Leftover, Store
+from streambank.storage.base import CHUNK_BYTES, REMOTE_AT_ONCE, Features, FileInfo, Leftover, Store
 from streambank.storage.chunks import chunks
 from streambank.storage.fsspec_errors import (
     PACKAGES,
@@ -51,10 +51,7 @@ CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
 
 gcsfs sends `ifGenerationMatch=0`, adlfs `If-None-Match: *`; read in gcsfs 2026.10.1 and adlfs 2026.8.0.
 """
-MEMORY_BYTES = 32 << 20
-"""Up to here bytes on their way wait in memory, then in a temporary file."""
-AT_ONCE = 8
-"""Most of these services answer as late as S3 does, but the requests of a client share one thread."""
+MEMORY_BYTES = 32 << 20  # as s3_write.py's SPOOL_BYTES
 
 
 def open_location(uri: str) -> FsspecStore:
@@ -119,7 +116,10 @@ class FsspecStore:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(hidden_checksums=not self._creates, fsync=self._creates, spools=True, at_once=AT_ONCE)
+        real = self._creates
+        return Features(
+            hidden_checksums=not real, fsync=real, spools=True, remote=True, at_once=REMOTE_AT_ONCE
+        )
 
     def child(self, prefix: str) -> FsspecStore:
         """See `Store.child`."""
@@ -209,19 +209,20 @@ class FsspecStore:
         """See `Store.hold`."""
         return FsspecHeld(self, self.stat(key))
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """See `Store.write`."""
         check_key(key)
         if exclusive and not self._creates:
             raise no_exclusive_create_error(f"{self._uri}/{key}", self._scheme)
         with self._gathered(data) as bytes_or_file:
-            return self._put(key, bytes_or_file, exclusive=exclusive)
+            self._put(key, bytes_or_file, exclusive=exclusive)
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name."""
         with self._gathered(data) as bytes_or_file:
             key = name()
-            return None if key is None else self._put(check_key(key), bytes_or_file, exclusive=False)
+            if key is not None:
+                self._put(check_key(key), bytes_or_file, exclusive=False)
 
     @contextmanager
     def bulk(self) -> Iterator[FsspecStore]:
@@ -338,7 +339,7 @@ class FsspecStore:
             file.flush()
             yield Path(file.name)
 
-    def _put(self, key: str, data: bytes | Path, *, exclusive: bool) -> FileInfo:
+    def _put(self, key: str, data: bytes | Path, *, exclusive: bool) -> None:
         path = self._path(key)
         with translated(f"{self._uri}/{key}"):
             if self._creates:
@@ -349,7 +350,6 @@ class FsspecStore:
                     self._fs.put_file(str(data), path, mode=mode)
             else:
                 self._move_in(path, data)
-        return self.stat(key)
 
     def _move_in(self, path: str, data: bytes | Path) -> None:
         """Write under a temporary name beside the real one, and move it there."""

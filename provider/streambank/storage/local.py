@@ -20,7 +20,7 @@ from streambank.storage.base import Features, FileInfo, Leftover, Store
 from streambank.storage.local_errors import exists_error, translate, translate_read
 from streambank.storage.local_leftovers import discard, leftovers
 from streambank.storage.local_read import LocalHeld, buffered, read_range
-from streambank.storage.local_root import LOOK, READ, Root, file_info
+from streambank.storage.local_root import LOOK, READ, Root
 from streambank.storage.local_sync import folder_ends, sync_directories
 from streambank.storage.local_waiting import Waiting
 from streambank.storage.local_write import (
@@ -159,7 +159,7 @@ class LocalStore:
         descriptor, info = self._root.open_file(key, READ)
         return LocalHeld(self._root.join(key), descriptor, info)
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """See `Store.write`."""
         parent, name = _split(key)
         if exclusive and self.exists(key):
@@ -168,30 +168,27 @@ class LocalStore:
             self._root.directory(parent, create=True) as directory,
             self._root.temporary(directory) as (temporary, descriptor),
         ):
-            info = self._fill(descriptor, data, key)
-            if self._root.unsettled is not None and info.size_bytes >= _WRITE_BACK_BYTES:
+            size_bytes = self._fill(descriptor, data, key)
+            if self._root.unsettled is not None and size_bytes >= _WRITE_BACK_BYTES:
                 begin_write_back(descriptor)
             self._publish(directory, temporary, directory, name, key, exclusive=exclusive)
-            return info
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """See `Store.write_named`."""
         if self._waiting is not None:
-            return self._waiting.write(
-                self._root, lambda descriptor, path: self._fill(descriptor, data, path), name
-            )
+            self._waiting.write(self._root, lambda descriptor, path: self._fill(descriptor, data, path), name)
+            return
         with (
             self._root.directory("", create=True) as root,
             self._root.temporary(root) as (temporary, descriptor),
         ):
-            info = self._fill(descriptor, data, temporary)
+            self._fill(descriptor, data, temporary)
             key = name()
             if key is None:
-                return None
+                return
             parent, last = _split(key)
             with self._root.directory(parent, create=True) as directory:
                 self._publish(root, temporary, directory, last, key, exclusive=False)
-            return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
 
     @contextmanager
     def bulk(self) -> Iterator[LocalStore]:
@@ -369,9 +366,9 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
-    def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> FileInfo:
-        status = fill(descriptor, data, self._root.join(key), fsync=self._root.fsync)
-        return file_info(key, status)
+    def _fill(self, descriptor: int, data: bytes | Iterable[bytes], key: str) -> int:
+        """Write all of some data to a new file; gives how many bytes it has."""
+        return fill(descriptor, data, self._root.join(key), fsync=self._root.fsync)
 
     def _publish(
         self, directory: int, temporary: str, new_directory: int, name: str, key: str, *, exclusive: bool

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from streambank.storage.base import FileInfo
 from streambank.storage.local_errors import translate
 from streambank.storage.local_root import Root
 from streambank.storage.local_sync import sync_all, sync_names
@@ -48,9 +47,7 @@ class Waiting:
                 with suppress(OSError):  # it has its real name by now; what cannot be removed is never listed
                     os.unlink(temporary, dir_fd=self._descriptor)
 
-    def write(
-        self, root: Root, fill: Callable[[int, str], FileInfo], name: Callable[[], str | None]
-    ) -> FileInfo | None:
+    def write(self, root: Root, fill: Callable[[int, str], object], name: Callable[[], str | None]) -> None:
         """Write a file, and keep its name until the end.
 
         Args:
@@ -60,16 +57,15 @@ class Waiting:
         """
         temporary, descriptor = self._root.create_temporary(self._descriptor)
         try:
-            info = fill(descriptor, temporary)
+            fill(descriptor, temporary)
             key = name()
             if key is None:
-                return None
+                return
             path = root.join(check_key(key))
             begin_write_back(descriptor)
             with self._lock:
                 replaced, self._files[path] = self._files.get(path), temporary
             temporary = replaced or ""
-            return FileInfo(key, info.size_bytes, info.mtime_ns, info.identity)
         finally:
             try:
                 self._root.close_written(descriptor, temporary)

@@ -26,8 +26,8 @@ def write_all(descriptor: int, chunk: bytes | bytearray | memoryview) -> None:
             written += os.write(descriptor, view[written:])
 
 
-def fill(descriptor: int, data: bytes | Iterable[bytes], path: str, *, fsync: bool) -> os.stat_result:
-    """Write all of some data to a new file, and sync it where that is asked for; gives its status.
+def fill(descriptor: int, data: bytes | Iterable[bytes], path: str, *, fsync: bool) -> int:
+    """Write all of some data to a new file, and sync it where that is asked for; gives its size.
 
     Raises:
         StorageError: It cannot be written, or does not reach the disk; `path` is for that message.
@@ -41,7 +41,7 @@ def fill(descriptor: int, data: bytes | Iterable[bytes], path: str, *, fsync: bo
     try:
         if fsync:
             os.fsync(descriptor)
-        return os.fstat(descriptor)
+        return os.fstat(descriptor).st_size
     except OSError as error:
         raise translate(error, path) from error
 

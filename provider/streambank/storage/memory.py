@@ -115,23 +115,23 @@ class MemoryStore:
         """See `Store.hold`."""
         return MemoryHeld(self, key, self._entry(key))
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """See `Store.write`."""
         full = self._full(key)
         whole = bytes(data) if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
         with self._space.lock:
             if exclusive and full in self._space.entries:
                 raise self._exists(key)
-            return self._put(key, whole)
+            self._put(key, whole)
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """See `Store.write_named`."""
         whole = b"".join(data)
         key = name()
         if key is None:
-            return None
+            return
         with self._space.lock:
-            return self._put(key, whole)
+            self._put(key, whole)
 
     @contextmanager
     def bulk(self) -> Iterator[MemoryStore]:
@@ -182,10 +182,8 @@ class MemoryStore:
     def _full(self, key: str) -> str:
         return self._prefix + check_key(key)
 
-    def _put(self, key: str, data: bytes) -> FileInfo:
-        entry = _Entry(data, time.time_ns(), next(self._space.serials))
-        self._space.entries[self._full(key)] = entry
-        return _info(key, entry)
+    def _put(self, key: str, data: bytes) -> None:
+        self._space.entries[self._full(key)] = _Entry(data, time.time_ns(), next(self._space.serials))
 
     def _entry(self, key: str) -> _Entry:
         with self._space.lock:

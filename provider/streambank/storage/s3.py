@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from streambank.errors import InputError, NotFoundError, StorageError
 from streambank.storage import s3_list, s3_service_copy
-from streambank.storage.base import Features, FileInfo, Held, Leftover, Store
+from streambank.storage.base import REMOTE_AT_ONCE, Features, FileInfo, Held, Leftover, Store
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3_access import S3Access, current_s3
 from streambank.storage.s3_client import Place, Service, service, status_of
@@ -26,15 +26,13 @@ from streambank.storage.s3_errors import exists_error
 from streambank.storage.s3_leftovers import leftovers
 from streambank.storage.s3_read import S3Held, info_of, open_object, read_range, stat
 from streambank.storage.s3_service_copy import REFUSALS, ServiceCopy
-from streambank.storage.s3_write import Written, create, put_spool, put_stream, spooled
+from streambank.storage.s3_write import create, put_spool, put_stream, spooled
 
 _URI = re.compile(r"(s3a?)://([^/]*)/?(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _RENAMED = "streambank-renamed"
 """Name of what an object's metadata says about its former name and bytes."""
 _RENAMED_BY_CREATE_BYTES = 8 << 20
-AT_ONCE = 16
-"""An answer takes tens of milliseconds, and each connection gets a part of what the service can give."""
 
 
 def open_location(uri: str) -> S3Store:
@@ -82,7 +80,7 @@ class S3Store:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(fsync=True, identity_of_bytes=True, spools=True, at_once=AT_ONCE)
+        return Features(fsync=True, identity_of_bytes=True, spools=True, remote=True, at_once=REMOTE_AT_ONCE)
 
     def child(self, prefix: str) -> S3Store:
         """See `Store.child`."""
@@ -128,16 +126,17 @@ class S3Store:
         """See `Store.hold`."""
         return S3Held(self._place(key), key)
 
-    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
         """See `Store.write`."""
         place = self._place(key)
         chunks = (bytes(data),) if isinstance(data, bytes | bytearray | memoryview) else data
         if exclusive:
             with spooled(chunks) as spool:
-                return self._written(key, create(place, spool))
-        return self._written(key, put_stream(place, chunks))
+                create(place, spool)
+        else:
+            put_stream(place, chunks)
 
-    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> FileInfo | None:
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
         """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name.
 
         An upload has its name from its first request on and there is no renaming, so this is the way of
@@ -145,7 +144,8 @@ class S3Store:
         """
         with spooled(data) as spool:
             key = name()
-            return None if key is None else self._written(key, put_spool(self._place(key), spool))
+            if key is not None:
+                put_spool(self._place(key), spool)
 
     @contextmanager
     def bulk(self) -> Iterator[S3Store]:
@@ -230,13 +230,3 @@ class S3Store:
 
     def _below(self, prefix: str) -> str:
         return self._prefix + (check_prefix(prefix) + "/" if prefix else "")
-
-    def _written(self, key: str, written: Written) -> FileInfo:
-        """The file as written, with the time that the service gave it; none if it is another one already."""
-        try:
-            info = self.stat(key)
-        except NotFoundError:
-            info = None
-        if info is None or info.identity != written.etag:
-            return FileInfo(key, written.size_bytes, 0, written.etag)
-        return info

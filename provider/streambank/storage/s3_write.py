@@ -22,7 +22,7 @@ from streambank.storage.local_errors import translate as translate_local
 from streambank.storage.s3_client import Place, status_of
 from streambank.storage.s3_errors import corrupt_error, exists_error, no_exclusive_create_error
 from streambank.storage.s3_parts import TOKEN, made_by, put_parts
-from streambank.storage.s3_read import Crc32, etag_of, spelled
+from streambank.storage.s3_read import Crc32, spelled
 
 PART_BYTES = 16 << 20
 """Size of the first parts of an upload; a smaller object is one PUT."""
@@ -35,14 +35,6 @@ CREATE_ATTEMPTS = 6
 _RACED = 409
 _REFUSED = 412
 _LIMIT_BYTES = 5 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What was written."""
-
-    etag: str
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,29 +81,33 @@ def spooled(data: Iterable[bytes]) -> Iterator[Spool]:
         yield Spool(file, size, spelled(checksum.digest()))
 
 
-def put(place: Place, data: bytes) -> Written:
+def put(place: Place, data: bytes) -> None:
     """Create or replace an object by one request."""
     checksum = Crc32()
     checksum.update(data)
-    return _put(place, data, len(data), spelled(checksum.digest()))
+    _put(place, data, len(data), spelled(checksum.digest()))
 
 
-def put_stream(place: Place, data: Iterable[bytes]) -> Written:
+def put_stream(place: Place, data: Iterable[bytes]) -> None:
     """Create or replace an object; in parts where it is large, and nothing of them is left on failure."""
     parts = _parts(data)
     first = next(parts, b"")
     second = next(parts, None)
-    return put(place, first) if second is None else _put_parts(place, _chained(first, second, parts))
+    if second is None:
+        put(place, first)
+    else:
+        _put_parts(place, _chained(first, second, parts))
 
 
-def put_spool(place: Place, spool: Spool) -> Written:
+def put_spool(place: Place, spool: Spool) -> None:
     """Create or replace an object of known size."""
     if spool.size_bytes > PART_BYTES:
-        return put_stream(place, spool.blocks())
-    return _put(place, spool.file, spool.size_bytes, spool.checksum)
+        put_stream(place, spool.blocks())
+    else:
+        _put(place, spool.file, spool.size_bytes, spool.checksum)
 
 
-def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None) -> Written:
+def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None) -> None:
     """Create an object, if there is none of that name.
 
     Args:
@@ -136,27 +132,25 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
         if attempt:  # others write the same key at this moment, and the service wants us to ask again
             time.sleep(random.uniform(0, 0.1 * 2**attempt))
         try:
-            written = _create(place, spool, said)
+            _create(place, spool, said)
             _prove(place, spool, said)
-            return written
+            return
         except _RefusedError as refused:
             if refused.status == _REFUSED:
-                mine = _mine(place, token)
-                if mine is None:
+                if made_by(place, token) is None:
                     raise exists_error(place.uri) from None
-                return mine
+                return
         except StorageError:
-            mine = _mine(place, token)
-            if mine is None:
+            if made_by(place, token) is None:
                 raise
-            return mine
+            return
     raise ConflictError(
         f"{place.uri} is written by others at the same time.", code="exists", hint="Try again."
     )
 
 
-def _create(place: Place, spool: Spool, said: Mapping[str, str]) -> Written:
-    return _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
+def _create(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
+    _put(place, spool.file, spool.size_bytes, spool.checksum, IfNoneMatch="*", Metadata=said)
 
 
 def _prove(place: Place, spool: Spool, said: Mapping[str, str]) -> None:
@@ -185,7 +179,7 @@ class _RefusedError(Exception):
         self.status = status
 
 
-def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more: Any) -> Written:
+def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more: Any) -> None:
     if not isinstance(body, bytes):
         body.seek(0)
     response = place.call(
@@ -200,23 +194,14 @@ def _put(place: Place, body: bytes | IO[bytes], size: int, checksum: str, **more
     if status_of(response) in (_RACED, _REFUSED):
         raise _RefusedError(status_of(response))
     _compare(place, response, checksum)
-    return Written(etag_of(response), size)
 
 
-def _mine(place: Place, token: str) -> Written | None:
-    """The object as it is, if the write with that token made it."""
-    response = made_by(place, token)
-    return None if response is None else Written(etag_of(response), int(response["ContentLength"]))
-
-
-def _put_parts(place: Place, parts: Iterable[bytes]) -> Written:
-    whole, size = Crc32(), 0
+def _put_parts(place: Place, parts: Iterable[bytes]) -> None:
+    whole = Crc32()
 
     def passing() -> Iterator[bytes]:
-        nonlocal size
         for part in parts:
             whole.update(part)
-            size += len(part)
             yield part
 
     def send(upload: str, number: int, part: bytes) -> dict[str, str]:
@@ -237,7 +222,6 @@ def _put_parts(place: Place, parts: Iterable[bytes]) -> Written:
         end=lambda: {"ChecksumCRC32": spelled(whole.digest()), "ChecksumType": "FULL_OBJECT"},
     )
     _compare(place, response, spelled(whole.digest()))
-    return Written(etag_of(response), size)
 
 
 def _compare(place: Place, response: dict[str, Any], expected: str) -> None:

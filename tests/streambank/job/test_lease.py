@@ -15,7 +15,7 @@ from streambank.job.keeper import Keeper
 from streambank.job.lease import Lease
 from streambank.job.processes import HostId, ProcessId, process, this_process
 from streambank.storage import open_store
-from streambank.storage.base import FileInfo, Store
+from streambank.storage.base import Store
 from tests.support.jobs import BY, ELSEWHERE, FakeClock, child, here, poll, race, say
 
 HOLD = """
@@ -311,10 +311,10 @@ class Broken:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    def write(self, key: str, data: bytes, *, exclusive: bool = False) -> FileInfo:
+    def write(self, key: str, data: bytes, *, exclusive: bool = False) -> None:
         if self.failing():
             raise StorageError("the network is away")
-        return self.inner.write(key, data, exclusive=exclusive)
+        self.inner.write(key, data, exclusive=exclusive)
 
 
 def holder(ttl_s: float) -> Holder:

@@ -14,11 +14,11 @@ from streambank.retention.swept import SweepReport
 from streambank.savepoint import condemned
 from streambank.savepoint.catalog import manifest_key
 from streambank.savepoint.digest import digest_of
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.packs import PackBuilder, pack_key
 from streambank.savepoint.progress import Step
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.savepoint.writer import object_key
 from streambank.storage.base import FileInfo
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import Fault, FaultyStore

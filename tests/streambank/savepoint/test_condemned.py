@@ -9,8 +9,8 @@ from streambank.savepoint import reading
 from streambank.savepoint.catalog import manifest_key
 from streambank.savepoint.condemned import condemn, condemned_records, forget, forget_orphans, mark_done
 from streambank.savepoint.digest import digest_of
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.writer import object_key
 from streambank.storage.memory import MemoryStore
 from tests.support.repositories import FILES, LARGE, manifest_of, save
 

@@ -9,10 +9,10 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import IntegrityError
 from streambank.savepoint.condemned import condemn, forget
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.packs import SMALL_BYTES
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.savepoint.writer import object_key
 from tests.support.damage import anew, flip, heals, keys
 from tests.support.workshop import JOB, Workshop
 

@@ -16,11 +16,11 @@ from bench.workloads import LargeFiles
 from streambank.errors import StorageError
 from streambank.savepoint import writer as writer_module
 from streambank.savepoint.digest import digest_of
+from streambank.savepoint.object_files import object_key
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.settling import Settling
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.savepoint.writer import object_key
 from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore

@@ -28,10 +28,10 @@ def test_is_a_store(store: Store) -> None:
 
 
 def test_gives_back_what_was_written(store: Store) -> None:
-    info = store.write("state/0/1/3.zip", b"bytes")
+    store.write("state/0/1/3.zip", b"bytes")
 
     assert store.read("state/0/1/3.zip") == b"bytes"
-    assert store.stat("state/0/1/3.zip") == info
+    info = store.stat("state/0/1/3.zip")
     assert (info.path, info.size_bytes) == ("state/0/1/3.zip", 5)
     assert info.identity
 
@@ -65,16 +65,20 @@ def test_opens_a_reader(store: Store) -> None:
 
 
 def test_a_write_replaces_the_whole_file_and_its_identity(store: Store) -> None:
-    before = store.write("f", b"a longer text than the next")
-    after = store.write("f", b"short")
+    store.write("f", b"a longer text than the next")
+    before = store.stat("f")
+    store.write("f", b"short")
 
     assert store.read("f") == b"short"
-    assert before.identity != after.identity
+    assert before.identity != store.stat("f").identity
 
 
 def test_an_equal_rewrite_has_another_identity(store: Store) -> None:
-    before, after = (store.write("f", b"same").identity for _ in range(2))
-    assert before != after or store.features.identity_of_bytes
+    identities = set()
+    for _ in range(2):
+        store.write("f", b"same")
+        identities.add(store.stat("f").identity)
+    assert len(identities) == 2 or store.features.identity_of_bytes
 
 
 @pytest.mark.parametrize("call", ["stat", "read", "open", "hold"])
@@ -246,16 +250,14 @@ def test_a_name_may_come_after_the_bytes(store: Store) -> None:
             passed.append(chunk)
             yield chunk
 
-    info = store.write_named(data(), lambda: f"objects/{len(passed)}")
+    store.write_named(data(), lambda: f"objects/{len(passed)}")
 
-    assert info is not None
-    assert info.path == "objects/2"
-    assert info == store.stat("objects/2")
+    assert paths(store) == ["objects/2"]
     assert store.read("objects/2") == b"onetwo"
 
 
 def test_no_name_drops_the_bytes(store: Store) -> None:
-    assert store.write_named([b"x"], lambda: None) is None
+    store.write_named([b"x"], lambda: None)
     assert paths(store) == []
 
 
@@ -296,7 +298,8 @@ def test_a_child_is_the_same_files_by_shorter_names(store: Store) -> None:
 
 
 def test_a_held_file_says_what_it_was(store: Store) -> None:
-    info = store.write("f", b"bytes")
+    store.write("f", b"bytes")
+    info = store.stat("f")
 
     with closing(store.hold("f")) as held:
         assert held.info == held.current() == info

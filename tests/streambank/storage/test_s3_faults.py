@@ -44,8 +44,9 @@ def test_an_exclusive_create_whose_answer_is_lost_is_ours(store: Store, network:
     fault = Fault(kind, "PUT", "/f")
     break_it(network, fault)
 
-    assert store.write("f", b"mine", exclusive=True) == store.stat("f")
+    store.write("f", b"mine", exclusive=True)
 
+    assert store.read("f") == b"mine"
     assert fault.fired == 1
     with pytest.raises(ConflictError):
         store.write("f", b"mine", exclusive=True)
@@ -135,10 +136,9 @@ def test_an_upload_in_parts_survives_lost_answers(
     break_it(network, part, end)
     data = DATA * 6
 
-    info = store.write("f", [data])
+    store.write("f", [data])
 
     assert (part.fired, end.fired) == (1, 1)
-    assert info.size_bytes == len(data)
     assert store.read("f") == data
 
 
@@ -177,7 +177,8 @@ def test_a_large_body_that_was_damaged_moves_again(
     """A take reads it, a restore writes it; neither keeps a damaged byte, and both give up in the end."""
     monkeypatch.setattr(s3_read, "WHOLE_BYTES", 1000)
     data = DATA * 2  # more than what goes into packs
-    info = store.write("checkpoint/state/0/0/1.zip", data)
+    store.write("checkpoint/state/0/0/1.zip", data)
+    info = store.stat("checkpoint/state/0/0/1.zip")
     repository = Repository.open(store.child("repository"), create=True)
     taking, restoring = Fault("corrupt", "GET", "/1.zip"), Fault("corrupt", "GET", "/objects/")
     break_it(network, taking, restoring)
