@@ -30,8 +30,7 @@ OF_JOINS = 6
 RESTORED = 2
 
 CELLS = [
-    ("aggregation", "hdfs"),
-    ("session-window", "rocksdb"),
+    ("aggregation", "rocksdb"),
     ("session-window", "format-v2-snapshots"),
     ("drop-duplicates", "format-v2"),
     ("drop-duplicates-within-watermark", "hdfs"),
