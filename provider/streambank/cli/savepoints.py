@@ -302,11 +302,10 @@ def _verify_sample(
     from streambank.savepoint.coverage import parse_share
     from streambank.savepoint.sampling import verify_sample
 
-    share = parse_share(sample)
     with console.progress() as progress:
         found = verify_sample(
             opened,
-            share,
+            parse_share(sample),
             job=job,
             progress=progress,
             parallel=parallel,
