@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,6 @@ from streambank.savepoint.target import METADATA
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
 from streambank.storage.memory import MemoryStore
 from tests.support.elsewhere import Elsewhere
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -378,26 +375,6 @@ def test_much_goes_far_and_little_stays(
     executor: Executor = BySize(Threads(2), far, far_bytes, far_files)
     assert shop.take(executor=executor).batch == 11
     assert len(far.plans) == goes_far
-
-
-@pytest.mark.parametrize(("wanted", "best", "many"), [(None, 4, 4), (None, 16, 16), (2, 16, 2)])
-def test_a_store_says_how_much_at_once_is_best_where_nobody_else_does(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, wanted: int | None, best: int, many: int
-) -> None:
-    asked: list[int] = []
-
-    class Pool(ThreadPoolExecutor):
-        def __init__(self, max_workers: int, **more: Any) -> None:
-            asked.append(max_workers)
-            super().__init__(max_workers, **more)
-
-    monkeypatch.setattr("streambank.savepoint.executing.ThreadPoolExecutor", Pool)
-    features = replace(shop.repository_store.features, at_once=best)
-    monkeypatch.setattr(LocalStore, "features", property(lambda store: features))
-    result = shop.take(parallel=wanted)
-    shop.restore(result.savepoint, parallel=wanted)
-    assert verify(shop.repository, JOB, result.savepoint, "full", parallel=wanted).ok
-    assert set(asked) == {many}
 
 
 class KilledError(BaseException):
