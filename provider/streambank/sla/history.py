@@ -154,7 +154,7 @@ class HistoryScan:
 
     def _timed(self) -> Iterator[tuple[ProgressRecord, datetime]]:
         """The records that count, oldest first, each with the time that does."""
-        heads = self._heads()
+        heads = file_heads(self._records, self._since)
         drivers = Drivers([head for _, head in heads])
         begins = [
             None if head is None or drivers.began_late(place) else head.at
@@ -180,18 +180,62 @@ class HistoryScan:
                 last = times[-1]
             yield from zip(records, times, strict=True)
 
-    def _heads(self) -> list[tuple[str, SegmentHead | None]]:
-        """The files of the window and how they begin, oldest first, found from the newest backwards."""
-        found: list[tuple[str, SegmentHead | None]] = []
-        older = 0
-        for key in reversed(self._records.keys):
-            head = segment_head(self._records.store, key)
-            found.append((key, head))
-            if head is not None and self._since is not None:
-                older = older + 1 if head.at < self._since else 0
-                if older == _BEFORE_WINDOW:
-                    break
-        return found[::-1]
+
+class StreamedHistory(History):
+    """A history whose points are read whenever they are gone through, and never held.
+
+    `runs` and `notes` are those of the last time that they were gone through to the end.
+    """
+
+    __slots__ = ("_scan",)
+    _scan: HistoryScan
+
+    def __init__(self, query: str, scan: HistoryScan) -> None:
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "points", scan)
+        object.__setattr__(self, "_scan", scan)
+
+    @property
+    def runs(self) -> int:
+        """How many runs of the query the points come from."""
+        return self._scan.runs
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was odd."""
+        return self._scan.notes()
+
+
+def file_heads(records: Records, since: datetime | None = None) -> list[tuple[str, SegmentHead | None]]:
+    """The files of a window and how they begin, oldest first, found from the newest backwards.
+
+    Args:
+        records: The files.
+        since: Where the window begins; one or two files before it are among them. None for all.
+    """
+    found: list[tuple[str, SegmentHead | None]] = []
+    older = 0
+    for key in reversed(records.keys):
+        head = segment_head(records.store, key)
+        found.append((key, head))
+        if head is not None and since is not None:
+            older = older + 1 if head.at < since else 0
+            if older == _BEFORE_WINDOW:
+                break
+    return found[::-1]
+
+
+def stream_history(
+    records: Records, *, since: datetime | None = None, until: datetime | None = None
+) -> StreamedHistory:
+    """A query's history within a window, for whoever goes through it once: one file in memory at a time.
+
+    Args:
+        records: The files.
+        since: The oldest time of interest; None for all.
+        until: The newest one; None for all.
+    """
+    return StreamedHistory(records.query, HistoryScan(records, since=since, until=until))
 
 
 def read_history(
