@@ -27,6 +27,7 @@ _DURATIONS = {"batch_s": "triggerExecution", "wal_s": "walCommit", "commit_s": "
 _CALLS = {"get_ms": "rocksdbGet", "put_ms": "rocksdbPut"}
 _LAST_UPLOADED = "SnapshotLastUploaded."
 _NO_WATERMARK = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST = 1 << 63
 _CLOCK_SLACK = timedelta(seconds=1)
 
 
@@ -78,8 +79,12 @@ class Measuring:
                 values[name] = sum(found)
         ages = [one["snapshot_age_batches"] for one in operators.values() if "snapshot_age_batches" in one]
         _put(values, "snapshot_age_batches", max(ages, default=None))
-        for name, prefix in _CALLS.items():
-            _put(values, name, _per_call([_table(one, "customMetrics") for one in reported], prefix))
+        if len(operators) == 1:
+            values |= {name: value for name, value in operators[0].items() if name in _CALLS}
+        else:
+            customs = [_table(one, "customMetrics") for one in reported]
+            for name, prefix in _CALLS.items():
+                _put(values, name, _per_call(customs, prefix))
         return operators
 
     def _operator(self, reported: Mapping[str, Any], batch: int) -> dict[str, float]:
@@ -106,13 +111,12 @@ class Measuring:
         Of a store that has uploaded nothing since it was loaded, as after a restart, -1 is reported: its
         snapshot is at least as old as this run.
         """
-        ages = []
-        for name in custom:
-            if name.startswith(_LAST_UPLOADED):
-                version = _number(custom, name)
-                if version is not None:
-                    ages.append(batch + 1 - (version if version >= 0 else self._run_began))
-        return max(ages, default=None)
+        names = [name for name in custom if name.startswith(_LAST_UPLOADED)]
+        versions = [version for name in names if (version := _number(custom, name)) is not None]
+        if not versions:
+            return None
+        oldest = min(version if version >= 0 else self._run_began for version in versions)
+        return batch + 1 - oldest
 
     def _gap(self, values: dict[str, float], batch: int, begin: datetime | None) -> None:
         if begin is not None and self._end is not None and self._batch == batch - 1:
@@ -194,13 +198,9 @@ def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _number(data: Mapping[str, Any], name: str) -> float | None:
     value = data.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    if type(value) is int:
+        return value if -_MOST < value < _MOST else None
+    return value if type(value) is float and math.isfinite(value) else None
 
 
 def _time(text: Any) -> datetime | None:
