@@ -90,7 +90,8 @@ def inspect(
     told = None if history is None else recorded(history, within)
     reader = CheckpointReader(open_store(checkpoint))
     found = reader.inspect(batch).to_dict()
-    found |= {"measured": measured(reader), "history": told}
+    opened = found["retained_by"] == "closure"
+    found |= {"measured": measured(reader, opened=opened), "history": told}
 
     def show() -> None:
         _show(found)

@@ -11,15 +11,26 @@ if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
 
 _MOST_PARTITIONS = 24
+_FEW_STORES = 500
+"""So many stores' files are opened where the inspection itself found too many to open."""
 
 
-def measured(reader: CheckpointReader) -> dict[str, Any] | None:
-    """What the checkpoint that was just inspected tells by itself; None before its first commit."""
-    from streambank.sla.unmanaged import measure_checkpoint
+def measured(reader: CheckpointReader, *, opened: bool) -> dict[str, Any] | None:
+    """What a checkpoint tells by itself.
+
+    Args:
+        reader: It has just inspected the checkpoint.
+        opened: Whether it has opened every file of the state, so that nothing is read again.
+
+    Returns:
+        None before its first commit.
+    """
+    from streambank.sla.unmanaged import MOST_STORES, measure_checkpoint
 
     if reader.planner is None or not reader.planner.index.commits:
         return None
-    return measure_checkpoint(reader.store, planner=reader.planner).to_dict()
+    most = MOST_STORES if opened else _FEW_STORES
+    return measure_checkpoint(reader.store, planner=reader.planner, most_stores=most).to_dict()
 
 
 def recorded(location: str, within: str) -> dict[str, Any]:
