@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from streambank.errors import StorageError
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
@@ -60,6 +61,21 @@ def test_before_the_first_commit_nothing_is_measured(tmp_path: Path) -> None:
     answer = succeed("inspect", tmp_path, "--json").document
     assert answer["measured"] is None and answer["history"] is None
     assert "measured" not in succeed("inspect", tmp_path).out
+
+
+def test_what_cannot_be_read_for_measuring_is_a_finding(
+    rocksdb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("state/0/0/3.zip cannot be read.", code="io-error", hint="Look at the disk.")
+
+    monkeypatch.setattr("streambank.sla.unmanaged.measure_checkpoint", fail)
+    answer = succeed("inspect", rocksdb, "--json").document
+    assert answer["measured"] is None
+    assert [(one["code"], one["effect"]) for one in answer["findings"]] == [
+        ("io-error", "The checkpoint is not measured.")
+    ]
+    assert "The checkpoint is not measured." in succeed("inspect", rocksdb).out
 
 
 @pytest.mark.parametrize(

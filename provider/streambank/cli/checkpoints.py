@@ -90,8 +90,7 @@ def inspect(
     told = None if history is None else recorded(history, within)
     reader = CheckpointReader(open_store(checkpoint))
     found = reader.inspect(batch).to_dict()
-    opened = found["retained_by"] == "closure"
-    found |= {"measured": measured(reader, opened=opened), "history": told}
+    found |= {"measured": measured(reader, found), "history": told}
 
     def show() -> None:
         _show(found)

@@ -15,22 +15,31 @@ _FEW_STORES = 500
 """So many stores' files are opened where the inspection itself found too many to open."""
 
 
-def measured(reader: CheckpointReader, *, opened: bool) -> dict[str, Any] | None:
+def measured(reader: CheckpointReader, found: dict[str, Any]) -> dict[str, Any] | None:
     """What a checkpoint tells by itself.
 
     Args:
         reader: It has just inspected the checkpoint.
-        opened: Whether it has opened every file of the state, so that nothing is read again.
+        found: What it found. That nothing of the state can be read for measuring becomes a finding.
 
     Returns:
-        None before its first commit.
+        None before its first commit, and where it cannot be read.
     """
+    from streambank.errors import StorageError
+    from streambank.finding import Finding
     from streambank.sla.unmanaged import MOST_STORES, measure_checkpoint
 
     if reader.planner is None or not reader.planner.index.commits:
         return None
-    most = MOST_STORES if opened else _FEW_STORES
-    return measure_checkpoint(reader.store, planner=reader.planner, most_stores=most).to_dict()
+    # Where every file of the state has been opened already, nothing is read again.
+    most = MOST_STORES if found["retained_by"] == "closure" else _FEW_STORES
+    try:
+        return measure_checkpoint(reader.store, planner=reader.planner, most_stores=most).to_dict()
+    except StorageError as error:
+        effect = "The checkpoint is not measured."
+        finding = Finding(error.code, "warning", "", error.message, effect, error.hint)
+        found["findings"].append(finding.to_dict())
+        return None
 
 
 def recorded(location: str, within: str) -> dict[str, Any]:

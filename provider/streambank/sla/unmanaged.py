@@ -17,7 +17,7 @@ from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
-from streambank.errors import NotFoundError, StreambankError
+from streambank.errors import NotFoundError, StorageError, StreambankError
 from streambank.sla.order import in_order
 from streambank.sla.point import History, Point
 from streambank.sla.summary import Gathered
@@ -142,7 +142,7 @@ def measure_checkpoint(
 
     Raises:
         NotFoundError: It has no committed batch (code `no-committed-batch`).
-        StorageError: It cannot be read.
+        StorageError: It cannot be read. What cannot be read of some batches alone is a note.
     """
     planner = planner or ClosurePlanner(CheckpointIndex.build(list_checkpoint(store)), store.read)
     index = planner.index
@@ -255,12 +255,17 @@ def _chosen(index: CheckpointIndex, batches: list[int], most_stores: int) -> lis
 def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict[int, list[PartitionMeasure]]:
     looked: dict[int, list[PartitionMeasure]] = {}
     broken: dict[str, int] = {}
+    unread: StorageError | None = None
     for batch in batches:
         try:
             looked[batch] = list(_partitions(planner, planner.plan(batch, "minimal")))
         except StreambankError as error:
+            if isinstance(error, StorageError):
+                unread = error
             if error.code not in _SPENT:
                 broken[error.code] = broken.get(error.code, 0) + 1
+    if unread is not None and not looked:
+        raise unread
     for code, number in broken.items():
         notes.append(f"{number} not whole: batches whose state could not be looked into ({code}).")
     return looked

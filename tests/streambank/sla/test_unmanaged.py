@@ -11,7 +11,7 @@ import pytest
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import NotFoundError
+from streambank.errors import NotFoundError, StorageError
 from streambank.sla.unmanaged import Growth, Measured, measure_checkpoint
 from streambank.storage import FileInfo, Store, open_store
 from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint, unpack
@@ -152,6 +152,25 @@ def test_damage_costs_only_the_batches_that_it_is_in() -> None:
     history = measured(spoilt).history
     assert any("half-written" in note for note in history.notes)
     assert batches(history.points) == list(range(8))
+
+
+def test_a_storage_that_fails_is_no_silence() -> None:
+    found = Stamped(checkpoint("4.3.0/rocksdb-window").files)
+
+    def failing(*paths: str) -> ClosurePlanner:
+        def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
+            if path.startswith(paths):
+                raise StorageError(f"{path} cannot be read.", code="io-error", hint="Look at the disk.")
+            return found.read(path, offset, length)
+
+        return ClosurePlanner(CheckpointIndex.build(found.listing()), read)
+
+    store = open_store("memory://unused")
+    history = measure_checkpoint(store, planner=failing("state/0/1/3.zip")).history
+    assert history.notes == ("1 not whole: batches whose state could not be looked into (io-error).",)
+    with pytest.raises(StorageError) as caught:
+        measure_checkpoint(store, planner=failing("state/", "offsets/"))
+    assert caught.value.code == "io-error"
 
 
 def test_what_spark_has_deleted_is_no_damage(tmp_path: Path) -> None:
