@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.sla.order import in_order, next_trusted, trusted
@@ -41,6 +41,7 @@ def test_what_comes_before_and_after_bounds_them() -> None:
     assert in_order([at(1)], at(5), None) == [at(5)]
 
 
+@settings(deadline=None)
 @given(SECONDS)
 def test_they_never_go_back_and_as_many_as_can_be_stay(stamps: list[int]) -> None:
     found = seconds(*stamps)
