@@ -156,6 +156,7 @@ class Poll:
                 epoch=self._epoch,
                 max_bytes=self._spec.progress_max_bytes,
                 max_files=self._spec.progress_files,
+                max_age_s=self._spec.progress_age_s,
             )
         return self._writers[managed.name]
 
@@ -169,6 +170,8 @@ class Poll:
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY_S
             prune_and_tell(self._control)
+            for writer in self._writers.values():
+                writer.prune()
 
 
 class ControlJournal:

@@ -28,8 +28,9 @@ MAPS = {
     "queries",
     "desired_by",
     "operation_by",
+    "metrics",
 }
-"""Objects whose keys are data: names of queries, settings, people."""
+"""Objects whose keys are data: names of queries, settings, people, metrics."""
 
 
 def examples() -> dict[str, Any]:
@@ -77,7 +78,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["take"] = succeed(*take, "--note", "hello").document
     live.plan()
     add_debris(live.store, 6)
-    given["inspect"] = succeed("inspect", tmp_path / "checkpoint", "--json").document
+    records = Path(__file__).resolve().parents[1] / "data/progress/4.3.0/driver-killed"
+    given["inspect"] = succeed(
+        "inspect", tmp_path / "checkpoint", "--history", records, "--json"
+    ).document
     newest = given["take"]["savepoint"]
     given["verify"] = succeed("verify", newest, *repository, "--level", "full", "--json").document
     given["pin"] = succeed("pin", newest, *repository, "--json").document

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from streambank.job.claims import Clock
 from streambank.job.control import JobControl
+from streambank.job.progress import progress_keys
 from streambank.times import to_json_time
 from streambank_spark import poll
 from streambank_spark.poll import ControlJournal, Poll
-from streambank_spark.queries import Queries
+from streambank_spark.queries import Managed, Queries
 from tests.support.driver import Job
 from tests.support.jobs import FakeClock
 
@@ -37,4 +42,33 @@ def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(
     control.event_records.append({"kind": "x", "at": to_json_time(datetime(2013, 1, 1, tzinfo=UTC))})
     driver.once()
     assert control.event_records.numbers() == [4, 5, 6, 7]
+    assert driver.failures == 0
+
+
+def test_old_progress_goes_at_the_same_time(tmp_path: Path) -> None:
+    job, clock = Job(tmp_path), FakeClock()
+    control = JobControl(job.control.store, job.name, clock=Clock(clock.monotonic, clock.sleep))
+    driver = Poll(
+        control,
+        replace(job.spec("steady.py"), progress_age_s=3600.0),
+        1,
+        Queries(job.name, {}),
+        ControlJournal(control, "l", 1),
+        lambda wish: None,
+    )
+    managed = cast(Managed, SimpleNamespace(name="main", key=None))
+    old = tmp_path / "control" / job.name / "progress/main/0000000001.jsonl"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    writer = driver._writer(managed)
+    writer.add({"runId": "r", "batchId": 0})
+    writer.flush()
+    os.utime(old, (1, 1))
+
+    driver.once()
+    assert old.exists()
+    clock.now += poll.PRUNE_EVERY_S
+    driver.once()
+    assert not old.exists()
+    assert progress_keys(control.store) == ["progress/main/0000000002.jsonl"]
     assert driver.failures == 0

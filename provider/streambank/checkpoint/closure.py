@@ -86,6 +86,11 @@ class ClosurePlanner:
         self._files = (NamesOnly if by_names else CheckpointFiles)(index.listing, read)
 
     @property
+    def index(self) -> CheckpointIndex:
+        """The listing, sorted."""
+        return self._index
+
+    @property
     def files(self) -> CheckpointFiles:
         """The parsed small files."""
         return self._files

@@ -93,7 +93,12 @@ class Inspection:
 
 
 def inspect_listing(
-    checkpoint: str, listing: Mapping[str, FileInfo], read: ReadRange, batch: int | None = None
+    checkpoint: str,
+    listing: Mapping[str, FileInfo],
+    read: ReadRange,
+    batch: int | None = None,
+    *,
+    planner: ClosurePlanner | None = None,
 ) -> Inspection:
     """Inspect a checkpoint from its listing.
 
@@ -102,12 +107,13 @@ def inspect_listing(
         listing: Made in the order of `listing.LISTING_ORDER`.
         read: Reads a path from an offset on, some bytes or to the end.
         batch: Which batch's closure to tell about; the newest committed one for None.
+        planner: One for this listing, for whoever goes on with what it has read.
 
     Raises:
         ConflictError: `checkpoint-moved`: the files of the batch went away meanwhile; list and inspect again.
     """
-    index = CheckpointIndex.build(listing)
-    planner = ClosurePlanner(index, read)
+    planner = planner or ClosurePlanner(CheckpointIndex.build(listing), read)
+    index = planner.index
     findings: list[Finding] = []
     query_id = _attempt(findings, "warning", "The query cannot be told from others.", planner.files.query_id)
     which = "the newest batch" if batch is None else f"batch {batch}"

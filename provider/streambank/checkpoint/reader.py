@@ -23,10 +23,14 @@ class CheckpointReader:
 
     Args:
         store: The checkpoint directory.
+
+    Attributes:
+        planner: What the last `inspect` worked with, so that whoever goes on reads nothing again.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.planner: ClosurePlanner | None = None
 
     def listing(self) -> Listing:
         """Every file, listed in the order that a plan needs."""
@@ -100,8 +104,9 @@ class CheckpointReader:
                     code="not-a-checkpoint",
                     hint="Give the directory that the query has as its checkpointLocation.",
                 )
+            self.planner = ClosurePlanner(index, self.store.read)
             try:
-                return inspect_listing(self.store.uri, listing, self.store.read, batch)
+                return inspect_listing(self.store.uri, listing, self.store.read, batch, planner=self.planner)
             except ConflictError as error:
                 last = error
         return self._always_moving(index, last)

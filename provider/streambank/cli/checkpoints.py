@@ -39,6 +39,8 @@ INSPECT_EXAMPLES = """Examples:
   streambank inspect /data/checkpoints/orders
 
   streambank inspect /data/checkpoints/orders --batch 41 --json
+
+  streambank inspect /data/checkpoints/orders --history /data/savepoints/jobs/orders/progress/main --within 6h
 """
 TAKE_EXAMPLES = """Examples:
 
@@ -68,15 +70,33 @@ def inspect(
     batch: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Look at this batch, not the newest.")
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION", help="Also its progress records: <control>/<job>/progress/<query>, or a file."
+        ),
+    ] = None,
+    within: Annotated[
+        str, typer.Option(metavar="DURATION", help="So much of the history, up to its newest record.")
+    ] = "1d",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Say what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
     from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.measures import measured, recorded, show_measures
     from streambank.storage import open_store
 
-    found = CheckpointReader(open_store(checkpoint)).inspect(batch).to_dict()
-    console.answer(found, lambda: _show(found))
+    told = None if history is None else recorded(history, within)
+    reader = CheckpointReader(open_store(checkpoint))
+    found = reader.inspect(batch).to_dict()
+    found |= {"measured": measured(reader, found), "history": told}
+
+    def show() -> None:
+        _show(found)
+        show_measures(found)
+
+    console.answer(found, show)
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -24,6 +24,8 @@ DEFAULT_LOG_BYTES = 10_000_000
 DEFAULT_LOG_FILES = 5
 DEFAULT_PROGRESS_BYTES = 4_000_000
 DEFAULT_PROGRESS_FILES = 64
+DATED_PROGRESS_FILES = 4096
+"""How many progress files are kept at most where a number of days is declared, and none of files."""
 
 FORMAT = 1
 
@@ -74,6 +76,8 @@ class LaunchSpec:
         log_files: How many rotated files are kept beside the current one.
         progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.
+        progress_age_s: How long a progress file is kept after its last record; None for as long as there is
+            room.
     """
 
     job: str
@@ -93,6 +97,7 @@ class LaunchSpec:
     log_files: int = DEFAULT_LOG_FILES
     progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
     progress_files: int = DEFAULT_PROGRESS_FILES
+    progress_age_s: float | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

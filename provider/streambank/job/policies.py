@@ -9,6 +9,7 @@ from streambank.job.blackout import Blackout, read_blackout
 from streambank.job.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.job.fields import Fields
 from streambank.job.launch import (
+    DATED_PROGRESS_FILES,
     DEFAULT_DRAIN_TIMEOUT_S,
     DEFAULT_FORCE_AFTER_S,
     DEFAULT_LOG_BYTES,
@@ -113,6 +114,8 @@ class Limits:
         log_files: How many older parts of it are kept.
         progress_max_bytes: Size of one progress file.
         progress_files: How many progress files are kept per query.
+        progress_age_s: How long a progress file is kept after its last record; None for as long as there is
+            room.
     """
 
     beat_s: float = DEFAULT_BEAT_S
@@ -121,6 +124,7 @@ class Limits:
     log_files: int = DEFAULT_LOG_FILES
     progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
     progress_files: int = DEFAULT_PROGRESS_FILES
+    progress_age_s: float | None = None
 
 
 def read_savepoint(fields: Fields) -> SavepointPolicy:
@@ -215,13 +219,16 @@ def read_start(fields: Fields) -> StartPolicy:
 def read_limits(fields: Fields) -> Limits:
     """Of `[jobs.NAME.lease]`, `.logs` and `.progress`; takes the job's whole table."""
     lease, logs, progress = fields.table("lease"), fields.table("logs"), fields.table("progress")
+    days = progress.whole("days", minimum=1)
     limits = Limits(
         lease.duration_s("beat") or DEFAULT_BEAT_S,
         lease.duration_s("ttl") or DEFAULT_TTL_S,
         logs.whole("max_bytes", minimum=10_000) or DEFAULT_LOG_BYTES,
         logs.whole("files", minimum=1) or DEFAULT_LOG_FILES,
         progress.whole("max_bytes", minimum=10_000) or DEFAULT_PROGRESS_BYTES,
-        progress.whole("files", minimum=2) or DEFAULT_PROGRESS_FILES,
+        progress.whole("files", minimum=2)
+        or (DEFAULT_PROGRESS_FILES if days is None else DATED_PROGRESS_FILES),
+        None if days is None else days * 86_400.0,
     )
     if limits.ttl_s < 5 * limits.beat_s:
         raise lease.mistake("ttl", f"{limits.ttl_s:g} s is less than 5 beats of {limits.beat_s:g} s")

@@ -75,6 +75,7 @@ def prepare_launch(
         log_files=job.limits.log_files,
         progress_max_bytes=job.limits.progress_max_bytes,
         progress_files=job.limits.progress_files,
+        progress_age_s=job.limits.progress_age_s,
     )
 
 

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,10 @@ from streambank.storage.base import Store
 from streambank.times import from_json_time, to_json_time, utc_now
 
 _TAIL_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 10
+_HEAD = re.compile(
+    rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"[^"]*","batch":([0-9]{1,18}),'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,64 @@ class ProgressRecord:
     progress: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of records.
+
+    Attributes:
+        records: Its records, oldest first.
+        damaged: Whole lines that cannot be read.
+        torn: Whether it ends in half a line: what a driver that was killed, or is just writing, leaves.
+    """
+
+    records: Sequence[ProgressRecord]
+    damaged: int = 0
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHead:
+    """What the first record of a file says. A file is written by one driver, so its epoch is that of all.
+
+    Attributes:
+        at: When the file begins.
+        epoch: The lease's epoch of the driver.
+        batch: The first batch.
+    """
+
+    at: datetime
+    epoch: int
+    batch: int
+
+
+class Succession:
+    """Which records of a query are new, and how many are missing between them.
+
+    Attributes:
+        duplicates: Records dropped since that batch of that run was seen before.
+        lost: Batches of which no record is there, between records that are: within a run, and between the end
+            of one and the beginning of the next. Batches before the first record kept are not lost but
+            expired.
+    """
+
+    def __init__(self) -> None:
+        self.duplicates = self.lost = 0
+        self._last_of_run: dict[str, int] = {}
+        self._before: int | None = None
+
+    def takes(self, record: ProgressRecord) -> bool:
+        """Whether the next record is new; counts what is missing before it."""
+        last = self._last_of_run.get(record.run_id)
+        if last is not None and record.batch <= last:
+            self.duplicates += 1
+            return False
+        known = self._before if last is None else last
+        if known is not None and record.batch > known + 1:
+            self.lost += record.batch - known - 1
+        self._last_of_run[record.run_id] = self._before = record.batch
+        return True
+
+
 class ProgressWriter:
     """Writes the progress of one query. Batches of a run that were written already are dropped.
 
@@ -52,6 +115,7 @@ class ProgressWriter:
         epoch: The driver's epoch of the lease.
         max_bytes: Size of one file.
         max_files: How many files are kept.
+        max_age_s: How long a file is kept after its last record; None for as long as there is room.
     """
 
     def __init__(
@@ -62,13 +126,14 @@ class ProgressWriter:
         epoch: int,
         max_bytes: int = DEFAULT_PROGRESS_BYTES,
         max_files: int = DEFAULT_PROGRESS_FILES,
+        max_age_s: float | None = None,
     ) -> None:
         self.query = query or MAIN
         self.epoch = epoch
         self.last_batch: int | None = None
         self._written: dict[str, int] = {}
         self._segments = SegmentWriter(
-            store, f"progress/{self.query}", max_bytes=max_bytes, max_files=max_files
+            store, f"progress/{self.query}", max_bytes=max_bytes, max_files=max_files, max_age_s=max_age_s
         )
 
     def add(self, progress: str | Mapping[str, Any]) -> bool:
@@ -112,6 +177,14 @@ class ProgressWriter:
         """
         self._segments.flush()
 
+    def prune(self) -> None:
+        """Delete files that are older than they are kept; also done whenever a file is begun.
+
+        Raises:
+            StorageError: The files cannot be listed or deleted.
+        """
+        self._segments.prune()
+
 
 class ProgressScan:
     """The records of one query, oldest first, each batch of a run once. Safe while a driver writes.
@@ -137,34 +210,61 @@ class ProgressScan:
 
     def __iter__(self) -> Iterator[ProgressRecord]:
         self._reset()
-        last_of_run: dict[str, int] = {}
-        before: int | None = None
-        for record in self._lines():
-            last = last_of_run.get(record.run_id)
-            if last is not None and record.batch <= last:
-                self.duplicates += 1
-                continue
-            known = before if last is None else last
-            if known is not None and record.batch > known + 1:
-                self.lost += record.batch - known - 1
-            last_of_run[record.run_id] = before = record.batch
-            yield record
+        succession = Succession()
+        for record in self._records():
+            new = succession.takes(record)
+            self.duplicates, self.lost = succession.duplicates, succession.lost
+            if new:
+                yield record
 
-    def _lines(self) -> Iterator[ProgressRecord]:
+    def _records(self) -> Iterator[ProgressRecord]:
         for number in segment_numbers(self._store, self._prefix):
-            try:
-                data = self._store.read(segment_key(self._prefix, number))
-            except NotFoundError:  # rolled away while we read
-                continue
-            lines = data.split(b"\n")
-            if lines.pop():
-                self.torn += 1
-            for line in lines:
-                record = _record(line)
-                if record is None:
-                    self.damaged += 1
-                else:
-                    yield record
+            segment = read_segment(self._store, segment_key(self._prefix, number))
+            if segment is not None:
+                self.torn += segment.torn
+                self.damaged += segment.damaged
+                yield from segment.records
+
+
+def progress_keys(store: Store, query: str | None = None) -> list[str]:
+    """The files of a query's records, oldest first."""
+    prefix = f"progress/{query or MAIN}"
+    return [segment_key(prefix, number) for number in segment_numbers(store, prefix)]
+
+
+def read_segment(store: Store, key: str) -> Segment | None:
+    """One file, whole; None where it was rolled away meanwhile."""
+    try:
+        lines = store.read(key).split(b"\n")
+    except NotFoundError:
+        return None
+    torn = bool(lines.pop())
+    found = [_record(line) for line in lines]
+    records = [record for record in found if record is not None]
+    return Segment(records, len(found) - len(records), torn)
+
+
+def segment_head(store: Store, key: str) -> SegmentHead | None:
+    """How a file begins, of which only the first line's beginning is read where that is as it should be.
+
+    Returns:
+        None where no record in it can be read, or it was rolled away meanwhile.
+    """
+    try:
+        found = _HEAD.match(store.read(key, 0, _HEAD_BYTES))
+    except NotFoundError:
+        return None
+    if found is not None:
+        try:
+            at = from_json_time(found[1].decode())
+            return SegmentHead(at, int(found[2]), int(found[3]))
+        except ValueError:
+            pass  # that line is damaged: another one may not be
+    segment = read_segment(store, key)
+    if segment is None or not segment.records:
+        return None
+    first = segment.records[0]
+    return SegmentHead(first.at, first.epoch, first.batch)
 
 
 def last_progress(store: Store, query: str | None = None) -> ProgressRecord | None:

@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streambank.errors import ConflictError, StorageError
+from streambank.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import local_path
 from streambank.storage.base import Store
 
 _NAME = re.compile(r"(\d{10})\.jsonl")
 WHOLE_WRITE_BYTES = 256_000
 """Size of a file on stores that can only replace: it is written again with each flush."""
+MOST_AT_ONCE = 16
+"""How many files are deleted at most, each time, for their age alone: a clock that jumps ahead for a while
+must not cost a whole history."""
 
 
 def segment_key(prefix: str, number: int) -> str:
     """The key of one file."""
     return f"{prefix}/{number:010d}.jsonl"
+
+
+def is_segment(name: str) -> bool:
+    """Whether a name is that of such a file."""
+    return _NAME.fullmatch(name) is not None
 
 
 def segment_numbers(store: Store, prefix: str) -> list[int]:
@@ -39,16 +48,21 @@ class SegmentWriter:
         prefix: Below which name.
         max_bytes: A file that would get larger is closed and the next one begun; a single longer line gets
             its own.
-        max_files: How many files stay; the oldest are deleted.
+        max_files: How many files stay; the oldest are deleted. Where files have to be smaller than
+            `max_bytes`, on a store that can only replace, as many more as hold the same bytes.
+        max_age_s: How long a file stays after its last line; None for as long as there is room.
     """
 
-    def __init__(self, store: Store, prefix: str, *, max_bytes: int, max_files: int) -> None:
+    def __init__(
+        self, store: Store, prefix: str, *, max_bytes: int, max_files: int, max_age_s: float | None = None
+    ) -> None:
         self.store = store
         self.prefix = prefix
         root = local_path(store.uri)
         self._folder = None if root is None else root / prefix
         self._max_bytes = max_bytes if self._folder else min(max_bytes, WHOLE_WRITE_BYTES)
-        self._max_files = max(1, max_files)
+        self._max_files = max(1, max_files, max_files * max_bytes // self._max_bytes)
+        self._max_age_s = max_age_s
         self._number = 0
         self._size_bytes = 0
         self._whole: list[bytes] = []
@@ -106,8 +120,35 @@ class SegmentWriter:
                 if error.code != "exists":
                     raise
         self._number, self._size_bytes, self._whole = number, 0, []
-        for old in numbers[: max(0, len(numbers) + 1 - self._max_files)]:
+        spent = max(0, len(numbers) + 1 - self._max_files)
+        for old in numbers[:spent]:
             self.store.delete(segment_key(self.prefix, old))
+        self._delete_aged(numbers[spent:])
+
+    def prune(self) -> None:
+        """Delete files that are older than they are kept, never the one that is being written.
+
+        Raises:
+            StorageError: The files cannot be listed or deleted.
+        """
+        if self._max_age_s is not None:
+            self._delete_aged(
+                [number for number in segment_numbers(self.store, self.prefix) if number < self._number]
+            )
+
+    def _delete_aged(self, numbers: list[int]) -> None:
+        if self._max_age_s is None:
+            return
+        before_ns = time.time_ns() - int(self._max_age_s * 1e9)
+        for number in numbers[:MOST_AT_ONCE]:
+            key = segment_key(self.prefix, number)
+            try:
+                written_ns = self.store.stat(key).mtime_ns
+                if written_ns == 0 or written_ns >= before_ns:
+                    return  # nobody knows its age, or what follows is younger still
+            except NotFoundError:
+                continue  # another writer deleted it
+            self.store.delete(key)
 
 
 def _append(path: Path, data: bytes) -> None:

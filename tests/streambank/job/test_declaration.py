@@ -157,11 +157,20 @@ def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     assert (only.savepoint.schedule, only.later, only.env) == (None, {}, ())
     assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)
     assert only.replicate.retention is None
+    assert (only.limits.progress_files, only.limits.progress_age_s) == (64, None)
     assert (only.savepoint.blackout, only.savepoint.time_zone) == ((), "UTC")
     assert (only.savepoint.stagger_s, only.savepoint.share) == (900.0, "10%")
     with pytest.raises(NotFoundError) as caught:
         declared.job("b")
     assert caught.value.code == "no-such-job" and "a" in caught.value.hint
+
+
+def test_progress_that_is_kept_for_days_may_fill_more_files(tmp_path: Path) -> None:
+    kept = load(tmp_path, job() + "[jobs.a.progress]\ndays = 30\n").job("a").limits
+    assert (kept.progress_age_s, kept.progress_files) == (30 * 86_400.0, 4096)
+    kept = load(tmp_path, job() + "[jobs.a.progress]\ndays = 30\nfiles = 100\n").job("a").limits
+    assert (kept.progress_age_s, kept.progress_files) == (30 * 86_400.0, 100)
+    assert "at least 1" in mistake(tmp_path, job() + "[jobs.a.progress]\ndays = 0\n").message
 
 
 def test_the_projects_own_declaration_is_right() -> None:

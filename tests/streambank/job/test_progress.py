@@ -1,14 +1,24 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from streambank.errors import FormatError, StorageError
-from streambank.job.progress import ProgressScan, ProgressWriter, last_progress
-from streambank.job.segments import WHOLE_WRITE_BYTES, segment_numbers
+from streambank.job.progress import (
+    ProgressScan,
+    ProgressWriter,
+    SegmentHead,
+    last_progress,
+    progress_keys,
+    segment_head,
+)
+from streambank.job.segments import MOST_AT_ONCE, WHOLE_WRITE_BYTES, segment_numbers
 from streambank.storage import open_store
 from streambank.storage.base import Store
 
@@ -219,3 +229,125 @@ def test_a_store_that_can_only_replace_gets_small_files(tmp_path: Path) -> None:
     numbers = segment_numbers(store, "progress/main")
     assert len(numbers) == 5
     assert all(store.stat(f"progress/main/{n:010d}.jsonl").size_bytes <= WHOLE_WRITE_BYTES for n in numbers)
+
+
+def test_such_a_store_keeps_as_many_bytes_as_a_disk_does(tmp_path: Path) -> None:
+    store = open_store(f"memory://{tmp_path.name}")
+    writer = ProgressWriter(store, None, epoch=1, max_bytes=10 * WHOLE_WRITE_BYTES, max_files=2)
+    for batch in range(60):
+        writer.add(progress(batch, size=WHOLE_WRITE_BYTES // 2))
+        writer.flush()
+    assert len(segment_numbers(store, "progress/main")) == 20
+
+
+DAY_S = 86_400
+
+
+def aged(folder: Path, number: int, days: float) -> Path:
+    """A file of records that was written to so many days ago."""
+    path = folder / f"progress/main/{number:010d}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    written_s = time.time() - days * DAY_S
+    os.utime(path, (written_s, written_s))
+    return path
+
+
+def test_files_go_with_age_when_one_is_begun_and_when_asked(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number, days in ((1, 9), (2, 8), (3, 6), (4, 0.1)):
+        aged(tmp_path, number, days)
+    writer = ProgressWriter(store, None, epoch=1, max_age_s=7 * DAY_S)
+    writer.prune()
+    assert segment_numbers(store, "progress/main") == [1, 2, 3, 4], "who has not begun deletes nothing"
+    writer.add(progress(0))
+    writer.flush()
+    assert segment_numbers(store, "progress/main") == [3, 4, 5]
+    aged(tmp_path, 3, 8)
+    aged(tmp_path, 5, 8)
+    writer.prune()
+    assert segment_numbers(store, "progress/main") == [4, 5], "never the one that is being written"
+
+
+def test_without_a_bound_in_days_age_counts_for_nothing(tmp_path: Path) -> None:
+    aged(tmp_path, 1, 9000)
+    writer = ProgressWriter(open_store(tmp_path), None, epoch=1)
+    writer.add(progress(0))
+    writer.flush()
+    writer.prune()
+    assert segment_numbers(open_store(tmp_path), "progress/main") == [1, 2]
+
+
+def test_a_clock_that_jumps_ahead_does_not_cost_a_whole_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 101):
+        aged(tmp_path, number, 0.5)
+    now_ns = time.time_ns()
+    monkeypatch.setattr("streambank.job.segments.time.time_ns", lambda: 2 * now_ns)
+    writer = ProgressWriter(open_store(tmp_path), None, epoch=1, max_files=1000, max_age_s=7 * DAY_S)
+    writer.add(progress(0))
+    writer.flush()
+    assert len(segment_numbers(open_store(tmp_path), "progress/main")) == 101 - MOST_AT_ONCE
+
+
+def test_a_store_that_tells_no_times_loses_nothing_by_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(f"memory://{tmp_path.name}")
+    for number in (1, 2):
+        store.write(f"progress/main/{number:010d}.jsonl", b"")
+    from dataclasses import replace
+
+    real = type(store).stat
+    monkeypatch.setattr(type(store), "stat", lambda self, key: replace(real(self, key), mtime_ns=0))
+    writer = ProgressWriter(store, None, epoch=1, max_age_s=1)
+    writer.add(progress(0))
+    writer.flush()
+    assert segment_numbers(store, "progress/main") == [1, 2, 3]
+
+
+def test_the_head_of_a_file_is_read_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = ProgressWriter(store, None, epoch=7)
+    for batch in (41, 42):
+        writer.add(progress(batch, size=50_000))
+    writer.flush()
+    (key,) = progress_keys(store)
+    asked: list[int | None] = []
+    real = type(store).read
+
+    def read(self: Store, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        asked.append(length)
+        return real(self, path, offset, length)
+
+    monkeypatch.setattr(type(store), "read", read)
+    head = segment_head(store, key)
+    assert head is not None and (head.epoch, head.batch) == (7, 41)
+    assert head.at == next(iter(ProgressScan(store))).at
+    assert asked[0] is not None and asked[0] <= 1024 and len(asked) == 2
+
+
+@pytest.mark.parametrize("first", [b"nonsense\n", b"\n", b'{"at": "yesterday"}\n', b"\0" * 2000 + b"\n"])
+def test_a_damaged_first_line_does_not_hide_how_a_file_goes_on(store: Store, first: bytes) -> None:
+    written(store, 3, 4, epoch=2)
+    (key,) = progress_keys(store)
+    store.write(key, first + store.read(key))
+    head = segment_head(store, key)
+    assert head is not None and (head.epoch, head.batch) == (2, 3)
+
+
+def test_a_file_without_records_has_no_head(store: Store) -> None:
+    store.write("progress/main/0000000001.jsonl", b"half a li")
+    store.write("progress/main/0000000002.jsonl", b"")
+    for key in (*progress_keys(store), "progress/main/0000000003.jsonl"):
+        assert segment_head(store, key) is None
+
+
+def test_a_head_is_that_of_the_documented_line(store: Store) -> None:
+    line = (
+        b'{"at":"2026-11-21T10:20:01.966Z","epoch":1,"query":"left","run_id":"d9f9fec6","batch":12,'
+        b'"progress":{"id":"bec09ad5"'
+    )
+    store.write("progress/left/0000000001.jsonl", line)
+    head = segment_head(store, "progress/left/0000000001.jsonl")
+    assert head == SegmentHead(datetime(2026, 11, 21, 10, 20, 1, 966_000, tzinfo=UTC), 1, 12)

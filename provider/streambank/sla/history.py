@@ -1,0 +1,324 @@
+"""The history of a query from its progress records: streamed file by file, however long it is.
+
+Files are looked at from the newest backwards until one begins before the time that is asked for; only those
+are read, one at a time, oldest first. What is told of a file before it is read is how its first line begins,
+and that is enough to know when a driver was replaced and where a clock went back (docs/formats/progress.md).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from statistics import median
+from typing import TypeVar
+
+from streambank.errors import NotFoundError
+from streambank.job.generations import MAIN
+from streambank.job.progress import (
+    ProgressRecord,
+    SegmentHead,
+    Succession,
+    progress_keys,
+    read_segment,
+    segment_head,
+)
+from streambank.job.segments import is_segment
+from streambank.savepoint.threads import at_once, each
+from streambank.sla.order import Drivers, in_order, next_trusted
+from streambank.sla.point import History, Point
+from streambank.sla.points import Points
+from streambank.sla.spark_progress import Measuring
+from streambank.storage import open_store
+from streambank.storage.base import Store
+
+T = TypeVar("T")
+
+_BEFORE_WINDOW = 2
+"""So many files in a row must begin before the window, so that one odd line cannot end the look back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Files of progress records.
+
+    Attributes:
+        store: Where they are.
+        keys: Their keys, oldest first.
+        query: Whose they are.
+    """
+
+    store: Store
+    keys: Sequence[str]
+    query: str = MAIN
+
+    @classmethod
+    def of_query(cls, store: Store, query: str | None = None) -> Records:
+        """Those of a query among a job's records.
+
+        Args:
+            store: The job's control store.
+            query: The query's name; None for the only one.
+        """
+        return cls(store, progress_keys(store, query), query or MAIN)
+
+    @classmethod
+    def at(cls, location: str) -> Records:
+        """Those at a location: one file, or a folder of them (`<control>/<job>/progress/<query>`).
+
+        Raises:
+            NotFoundError: There are none (code `no-history`).
+        """
+        place, _, name = location.rstrip("/").rpartition("/")
+        if name.endswith(".jsonl"):
+            store = open_store(place or ".")
+            keys = [name] if store.exists(name) else []
+            query = name.removesuffix(".jsonl")
+        else:
+            store = open_store(location)
+            keys = [one for one in store.names() if is_segment(one)]
+            query = name
+        if not keys:
+            raise NotFoundError(
+                f"There are no progress records at {location}.",
+                code="no-history",
+                hint="Name a folder <control>/<job>/progress/<query>, with main for a job's only query, or a "
+                "file in it.",
+            )
+        return cls(store, keys, query)
+
+    def newest(self) -> ProgressRecord | None:
+        """The newest record that can be read; None for none."""
+        for key in reversed(self.keys):
+            segment = read_segment(self.store, key)
+            if segment is not None and segment.records:
+                return segment.records[-1]
+        return None
+
+
+class HistoryScan:
+    """The points of one query, oldest first, with one file in memory, or eight small ones of a service.
+
+    Safe while a driver writes.
+
+    Args:
+        records: The files.
+        since: The oldest time of interest; None for all.
+        until: The newest one; None for all.
+
+    Attributes:
+        runs: How many runs of the query the points come from.
+        lost: Batches of which no record is there, between records that are.
+        duplicates: Records that were there twice.
+        damaged: Lines that cannot be read.
+        torn: Files that end in half a line.
+        jumps: How often the clock went back.
+        stale: Records left out since their driver had lost its lease: their batches are not the query's.
+
+    The counts are of the files that were read, which begin before `since`. They are complete when the
+    iteration is, and begin anew with the next.
+    """
+
+    def __init__(
+        self, records: Records, *, since: datetime | None = None, until: datetime | None = None
+    ) -> None:
+        self._records = records
+        self._since, self._until = since, until
+        self._reset()
+
+    def _reset(self) -> None:
+        self.runs = self.lost = self.duplicates = self.damaged = self.torn = self.jumps = self.stale = 0
+
+    def __iter__(self) -> Iterator[Point]:
+        self._reset()
+        succession, measuring = Succession(), Measuring()
+        run: str | None = None
+        for record, at in self._timed():
+            new = succession.takes(record)
+            self.lost, self.duplicates = succession.lost, succession.duplicates
+            if not new:
+                continue
+            point = measuring.point(record, at)
+            if (self._since is None or at >= self._since) and (self._until is None or at <= self._until):
+                if run != record.run_id:
+                    run = record.run_id
+                    self.runs += 1
+                yield point
+
+    def notes(self) -> tuple[str, ...]:
+        """What was odd, in sentences."""
+        told = (
+            (self.lost, "{} lost: batches between others of which no progress was kept."),
+            (self.damaged, "{} damaged: lines that cannot be read."),
+            (self.torn, "{} torn: files that end in half a line, by a driver that was killed or is writing."),
+            (self.duplicates, "{} duplicates: records that are there twice."),
+            (self.jumps, "{} clock jumps: times that went back, and were put in order."),
+            (self.stale, "{} stale: records of a driver that had lost its lease to another, left out."),
+        )
+        return tuple(sentence.format(number) for number, sentence in told if number)
+
+    def _timed(self) -> Iterator[tuple[ProgressRecord, datetime]]:
+        """The records that count, oldest first, each with the time that does."""
+        heads = file_heads(self._records, self._since)
+        drivers = Drivers([head for _, head in heads])
+        begins = [
+            None if head is None or drivers.began_late(place) else head.at
+            for place, (_, head) in enumerate(heads)
+        ]
+        ends = next_trusted(begins)
+        last: datetime | None = None
+        before: datetime | None = None
+        segments = _read_each(read_segment, self._records.store, [key for key, _ in heads])
+        for place, segment in enumerate(segments):
+            if segment is None:  # rolled away while we read
+                continue
+            self.torn += segment.torn
+            self.damaged += segment.damaged
+            records = [record for record in segment.records if not drivers.is_stale(place, record)]
+            self.stale += len(segment.records) - len(records)
+            for record in records:
+                self.jumps += before is not None and record.at < before
+                before = record.at
+                drivers.saw(record)
+            times = in_order([record.at for record in records], last, ends[place])
+            if times:
+                last = times[-1]
+            yield from zip(records, times, strict=True)
+
+
+class StreamedHistory(History):
+    """A history whose points are read whenever they are gone through, and never held.
+
+    `runs` and `notes` are those of the last time that they were gone through to the end.
+    """
+
+    __slots__ = ("_scan",)
+    _scan: HistoryScan
+
+    def __init__(self, query: str, scan: HistoryScan) -> None:
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "points", scan)
+        object.__setattr__(self, "_scan", scan)
+
+    @property
+    def runs(self) -> int:
+        """How many runs of the query the points come from."""
+        return self._scan.runs
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was odd."""
+        return self._scan.notes()
+
+
+def file_heads(records: Records, since: datetime | None = None) -> list[tuple[str, SegmentHead | None]]:
+    """The files of a window and how they begin, oldest first, found from the newest backwards.
+
+    Args:
+        records: The files.
+        since: Where the window begins; one or two files before it are among them. None for all.
+    """
+    found: list[tuple[str, SegmentHead | None]] = []
+    older = 0
+    newest_first = records.keys[::-1]
+    heads = _read_each(segment_head, records.store, newest_first)
+    for key, head in zip(newest_first, heads, strict=True):
+        found.append((key, head))
+        if head is not None and since is not None:
+            older = older + 1 if head.at < since else 0
+            if older == _BEFORE_WINDOW:
+                break
+    return found[::-1]
+
+
+def _read_each(read: Callable[[Store, str], T], store: Store, keys: Sequence[str]) -> Iterator[T]:
+    """What reading gives for each key, in their order; of a service a few are read ahead at the same time."""
+    parallel = at_once(store) if store.features.remote else 1
+    for begin in range(0, len(keys), parallel):
+        yield from each(partial(read, store), keys[begin : begin + parallel], parallel)
+
+
+def stream_history(
+    records: Records, *, since: datetime | None = None, until: datetime | None = None
+) -> StreamedHistory:
+    """A query's history within a window, for whoever goes through it once: one file in memory at a time.
+
+    Args:
+        records: The files.
+        since: The oldest time of interest; None for all.
+        until: The newest one; None for all.
+    """
+    return StreamedHistory(records.query, HistoryScan(records, since=since, until=until))
+
+
+def read_history(
+    records: Records,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    hourly_before: datetime | None = None,
+) -> History:
+    """A query's history within a window, held in columns: some 400 bytes a batch.
+
+    Args:
+        records: The files.
+        since: The oldest time of interest; None for all.
+        until: The newest one; None for all.
+        hourly_before: Points older than this are held as one an hour (and run), with the median of each
+            metric, so that years of records fit.
+
+    Raises:
+        StorageError: The files cannot be read.
+    """
+    scan = HistoryScan(records, since=since, until=until)
+    points = Points()
+    hour = _Hour()
+    for point in scan:
+        if hourly_before is not None and point.at < hourly_before:
+            for whole in hour.take(point):
+                points.append(whole)
+        else:
+            for whole in hour.close():
+                points.append(whole)
+            points.append(point)
+    for whole in hour.close():
+        points.append(whole)
+    return History(records.query, points, scan.runs, scan.notes())
+
+
+class _Hour:
+    """Points of one hour of one run, to be given as one."""
+
+    def __init__(self) -> None:
+        self._last: Point | None = None
+        self._columns: dict[tuple[int | None, str], array[float]] = {}
+
+    def take(self, point: Point) -> Iterator[Point]:
+        """Take a point; gives the hour before where that is over."""
+        last = self._last
+        if last is not None and (last.run_id != point.run_id or _hour_of(last) != _hour_of(point)):
+            yield from self.close()
+        self._last = point
+        for name, value in point.values.items():
+            self._columns.setdefault((None, name), array("d")).append(value)
+        for operator, values in point.operators.items():
+            for name, value in values.items():
+                self._columns.setdefault((operator, name), array("d")).append(value)
+
+    def close(self) -> Iterator[Point]:
+        """The hour so far: medians, with the rest of its last point."""
+        if self._last is None:
+            return
+        values: dict[str, float] = {}
+        operators: dict[int, dict[str, float]] = {}
+        for (operator, name), column in self._columns.items():
+            target = values if operator is None else operators.setdefault(operator, {})
+            target[name] = median(column)
+        last, self._last, self._columns = self._last, None, {}
+        yield replace(last, values=values, operators=operators)
+
+
+def _hour_of(point: Point) -> int:
+    return int(point.at.timestamp() // 3600)

@@ -1,0 +1,195 @@
+"""The metrics by name: what each one is, where Spark says it, and what stands for it without the runner.
+
+docs/reference/sla.md begins with the same table; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One thing that is measured of each batch.
+
+    Attributes:
+        name: Its name in declarations, verdicts and JSON.
+        unit: `rows`, `bytes`, `s`, `ms`, `batches` or `files`. A kB is 1000 bytes, a GB 10^9.
+        meaning: What it is.
+        source: Where it comes from: fields of Spark's progress, or other records.
+        summed: How partitions and operators come to one value.
+        unmanaged: What stands for it where there are no progress records, only a checkpoint; `-` for nothing.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    source: str
+    summed: str
+    unmanaged: str
+
+
+NOTHING = "-"
+_SUM = "sum of partitions and operators"
+_BATCH = "one a batch"
+
+_ALL = (
+    Metric("input_rows", "rows", "rows that the batch read", "`numInputRows`", "sum of sources", NOTHING),
+    Metric(
+        "state_rows",
+        "rows",
+        "rows in the state after the batch",
+        "`stateOperators[].numRowsTotal`",
+        _SUM,
+        "RocksDB: rows that the newest snapshots count (`numKeys`, of all column families)",
+    ),
+    Metric(
+        "state_bytes",
+        "bytes",
+        "size of the state: RocksDB's SST files (what is in its memory and its changelogs is not among "
+        "them); HDFS-backed: Spark's estimate of the current version in memory",
+        "`rocksdbSstFileSize`; `stateOnCurrentVersionSizeBytes`, or `memoryUsedBytes` where that is missing",
+        _SUM,
+        "SST files that the newest snapshots name, or bytes of HDFS-backed snapshot files (compressed); "
+        "of a partition without a snapshot the changes so far",
+    ),
+    Metric(
+        "state_memory_bytes",
+        "bytes",
+        "memory that state stores take; of HDFS-backed ones several versions",
+        "`memoryUsedBytes`",
+        _SUM,
+        NOTHING,
+    ),
+    Metric("updated_rows", "rows", "state rows that the batch wrote", "`numRowsUpdated`", _SUM, NOTHING),
+    Metric("removed_rows", "rows", "state rows that the batch removed", "`numRowsRemoved`", _SUM, NOTHING),
+    Metric(
+        "dropped_rows",
+        "rows",
+        "rows that came too late for the watermark",
+        "`numRowsDroppedByWatermark`, which counts after any partial aggregation",
+        _SUM,
+        NOTHING,
+    ),
+    Metric(
+        "batch_s",
+        "s",
+        "how long the batch took",
+        "`durationMs.triggerExecution`",
+        _BATCH,
+        "from the writing of `offsets/N` to that of `commits/N`",
+    ),
+    Metric("wal_s", "s", "writing the offset log", "`durationMs.walCommit`", _BATCH, NOTHING),
+    Metric(
+        "state_commit_s",
+        "s",
+        "committing the state, as long as one task takes on average",
+        "`commitTimeMs`, a sum over tasks, divided by their number: `numShufflePartitions`, or "
+        "`numStateStoreInstances` where those are fewer",
+        "mean of partitions, sum of operators",
+        NOTHING,
+    ),
+    Metric("commit_s", "s", "writing the commit log", "`durationMs.commitOffsets`", _BATCH, NOTHING),
+    Metric(
+        "checkpoint_s",
+        "s",
+        "what the checkpoint costs the batch",
+        "`wal_s` + `state_commit_s` + `commit_s`",
+        "as its parts",
+        NOTHING,
+    ),
+    Metric(
+        "get_ms",
+        "ms",
+        "one read of the state (RocksDB)",
+        "`rocksdbGetLatency` / `rocksdbGetCount`; Spark cuts the sum of each task down to whole milliseconds",
+        "all time through all calls",
+        NOTHING,
+    ),
+    Metric(
+        "put_ms",
+        "ms",
+        "one write to the state (RocksDB)",
+        "`rocksdbPutLatency` / `rocksdbPutCount`; cut down likewise",
+        "all time through all calls",
+        NOTHING,
+    ),
+    Metric(
+        "snapshot_age_batches",
+        "batches",
+        "how many changes Spark replays to load the state: batches since the newest snapshot",
+        "batch + 1 - `SnapshotLastUploaded.partition_P_STORE`; where that is -1, nothing was uploaded since "
+        "the store was loaded, and batches of the run are counted",
+        "the largest: Spark reports the five oldest",
+        "the same, by the files of the batch",
+    ),
+    Metric(
+        "watermark_lag_s",
+        "s",
+        "how far event time is behind the clock",
+        "time of the batch - `eventTime.watermark`",
+        _BATCH,
+        "time of `commits/N` - `batchWatermarkMs` of `offsets/N`",
+    ),
+    Metric(
+        "source_lag_rows",
+        "rows",
+        "rows that wait in the source, where the source tells (Kafka)",
+        "`sources[].latestOffset` - `endOffset` of every partition of every topic",
+        "sum of the sources that tell",
+        NOTHING,
+    ),
+    Metric(
+        "gap_s",
+        "s",
+        "from the end of the batch before to the beginning of this one, restarts included",
+        "`timestamp` - (`timestamp` + `durationMs.triggerExecution` of the batch before)",
+        _BATCH,
+        "from the writing of `commits/N-1` to that of `offsets/N`, the next batch's planning included",
+    ),
+    Metric(
+        "checkpoint_bytes",
+        "bytes",
+        "size of the checkpoint directory, of the newest batch only",
+        "its listing",
+        "sum of files",
+        "the same",
+    ),
+    Metric(
+        "checkpoint_files",
+        "files",
+        "files in the checkpoint directory, of the newest batch only",
+        "its listing",
+        "number of files",
+        "the same",
+    ),
+    Metric(
+        "oldest_snapshot_age_batches",
+        "batches",
+        "batches since the oldest snapshot that is still there, of the newest batch only; it grows where "
+        "Spark does not clean up any more",
+        "names in the checkpoint directory",
+        "the largest",
+        "the same",
+    ),
+    Metric(
+        "savepoint_age_s",
+        "s",
+        "how old the newest savepoint's batch is: what a restore would go back (RPO)",
+        "the repository",
+        "one a query",
+        "the same, where the repository has savepoints of it",
+    ),
+    Metric(
+        "recovery_s",
+        "s",
+        "from the launch of a driver, or the begin of a restore, to the next committed batch (RTO)",
+        "the job's records",
+        "one a start or restore",
+        NOTHING,
+    ),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+"""Every metric, in the order of the table in the docs."""
