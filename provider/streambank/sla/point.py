@@ -1,0 +1,47 @@
+"""What was measured of a query: a point for each batch, and a history of them, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One batch of one query as measured; what is not known is not in `values`.
+
+    Attributes:
+        at: When it was committed, aware and in UTC.
+        batch: The batch.
+        run_id: Spark's id of the run; None where only the checkpoint tells.
+        epoch: The driver's epoch of the lease; None where only the checkpoint tells.
+        values: Value of each metric, over all operators.
+        operators: Value of each metric by operator id.
+        watermark: The event-time watermark after the batch.
+    """
+
+    at: datetime
+    batch: int
+    run_id: str | None = None
+    epoch: int | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    operators: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    watermark: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a query's batches.
+
+    Attributes:
+        query: The query's name.
+        points: Its batches, oldest first, by times that never go back.
+        runs: How many runs of the query they come from.
+        notes: What was odd: damaged lines, lost batches, torn files, clock jumps, interleaved epochs.
+    """
+
+    query: str
+    points: Iterable[Point] = ()
+    runs: int = 0
+    notes: tuple[str, ...] = ()
