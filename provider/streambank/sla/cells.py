@@ -34,10 +34,10 @@ class Gathered:
 
     def add(self, at: datetime, value: float) -> None:
         """Take one measurement, not older than the one before."""
-        number = int(at.timestamp() // self.width_s)
-        if number != self._number:
+        second = int(at.timestamp())
+        if second // self.width_s != self._number:
             self._close()
-            self._number = int(at.timestamp() // self.width_s)
+            self._number = second // self.width_s
         self._open.append(value)
 
     def break_here(self) -> None:
@@ -55,7 +55,7 @@ class Gathered:
         if not self._open:
             return
         self._numbers.append(self._number)
-        self._values.append(median(self._open))
+        self._values.append(median(self._open) if len(self._open) > 1 else self._open[0])
         self._segments.append(self._segment)
         self._open = array("d")
         if len(self._numbers) > _MOST_CELLS and self.width_s < HOUR_S:
