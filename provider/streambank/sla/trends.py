@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +17,7 @@ from streambank.sla.verdict import Verdict, say, say_duration
 from streambank.times import to_json_time
 
 _HOURS = 24
+_SILENCE_S, _SILENT_SHARE = 3600.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,16 @@ class TrendGauge:
             return case.verdict(
                 self.objective, "unknown", f"There is too little history. {why}", as_of=newest
             )
+        at = max(growth.at for growth in grown.values())
+        silence_s = (case.now - at).total_seconds()
+        if silence_s > max(_SILENCE_S, _SILENT_SHARE * max(growth.span_s for growth in grown.values())):
+            why = f"Nothing grows while no batch runs: the newest is of {to_json_time(at)}."
+            return case.verdict(self.objective, "unknown", why, as_of=at)
         if self.objective.name == "time_to_limit":
-            return self._time_to_limit(case, grown)
+            left_out = tuple(
+                f"{size.name}: {trend.why}" for size, trend in trends.items() if isinstance(trend, TooLittle)
+            )
+            return self._time_to_limit(case, grown, left_out)
         ((size, growth),) = grown.items()
         return self._rate(case, size, growth)
 
@@ -121,19 +130,20 @@ class TrendGauge:
             growth=growth,
         )
 
-    def _time_to_limit(self, case: Case, grown: dict[Size, Growth]) -> Verdict:
+    def _time_to_limit(self, case: Case, grown: Mapping[Size, Growth], left_out: tuple[str, ...]) -> Verdict:
         reached: list[tuple[float, Size, Growth]] = []
         for size, growth in grown.items():
             if size.limit is None or not growth.grows:
                 continue
             expected_s = growth.reach(size.limit).expected_s
             if expected_s is not None:
-                reached.append((expected_s, size, growth))
+                gone_s = (case.now - growth.at).total_seconds()
+                reached.append((max(0.0, expected_s - max(0.0, gone_s)), size, growth))
         if not reached:
             evidence = [line for size, growth in grown.items() for line in _evidence(size, growth)]
             why = f"Nothing grows towards its limit for certain: {', '.join(size.name for size in grown)}."
             last = max(growth.at for growth in grown.values())
-            return case.verdict(self.objective, "ok", why, as_of=last, evidence=tuple(evidence))
+            return case.verdict(self.objective, "ok", why, as_of=last, evidence=(*evidence, *left_out))
         seconds, size, growth = min(reached, key=lambda one: one[0])
         limit = size.limit or 0.0
         level = level_of(self.objective, seconds)
@@ -154,6 +164,7 @@ class TrendGauge:
             evidence=(
                 f"By the interval: {soonest} at the soonest, {latest} at the latest.",
                 *_evidence(size, growth),
+                *left_out,
             ),
             growth=growth,
         )

@@ -1,14 +1,13 @@
-"""Histories and facts -> verdicts: every objective broken by one history and kept by another."""
+"""Histories -> verdicts: every objective about a window broken by one history and kept by another."""
 
 from __future__ import annotations
 
 import json
 import random
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -20,63 +19,10 @@ from streambank.sla.judge import Unreadable, judge, judge_job
 from streambank.sla.objectives import MEASURES
 from streambank.sla.point import History, Point
 from streambank.sla.reported import Fact, Facts
-from streambank.sla.verdict import LEVELS, Verdict, worst
-from tests.support.growing import BEGIN, both, leak, noisy, points, wave
+from streambank.sla.verdict import LEVELS, worst
+from tests.support.growing import BEGIN
+from tests.support.judging import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-def batches(
-    values: Sequence[Mapping[str, float]],
-    *,
-    until: datetime = NOW,
-    every: timedelta = MINUTE,
-    operators: Sequence[Mapping[int, Mapping[str, float]]] = (),
-    **more: Any,
-) -> list[Point]:
-    """The newest of them a second before the end."""
-    begin = until - timedelta(seconds=1) - every * (len(values) - 1)
-    return [
-        Point(
-            begin + every * number,
-            number,
-            values=one,
-            operators=operators[number] if operators else {},
-            **{"run_id": "run", "epoch": 1, **more},
-        )
-        for number, one in enumerate(values)
-    ]
-
-
-def verdicts(
-    history: Sequence[Point] | Iterator[Point],
-    policy: SlaPolicy | None = None,
-    facts: Facts | None = None,
-    now: datetime = NOW,
-) -> dict[str, Verdict]:
-    return {one.objective: one for one in judge("flights", History("main", history), policy, now, facts)}
-
-
-def declare(**objectives: Declared) -> SlaPolicy:
-    return SlaPolicy(objectives)
-
-
-STEADY = {
-    "state_bytes": 1e9,
-    "state_memory_bytes": 1e8,
-    "state_rows": 1e6,
-    "checkpoint_bytes": 2e9,
-    "checkpoint_s": 2.0,
-    "batch_s": 10.0,
-    "get_ms": 0.01,
-    "put_ms": 0.02,
-    "watermark_lag_s": 60.0,
-    "source_lag_rows": 10.0,
-    "dropped_rows": 0.0,
-    "snapshot_age_batches": 5.0,
-    "gap_s": 45.0,
-}
 LIMITS = {
     "state_memory_bytes": 1e9,
     "state_rows": 1e7,
@@ -275,157 +221,6 @@ def test_several_queries_are_judged_each_by_its_own_facts() -> None:
     assert seen["left", "savepoint_age"] == "breach" and seen["right", "savepoint_age"] == "unknown"
     assert seen["left", "history"] == "ok" and seen["right", "history"] == "breach"
     assert worst(found) == "breach" and worst([]) == "ok" and [*LEVELS] == ["ok", "unknown", "warn", "breach"]
-
-
-def days_of(policy: SlaPolicy | None = None, **more: Any) -> dict[str, Verdict]:
-    shape = both(leak(2e9, 30e9), wave(5e9))
-    history = points("state_bytes", noisy(shape, 1e8, 1), days=8)
-    return verdicts(history, policy, now=history[-1].at + MINUTE, **more)
-
-
-def test_a_leak_is_foretold_before_its_limit_with_the_error_stated() -> None:
-    found = days_of(declare(state_bytes=Declared(breach=60e9)))
-    assert found["state_bytes"].level == "warn"
-    rate, reach = found["growth"], found["time_to_limit"]
-    assert rate.level == "warn" and rate.value == pytest.approx(2e9 / 24, rel=0.02)
-    # 30 GB + 8 days of 2 GB + the crest of 5 GB: 9 GB to go.
-    assert reach.level == "warn" and reach.value == pytest.approx(4.5 * 86_400, rel=0.1)
-    assert reach.limit == 7 * 86_400 and "Until state_bytes reaches 60 GB: 4 d" in reach.why
-    assert any("Tried 5 times on its own past" in line and "off by" in line for line in reach.evidence)
-    assert "at the soonest" in reach.evidence[0]
-    near = days_of(declare(state_bytes=Declared(breach=52e9)))["time_to_limit"]
-    assert near.level == "breach" and near.growth is not None and near.growth.sure
-    far = days_of(declare(state_bytes=Declared(breach=90e9)))["time_to_limit"]
-    assert far.level == "ok" and far.value is not None and far.value > 7 * 86_400
-
-
-def test_a_wave_foretells_nothing() -> None:
-    history = points("state_bytes", noisy(both(leak(0, 30e9), wave(20e9)), 1e8, 2), days=8)
-    found = verdicts(history, now=history[-1].at)
-    assert found["time_to_limit"].level == "ok"
-    assert (found["time_to_limit"].value or 1e9) > 365 * 86_400
-    assert found["growth"].level == "ok"
-    flat = points("state_bytes", leak(0, 30e9), days=8)
-    still = verdicts(flat, now=flat[-1].at)
-    assert still["time_to_limit"].value is None and "Nothing grows" in still["time_to_limit"].why
-    assert "may be chance" in still["growth"].why
-
-
-def test_a_short_history_never_breaks_by_its_trend_and_less_is_unknown() -> None:
-    history = points("state_bytes", leak(50e9, 1e9), days=0.2, every_s=30)
-    found = verdicts(history, now=history[-1].at)
-    assert found["time_to_limit"].level == "warn" and found["growth"].level == "warn"
-    assert any("daily wave" in line for line in found["time_to_limit"].evidence)
-    less = verdicts(history[:60], now=history[59].at)
-    assert less["time_to_limit"].level == less["growth"].level == "unknown"
-    assert "too little history" in less["growth"].why
-    asked = declare(growth=Declared(min_history_s=60.0))
-    assert verdicts(history[:60], asked, now=history[59].at)["growth"].level == "warn"
-
-
-def test_a_restart_is_a_break_for_memory_and_a_restore_for_all() -> None:
-    def memory(second: float) -> float:
-        return 1e9 + 1e8 * (second % 86_400) / 86_400
-
-    policy = declare(state_memory_bytes=Declared(breach=3e9))
-    plain = points("state_memory_bytes", memory, days=1.9)
-    restarted = [
-        replace(one, run_id=f"run {int((one.at - BEGIN).total_seconds() // 86_400)}") for one in plain
-    ]
-    now = plain[-1].at
-    growing = verdicts(restarted, policy, now=now)["time_to_limit"].growth
-    assert growing is None or growing.per_day == pytest.approx(1e8, rel=0.02)
-    assert verdicts(restarted, policy, now=now)["time_to_limit"].value is not None
-    # A restore goes back in the batches: the state before is another one.
-    shape = [100e9 if number < 400 else 20e9 + 1e7 * number for number in range(800)]
-    gone_back = [
-        Point(
-            BEGIN + timedelta(minutes=10 * number),
-            number if number < 400 else number - 300,
-            "a" if number < 400 else "b",
-            1 if number < 400 else 2,
-            {"state_bytes": value},
-        )
-        for number, value in enumerate(shape)
-    ]
-    rate = verdicts(gone_back, now=gone_back[-1].at)["growth"].growth
-    assert rate is not None and rate.per_day == pytest.approx(1e7 * 144, rel=0.02)
-    same = [replace(one, batch=number) for number, one in enumerate(gone_back)]
-    known = Facts(breaks=(gone_back[400].at,))
-    told = verdicts(same, facts=known, now=gone_back[-1].at)["growth"].growth
-    assert told is not None and told.per_day == pytest.approx(1e7 * 144, rel=0.02)
-
-
-REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
-    "savepoint_age": (
-        Facts(savepoints=(Fact(NOW - 59 * MINUTE, subject="b1"), Fact(NOW - 300 * MINUTE))),
-        Facts(savepoints=(Fact(NOW - 61 * MINUTE, subject="b1"),)),
-        Declared(breach=3600.0),
-    ),
-    "failed_batches": (
-        Facts(failures=(Fact(NOW - 60 * MINUTE, 1, "driver 1", "exit code 1"),)),
-        Facts(failures=tuple(Fact(NOW + n * MINUTE, 1, f"driver {n}", "exit code 1") for n in range(4))),
-        Declared(),
-    ),
-    "recovery_time": (
-        Facts(recoveries=(Fact(NOW - timedelta(days=1), 40.0), Fact(NOW - timedelta(days=40), 4000.0))),
-        Facts(recoveries=(Fact(NOW - timedelta(days=1), 301.0, what="A restore."),)),
-        Declared(),
-    ),
-    "partition_skew": (
-        Facts(skews=(Fact(NOW, 2.9, "operator 0"),)),
-        Facts(skews=(Fact(NOW, 2.9, "operator 0"), Fact(NOW, 5.0, "operator 1", "Partition 7 has 5 GB."))),
-        Declared(breach=4.0),
-    ),
-    "hot_key": (
-        Facts(hot_keys=(Fact(NOW, 9.0),)),
-        Facts(hot_keys=(Fact(NOW, 99.0, "JFK"),)),
-        Declared(breach=50),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REPORTED)
-def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: str) -> None:
-    kept, broken, declared = REPORTED[name]
-    policy, history = declare(**{name: declared}), batches([STEADY] * 5)
-    assert verdicts(history, policy, kept)[name].level == "ok"
-    verdict = verdicts(history, policy, broken)[name]
-    assert verdict.level == "breach" and verdict.advice
-    assert (verdict.since is None) == (name in ("partition_skew", "hot_key"))
-    nobody = verdicts(history, policy)[name]
-    assert nobody.level == "unknown" and "Nobody looked" in nobody.why
-
-
-def test_each_reported_objective_has_a_case() -> None:
-    reported = {name for name, measure in MEASURES.items() if measure.kind == "reported"}
-    assert reported == {*REPORTED, "progress_age"}
-
-
-def test_a_query_that_stands_still_is_told_by_the_age_of_its_newest_batch() -> None:
-    policy = declare(progress_age=Declared(breach=600.0))
-    assert verdicts(batches([STEADY] * 5), policy)["progress_age"].level == "ok"
-    still = verdicts(batches([STEADY] * 5, until=NOW - 20 * MINUTE), policy)["progress_age"]
-    assert still.level == "breach" and still.since == NOW - 10 * MINUTE - timedelta(seconds=1)
-    assert verdicts([], policy)["progress_age"].level == "unknown"
-
-
-def test_three_failures_in_a_row_are_tolerated_and_a_commit_ends_the_row() -> None:
-    def failed(count: int) -> Verdict:
-        facts = Facts(failures=[Fact(NOW + n * MINUTE, 1, f"driver {n}") for n in range(count)])
-        return verdicts(batches([STEADY] * 5), None, facts)["failed_batches"]
-
-    assert [failed(count).level for count in range(6)] == ["ok", "warn", "warn", "warn", "breach", "breach"]
-    committed = batches([STEADY] * 5, until=NOW + 10 * MINUTE)
-    facts = Facts(failures=[Fact(NOW + n * MINUTE) for n in range(9)])
-    assert verdicts(committed, None, facts)["failed_batches"].value == 0
-
-
-def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:
-    found = verdicts(batches([STEADY]), declare(savepoint_age=Declared(breach=60.0)), Facts(savepoints=()))
-    assert found["savepoint_age"].level == "breach" and found["savepoint_age"].value is None
-    warned = verdicts(batches([STEADY]), declare(savepoint_age=Declared(warn=60.0)), Facts(savepoints=()))
-    assert warned["savepoint_age"].level == "warn"
 
 
 def test_a_verdict_is_json_and_names_what_the_page_names() -> None:
