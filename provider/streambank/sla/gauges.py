@@ -62,12 +62,15 @@ class Series:
                 first, last = self._over.get(each, (point.at, point.at))
                 self._over[each] = (point.at if point.at - last > self._calm else first, point.at)
 
-    @property
-    def value(self) -> float | None:
-        """What is held against the limits; None where no batch of the window tells."""
+    def value(self, newest: datetime | None) -> float | None:
+        """What is held against the limits; None where no batch of the window tells.
+
+        A size of the newest batch still holds; one that the newest batch no longer tells, as of an operator
+        that is gone, does not.
+        """
         if self.values:
             return statistic(self.values, self._objective.statistic)
-        return self.newest if self._objective.measure.stays else None
+        return self.newest if self._objective.measure.stays and self.newest_at == newest else None
 
     def since(self, level: Level) -> datetime | None:
         """When batches began to be that bad: the first one after a whole window without any."""
@@ -116,7 +119,7 @@ class WindowGauge:
         known = {
             name: (series, value)
             for name, series in self._series.items()
-            if (value := series.value) is not None
+            if (value := series.value(newest)) is not None
         }
         if not known:
             last = max(series.newest_at for series in self._series.values())

@@ -1,7 +1,7 @@
 """From a history, and what else is known, to verdicts: one pass over the batches, whatever their number.
 
-What cannot be read is a breach of its own (objective `history`), and nothing else is said of that query then:
-a limit that nobody could look at is not kept.
+What cannot be read is a breach of its own (objective `history`), and what rests on it is unknown then: a
+limit that nobody could look at is not kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streambank.sla.case import Case, active
 from streambank.sla.gauges import WindowGauge
 from streambank.sla.objectives import HISTORY, MEASURES, Objective, objectives
 from streambank.sla.point import History, Point
-from streambank.sla.reported import Facts, reported_verdict
+from streambank.sla.reported import BESIDE_HISTORY, Facts, reported_verdict
 from streambank.sla.trends import TrendGauge
 from streambank.sla.verdict import Level, Verdict
 from streambank.times import to_json_time
@@ -107,7 +107,7 @@ def judge(
     case, known = Case(job, history.query, now), facts or Facts()
     wanted = objectives(policy)
     if isinstance(history, Unreadable):
-        return _unreadable(case, wanted, policy, history.why)
+        return _unreadable(case, wanted, policy, history.why, known)
     limited = [one for one in wanted if one.name in MEASURES["time_to_limit"].metrics]
     windows = [WindowGauge(one, now) for one in wanted if one.measure.kind == "window"]
     trends = [
@@ -119,7 +119,7 @@ def judge(
     try:
         walk.walk(history.points)
     except StreambankError as error:
-        return _unreadable(case, wanted, policy, error.message)
+        return _unreadable(case, wanted, policy, error.message, known)
     measured = {gauge.objective.name: gauge.verdict(case, walk.batches, walk.newest) for gauge in walk.gauges}
     return (
         _history(case, policy, history, walk, known),
@@ -174,9 +174,14 @@ def _verdict(
 
 
 def _unreadable(
-    case: Case, wanted: Iterable[Objective], policy: SlaPolicy | None, why: str
+    case: Case, wanted: Iterable[Objective], policy: SlaPolicy | None, why: str, facts: Facts
 ) -> tuple[Verdict, ...]:
     return (
-        _verdict(case, policy, "breach", f"The history cannot be read: {why}", None, ()),
-        *(case.verdict(one, "unknown", "The history cannot be read.") for one in wanted),
+        _verdict(case, policy, "breach", f"The history cannot be read: {why}", None, tuple(facts.unreadable)),
+        *(
+            reported_verdict(case, one, facts, None)
+            if one.name in BESIDE_HISTORY
+            else case.verdict(one, "unknown", "The history cannot be read.")
+            for one in wanted
+        ),
     )

@@ -12,6 +12,8 @@ from streambank.sla.objectives import Objective
 from streambank.sla.verdict import Verdict, say, say_duration
 from streambank.times import to_json_time
 
+BESIDE_HISTORY = ("savepoint_age", "recovery_time", "partition_skew", "hot_key")
+"""Objectives that can be judged without the history."""
 _SHOWN = 3
 
 

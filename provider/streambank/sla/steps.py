@@ -33,6 +33,7 @@ def only_step(cells: Sequence[Cell]) -> int | None:
         for position, (before, after) in sides.items()
         if abs(after - before) > max(_TIMES_USUAL * usual, _SHARE * max(abs(before), abs(after)))
     ]
-    if not large or large[-1] - large[0] >= 2 * _SIDE or large[-1] == max(sides):
+    upwards = {sides[position][1] > sides[position][0] for position in large}
+    if len(upwards) != 1 or large[-1] - large[0] >= 2 * _SIDE or large[-1] == max(sides):
         return None
     return max(large, key=lambda position: abs(values[position] - values[position - 1]))

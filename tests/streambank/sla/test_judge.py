@@ -130,6 +130,13 @@ def test_the_worst_operator_decides_and_the_others_are_said() -> None:
     assert (unmanaged["state_rows"].level, unmanaged["state_rows"].subject) == ("breach", "")
 
 
+def test_an_operator_that_is_gone_is_not_judged_by_what_it_was() -> None:
+    rows = [{0: {"state_rows": 5.0}, 1: {"state_rows": 500.0}}] * 5 + [{0: {"state_rows": 6.0}}] * 20
+    history = batches([{"state_rows": 6.0}] * 25, operators=rows)
+    found = verdicts(history, declare(state_rows=Declared(breach=52.0)), now=NOW + timedelta(days=1))
+    assert (found["state_rows"].level, found["state_rows"].value) == ("ok", 6.0)
+
+
 def test_the_slower_of_reads_and_writes_decides() -> None:
     found = verdicts(batches([{"get_ms": 101.0, "put_ms": 2.0}] * 5))["access_latency"]
     assert (found.level, found.subject, found.evidence[-1]) == ("breach", "get_ms", "put_ms: 2 ms.")
@@ -159,6 +166,16 @@ def test_an_unreadable_history_is_a_breach_of_its_own() -> None:
     found = judge("flights", Unreadable("main", "The disk is gone."), ALL, NOW)
     assert found[0].objective == "history" and found[0].level == "breach" and "disk is gone" in found[0].why
     assert {one.level for one in found[1:]} == {"unknown"} and len(found) > 10
+    beside = judge(
+        "flights",
+        Unreadable("main", "The disk is gone."),
+        declare(savepoint_age=Declared(breach=60.0)),
+        NOW,
+        Facts(savepoints=(), failures=(Fact(NOW),), unreadable=("Nor can its owner.",)),
+    )
+    levels = {one.objective: one.level for one in beside}
+    assert (levels["savepoint_age"], levels["failed_batches"]) == ("breach", "unknown")
+    assert beside[0].evidence == ("Nor can its owner.",)
 
     def torn() -> Iterator[Point]:
         yield from batches([STEADY] * 5)

@@ -66,6 +66,10 @@ def test_a_short_history_never_breaks_by_its_trend_and_less_is_unknown() -> None
     found = verdicts(history, now=history[-1].at)
     assert found["time_to_limit"].level == "warn" and found["growth"].level == "warn"
     assert any("daily wave" in line for line in found["time_to_limit"].evidence)
+    strict = verdicts(history, declare(growth=Declared(breach=2e6)), now=history[-1].at)["growth"]
+    assert (strict.level, strict.limit) == ("warn", 1e6) and strict.value == pytest.approx(
+        50e9 / 24, rel=0.01
+    )
     less = verdicts(history[:60], now=history[59].at)
     assert less["time_to_limit"].level == less["growth"].level == "unknown"
     assert "too little history" in less["growth"].why
