@@ -31,12 +31,13 @@ from streambank.job.policies import (
     read_stop,
 )
 from streambank.job.retention import read_retention
+from streambank.job.sla import SlaPolicy, read_sla
 from streambank.job.toml_lines import TomlLines
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
 
-LATER_TABLES = ("compact", "drill", "rehearse", "rescale", "sla", "upgrade")
+LATER_TABLES = ("compact", "drill", "rehearse", "rescale", "upgrade")
 """Tables that this version accepts without reading them."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -64,6 +65,7 @@ class Job:
         savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
+        sla: What the job promises.
         later: Tables of later versions, unread.
         source: The file that declares it, with the `line` of its table.
     """
@@ -89,6 +91,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     retention: Policy | None = None
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
+    sla: SlaPolicy = field(default_factory=SlaPolicy)
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
@@ -229,6 +232,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         limits=read_limits(fields),
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
+        sla=read_sla(fields.table("sla")),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),

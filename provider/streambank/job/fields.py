@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -140,16 +142,34 @@ class Fields:
             raise self.mistake(name, f"it must be at least {minimum}, not {value}")
         return value
 
-    def duration_s(self, name: str) -> float | None:
-        """Seconds of a duration such as "60s", above zero."""
-        value = self._get(name, str, 'a duration such as "60s"')
+    def number(self, name: str, *, minimum: float) -> float | None:
+        """A number, whole or not."""
+        value: float | None = self._get(name, (int, float), "a number")
+        if value is not None and not minimum <= value < math.inf:
+            raise self.mistake(name, f"it must be at least {minimum:g}, not {value}")
+        return None if value is None else float(value)
+
+    def moment(self, name: str) -> datetime | None:
+        """A time with a time zone, in UTC."""
+        value: datetime | None = self._get(name, datetime, "a time such as 2026-12-01T00:00:00Z")
+        if value is not None and value.tzinfo is None:
+            raise self.mistake(name, f"{value.isoformat()} has no time zone", "End it with Z, or +01:00.")
+        return None if value is None else value.astimezone(UTC)
+
+    def parsed(self, name: str, wanted: str, parse: Callable[[str], T]) -> T | None:
+        """What a string says to a function that raises `InputError` for what it cannot read."""
+        value = self._get(name, str, wanted)
         if value is None:
             return None
         try:
-            seconds = parse_duration_s(value)
+            return parse(value)
         except InputError as error:
             raise self.mistake(name, error.message.rstrip("."), error.hint) from error
-        if seconds <= 0:
+
+    def duration_s(self, name: str) -> float | None:
+        """Seconds of a duration such as "60s", above zero."""
+        seconds = self.parsed(name, 'a duration such as "60s"', parse_duration_s)
+        if seconds is not None and seconds <= 0:
             raise self.mistake(name, "it must be longer than nothing")
         return seconds
 
@@ -194,6 +214,13 @@ class Fields:
     def table(self, name: str) -> Fields:
         """A table below this one; an empty one where it is not there."""
         return Fields(self._get(name, dict, "a table") or {}, (*self.path, name), self.source)
+
+    def table_or_false(self, name: str) -> Fields | None:
+        """A table below this one, an empty one where it is not there; None for `false`."""
+        if self.data.get(name) is False:
+            self._known.add(name)
+            return None
+        return Fields(self._get(name, dict, "a table, or false") or {}, (*self.path, name), self.source)
 
     def any_table(self, name: str) -> Mapping[str, Any] | None:
         """A table that later versions read: kept as it is."""

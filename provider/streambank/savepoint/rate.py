@@ -8,14 +8,9 @@ import time
 from collections.abc import Callable
 
 from streambank.errors import InputError
+from streambank.sizes import UNITS
 
 _RATE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[kKMGT]?i?B)?(?:/s)?")
-_UNITS = {
-    "B": 1,
-    **{f"{letter}B": 1000**power for power, letter in enumerate("kMGT", 1)},
-    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)},
-    "KB": 1000,
-}
 _BURST_S = 0.1
 
 
@@ -26,7 +21,7 @@ def parse_rate(text: str) -> int:
         InputError: It is none, or less than a byte per second (code `bad-rate`).
     """
     match = _RATE.fullmatch(text.strip())
-    factor = _UNITS.get(match["unit"] or "B") if match else None
+    factor = UNITS.get(match["unit"] or "B") if match else None
     bytes_per_s = int(float(match["number"]) * factor) if match and factor else 0
     if bytes_per_s < 1:
         raise InputError(

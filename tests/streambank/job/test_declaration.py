@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from streambank.errors import InputError, NotFoundError
 from streambank.job.declaration import LATER_TABLES, Declarations, load_jobs
 from streambank.job.fields import Fields
+from streambank.job.sla import PROMISES, Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
 from tests.support.jobs import ROOT
 
@@ -71,7 +73,16 @@ files = 3
 max_bytes = 30_000
 files = 4
 [jobs.orders.sla]
-state_bytes = 5
+mute = {until = 2026-12-01T00:00:00+01:00, why = "moving house"}
+hot_key = false
+time_to_limit = {breach = "2d", min_history = "3h"}
+[jobs.orders.sla.state_bytes]
+warn = "1.5GB"
+breach = "5 GiB"
+window = "30m"
+statistic = "max"
+severity = "warn"
+mute = {until = 2026-12-02T00:00:00Z, why = "known"}
 
 [jobs.pairs]
 application = "/apps/pairs.py"
@@ -138,7 +149,22 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
     assert (orders.limits.beat_s, orders.limits.ttl_s) == (0.5, 10.0)
     assert (orders.limits.log_max_bytes, orders.limits.log_files) == (20_000, 3)
     assert (orders.limits.progress_max_bytes, orders.limits.progress_files) == (30_000, 4)
-    assert orders.later == {"sla": {"state_bytes": 5}}
+    assert orders.later == {}
+    assert orders.sla == SlaPolicy(
+        {
+            "state_bytes": Declared(
+                warn=1.5e9,
+                breach=5 * 2.0**30,
+                window_s=1800.0,
+                statistic="max",
+                severity="warn",
+                mute=Mute(datetime(2026, 12, 2, tzinfo=UTC), "known"),
+            ),
+            "time_to_limit": Declared(breach=172_800.0, min_history_s=10_800.0),
+            "hot_key": Declared(off=True),
+        },
+        Mute(datetime(2026, 11, 30, 23, tzinfo=UTC), "moving house"),
+    )
     assert orders.line == 17
     pairs = declared.job("pairs")
     assert pairs.queries == {
@@ -238,7 +264,48 @@ def test_the_projects_own_declaration_is_right() -> None:
             "it is a credential",
         ),
         ('[jobs.a.spark]\n"spark.x" = [1]', 7, "jobs.a.spark.spark.x", "a string, a number or a boolean"),
+        ("compact = 5", 6, "jobs.a.compact", "a table"),
         ("sla = 5", 6, "jobs.a.sla", "a table"),
+        ("[jobs.a.sla]\nstate_bytes = 5", 7, "jobs.a.sla.state_bytes", "a table, or false"),
+        ("[jobs.a.sla]\nstate_bytes = true", 7, "jobs.a.sla.state_bytes", "a table, or false"),
+        ('[jobs.a.sla]\nstate_byte = {breach = "1GB"}', 7, "jobs.a.sla.state_byte", "no such field"),
+        ("[jobs.a.sla]\n\nstate_bytes.breach = 5", 8, "jobs.a.sla.state_bytes.breach", "a size such as"),
+        ('[jobs.a.sla]\nstate_bytes.warn = "5"', 7, "jobs.a.sla.state_bytes.warn", "'5' is no size"),
+        ('[jobs.a.sla]\ngrowth.warn = "5MB"', 7, "jobs.a.sla.growth.warn", "no growth an hour"),
+        ('[jobs.a.sla.growth]\nbreach = "x/h"', 7, "jobs.a.sla.growth.breach", "'x' is no size"),
+        ('[jobs.a.sla]\nstate_rows.warn = "5"', 7, "jobs.a.sla.state_rows.warn", "a number"),
+        ("[jobs.a.sla]\nstate_rows.warn = -1", 7, "jobs.a.sla.state_rows.warn", "at least 0"),
+        ("[jobs.a.sla]\nstate_rows.warn = inf", 7, "jobs.a.sla.state_rows.warn", "at least 0"),
+        ("[jobs.a.sla]\nhot_key.warn = nan", 7, "jobs.a.sla.hot_key.warn", "at least 0"),
+        ("[jobs.a.sla]\naccess_latency.warn = 5", 7, "jobs.a.sla.access_latency.warn", "a duration"),
+        ('[jobs.a.sla]\nstate_bytes.warn = "1TB"', 7, "jobs.a.sla.state_bytes.warn", "by default"),
+        (
+            '[jobs.a.sla]\nstate_bytes = {warn = "2GB", breach = "1GB"}',
+            7,
+            "jobs.a.sla.state_bytes.warn",
+            "after the breach, which is at 1e+09 bytes",
+        ),
+        (
+            '[jobs.a.sla.time_to_limit]\nwarn = "1d"\nbreach = "2d"',
+            7,
+            "jobs.a.sla.time_to_limit.warn",
+            "after the breach",
+        ),
+        ('[jobs.a.sla]\nstate_bytes.window = "0s"', 7, "jobs.a.sla.state_bytes.window", "longer"),
+        ('[jobs.a.sla]\nhot_key.window = "1h"', 7, "jobs.a.sla.hot_key.window", "no such field"),
+        ('[jobs.a.sla]\nhot_key.statistic = "p95"', 7, "jobs.a.sla.hot_key.statistic", "no such field"),
+        ('[jobs.a.sla]\npause.min_history = "1h"', 7, "jobs.a.sla.pause.min_history", "no such field"),
+        ('[jobs.a.sla]\npause.statistic = "p42"', 7, "jobs.a.sla.pause.statistic", "none of its values"),
+        ('[jobs.a.sla]\npause.severity = "high"', 7, "jobs.a.sla.pause.severity", "none of its values"),
+        ('[jobs.a.sla]\nmute = {why = "x"}', 7, "jobs.a.sla.mute.until", "missing"),
+        ("[jobs.a.sla.mute]\nuntil = 2026-12-01T00:00:00Z", 6, "jobs.a.sla.mute.why", "missing"),
+        ('[jobs.a.sla]\nmute = {until = 2026-12-01, why = "x"}', 7, "jobs.a.sla.mute.until", "a time such"),
+        (
+            '[jobs.a.sla]\nmute = {until = 2026-12-01T00:00:00, why = "x"}',
+            7,
+            "jobs.a.sla.mute.until",
+            "no time zone",
+        ),
         ('[jobs.a.lease]\nttl = "2s"', 7, "jobs.a.lease.ttl", "5 beats"),
         ("[jobs.a.logs]\nmax_bytes = 5", 7, "jobs.a.logs.max_bytes", "at least"),
         ("[jobs.a.logs]\nfiles = true", 7, "jobs.a.logs.files", "a whole number"),
@@ -274,6 +341,11 @@ def test_a_mistake_is_named_with_line_and_field(
         (job(top='repository = "r"\n[defaults]\ncheckpoint = "ck"'), 3, "defaults.checkpoint"),
         (job(top='repository = "r"\n[defaults]\nmastr = "x"'), 3, "defaults.mastr"),
         (job(top='repository = "r"\n[defaults.stop]\nforce_after = "x"'), 3, "defaults.stop.force_after"),
+        (
+            job(top='repository = "r"\n[defaults.sla]\n\nstate_bytes.breach = 1'),
+            4,
+            "defaults.sla.state_bytes.breach",
+        ),
         ('jobs = 1\nrepository = "r"', 1, "jobs"),
         ('repository = "r"\n[jobs]\na = 1', 3, "jobs.a"),
     ],
@@ -293,6 +365,15 @@ def test_staggering_may_be_switched_off_or_have_its_own_window(
 def test_replicas_may_be_declared_for_all_jobs(tmp_path: Path) -> None:
     top = 'repository = "r"\n[defaults.replicate]\nto = ["s3://backups/r"]'
     assert load(tmp_path, job(top=top)).job("a").replicate.to == ("s3://backups/r",)
+
+
+def test_objectives_may_be_declared_for_all_jobs_and_changed_by_one(tmp_path: Path) -> None:
+    top = 'repository = "r"\n[defaults.sla]\nhot_key = false\nstate_bytes = {warn = "1GB", breach = "2GB"}'
+    sla = load(tmp_path, job('[jobs.a.sla]\nhot_key.warn = 5\nstate_bytes.breach = "3GB"', top)).job("a").sla
+    assert sla.objectives == {
+        "hot_key": Declared(warn=5.0),
+        "state_bytes": Declared(warn=1e9, breach=3e9),
+    }
 
 
 def test_a_near_miss_gets_a_suggestion(tmp_path: Path) -> None:
@@ -345,5 +426,7 @@ def test_the_page_names_every_field_that_is_read_and_no_other(
 
     monkeypatch.setattr(Fields, "_get", note)
     load(tmp_path, FULL, DATA="/d")
+    # The fields of one objective stand for those of all.
+    read = {re.sub(rf"^sla\.({'|'.join(PROMISES)})(\.|$)", r"sla.objective\2", one) for one in read}
     tables = {one.rpartition(".")[0] for one in read}
     assert read - tables - set(LATER_TABLES) - {"jobs", "defaults"} == documented_fields()

@@ -1,0 +1,197 @@
+"""How fast something grows, by estimators that outliers, restarts and daily waves do not mislead. Pure.
+
+* Slope: the median of the slopes of all pairs (Theil 1950, Sen 1968). 29 % of the values may be anything.
+* With a season, only values of the same hour of different days are paired: the seasonal Kendall slope of
+  Hirsch, Slack and Smith (1982), for which a wave that comes every day is no trend at all.
+* Interval: Sen's, from the variance of Kendall's S. What was measured one hour after the other is no
+  independent evidence, which would make it far too narrow: without a season the variance is widened after
+  Hamed and Rao (1998), with one by the covariances of Hirsch and Slack (1984).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+
+Z95 = 1.959964
+"""Two-sided 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The median of what was measured in one stretch of time.
+
+    Attributes:
+        number: The stretch, counted in its width from 1970 on.
+        value: The median.
+        segment: Values before and after a break (a compaction, a restore) are of different segments and are
+            never compared.
+    """
+
+    number: int
+    value: float
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """A slope per stretch.
+
+    Attributes:
+        value: The estimate.
+        low: Lower end of its 95 % interval; minus infinity where too few pairs tell.
+        high: Upper end.
+        pairs: How many pairs it is the median of.
+    """
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+
+def slope(cells: Sequence[Cell], period: int | None = None) -> Slope | None:
+    """The slope of some cells in the order of time; None where no pair can be compared.
+
+    Args:
+        cells: Oldest first.
+        period: Only cells that are a multiple of so many stretches apart are compared; None for all.
+    """
+    groups = _groups(cells, period)
+    slopes = _slopes(groups)
+    if not slopes:
+        return None
+    middle = median(slopes)
+    variance = _variance(groups)
+    if period is None:
+        variance *= _autocorrelation_factor(cells, middle)
+    else:
+        variance += _covariances(groups, period)
+    low, high = _interval(slopes, max(0.0, variance))
+    return Slope(middle, low, high, len(slopes))
+
+
+def extremes(cells: Sequence[Cell], period: int) -> Slope | None:
+    """The slope with its smallest and largest pair as the interval, where days are too few for another."""
+    slopes = _slopes(_groups(cells, period))
+    return Slope(median(slopes), slopes[0], slopes[-1], len(slopes)) if slopes else None
+
+
+def _groups(cells: Sequence[Cell], period: int | None) -> list[list[Cell]]:
+    """Cells that may be compared: of one segment, and of one season."""
+    groups: dict[tuple[int, int], list[Cell]] = {}
+    for cell in cells:
+        season = 0 if period is None else cell.number % period
+        groups.setdefault((cell.segment, season), []).append(cell)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _slopes(groups: Sequence[Sequence[Cell]]) -> list[float]:
+    return sorted(
+        (later.value - earlier.value) / (later.number - earlier.number)
+        for group in groups
+        for earlier, later in combinations(group, 2)
+    )
+
+
+def _variance(groups: Sequence[Sequence[Cell]]) -> float:
+    """Variance of Kendall's S without a trend, for ties corrected, each group by itself."""
+    total = 0.0
+    for group in groups:
+        size = len(group)
+        total += size * (size - 1) * (2 * size + 5)
+        counts: dict[float, int] = {}
+        for cell in group:
+            counts[cell.value] = counts.get(cell.value, 0) + 1
+        total -= sum(ties * (ties - 1) * (2 * ties + 5) for ties in counts.values() if ties > 1)
+    return total / 18
+
+
+def _covariances(groups: Sequence[Sequence[Cell]], period: int) -> float:
+    """What the seasons have in common (Hirsch and Slack 1984): an hour is like the one before.
+
+    The sum over all pairs of seasons of (K + 4 R - n (n_g + 1) (n_h + 1)) / 3, in which K and R are sums of
+    products; so squares of sums, without each season's own square, do, and pairs need not be gone through.
+    """
+    by_segment: dict[int, list[dict[int, float]]] = {}
+    for group in groups:
+        column = {cell.number // period: cell.value for cell in group}
+        by_segment.setdefault(group[0].segment, []).append(column)
+    total = 0.0
+    for columns in by_segment.values():
+        days = sorted({day for column in columns for day in column})
+        for earlier, later in combinations(days, 2):
+            signs = [
+                _sign(column[later] - column[earlier])
+                for column in columns
+                if earlier in column and later in column
+            ]
+            total += sum(signs) ** 2 - sum(map(abs, signs))
+        rows = [dict(zip(column, ranks([*column.values()]), strict=True)) for column in columns]
+        for day in days:
+            # A day without that hour is given the middle rank, as they do.
+            ranked = [row.get(day, (len(row) + 1) / 2) for row in rows]
+            total += 4 * (sum(ranked) ** 2 - sum(rank * rank for rank in ranked))
+        sizes = [len(column) + 1 for column in columns]
+        total -= len(days) * (sum(sizes) ** 2 - sum(size * size for size in sizes))
+    return total / 3
+
+
+def _autocorrelation_factor(cells: Sequence[Cell], trend: float) -> float:
+    """By how much the variance of S is larger than that of independent values (Hamed and Rao 1998); >= 1."""
+    size = len(cells)
+    if size < 4:
+        return 1.0
+    begin: dict[int, int] = {}
+    for cell in cells:
+        begin.setdefault(cell.segment, cell.number)
+    levels: dict[int, list[float]] = {}
+    rest = [(cell.segment, cell.value - trend * (cell.number - begin[cell.segment])) for cell in cells]
+    for segment, value in rest:
+        levels.setdefault(segment, []).append(value)
+    middles = {segment: median(values) for segment, values in levels.items()}
+    ranked = ranks([value - middles[segment] for segment, value in rest])
+    mean = (size + 1) / 2
+    deviations = [rank - mean for rank in ranked]
+    spread = sum(one * one for one in deviations)
+    if spread == 0:
+        return 1.0
+    total = 0.0
+    for lag in range(1, size - 2):
+        correlation = sum(a * b for a, b in zip(deviations, deviations[lag:], strict=False)) / spread
+        if abs(correlation) > Z95 / math.sqrt(size):
+            total += (size - lag) * (size - lag - 1) * (size - lag - 2) * correlation
+    return max(1.0, 1 + 2 * total / (size * (size - 1) * (size - 2)))
+
+
+def _interval(slopes: Sequence[float], variance: float) -> tuple[float, float]:
+    """Sen's interval (Gilbert 1987, section 16.4.2), rounded outwards."""
+    width = Z95 * math.sqrt(variance)
+    low = math.floor((len(slopes) - width) / 2) - 1
+    high = math.ceil((len(slopes) + width) / 2)
+    return (
+        slopes[low] if low >= 0 else -math.inf,
+        slopes[high] if high < len(slopes) else math.inf,
+    )
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1 on; equal values share the middle of theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    found = [0.0] * len(values)
+    begin = 0
+    while begin < len(order):
+        end = begin
+        while end < len(order) and values[order[end]] == values[order[begin]]:
+            end += 1
+        for position in order[begin:end]:
+            found[position] = (begin + end + 1) / 2
+        begin = end
+    return found
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)

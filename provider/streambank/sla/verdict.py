@@ -1,0 +1,128 @@
+"""An objective's answer, as data: what was seen, against which limit, since when, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from streambank.job.sla import Mute, Unit
+from streambank.sizes import say_bytes
+from streambank.sla.growth import Growth
+from streambank.times import to_json_time
+
+Level = Literal["ok", "unknown", "warn", "breach"]
+LEVELS: tuple[Level, ...] = ("ok", "unknown", "warn", "breach")
+"""From best to worst. What is unknown is worse than what is well, and nobody's fault yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One objective of one query.
+
+    Attributes:
+        job: The job.
+        query: Its query; `main` for the only one.
+        objective: The objective.
+        level: `ok`, `warn`, `breach`, or `unknown` where nothing can be said.
+        why: The same in a sentence.
+        unit: Unit of the figures.
+        value: What was seen; None where nothing was.
+        limit: The limit that was passed, or else the next one; None where there is none.
+        warn: Where it warns.
+        breach: Where it is broken.
+        subject: What of the query, such as an operator, partition or metric; empty for all of it.
+        statistic: What of the window the value is.
+        window_s: Over how long; None where there is no window.
+        since: When it began to be so; None where it is well, or that is not known.
+        as_of: When the newest measurement was taken.
+        evidence: What else was seen.
+        advice: What to do; empty where nothing is to be done.
+        growth: The trend that it rests on.
+        mute: Nobody is to be told, until when and why; None for not.
+        at: When it was judged.
+    """
+
+    job: str
+    query: str
+    objective: str
+    level: Level
+    why: str
+    unit: Unit | None = None
+    value: float | None = None
+    limit: float | None = None
+    warn: float | None = None
+    breach: float | None = None
+    subject: str = ""
+    statistic: str | None = None
+    window_s: float | None = None
+    since: datetime | None = None
+    as_of: datetime | None = None
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+    growth: Growth | None = None
+    mute: Mute | None = None
+    at: datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "query": self.query,
+            "objective": self.objective,
+            "level": self.level,
+            "why": self.why,
+            "unit": self.unit,
+            "value": self.value,
+            "limit": self.limit,
+            "warn": self.warn,
+            "breach": self.breach,
+            "subject": self.subject,
+            "statistic": self.statistic,
+            "window_s": self.window_s,
+            "since": _time(self.since),
+            "as_of": _time(self.as_of),
+            "evidence": list(self.evidence),
+            "advice": self.advice,
+            "growth": self.growth.to_dict() if self.growth else None,
+            "mute": {"until": to_json_time(self.mute.until), "why": self.mute.why} if self.mute else None,
+            "at": to_json_time(self.at),
+        }
+
+
+def worst(verdicts: Iterable[Verdict]) -> Level:
+    """The worst level of some verdicts, muted ones too; `ok` for none."""
+    return max((verdict.level for verdict in verdicts), key=LEVELS.index, default="ok")
+
+
+def say(value: float, unit: Unit) -> str:
+    """A figure for people."""
+    if unit == "bytes":
+        return say_bytes(value)
+    if unit == "bytes/h":
+        return f"{say_bytes(value)}/h"
+    if unit == "s":
+        return say_duration(value)
+    if unit == "ms":
+        return f"{value:.3g} ms"
+    if unit == "ratio":
+        return f"{value:.3g} times"
+    number = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+    return number if unit == "count" else f"{number} {unit}"
+
+
+def say_duration(seconds: float) -> str:
+    """A duration for people, its two largest units: `3 d 4 h`, `1 min 30 s`, `0.25 s`."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for large, small, name, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {name}" + (f" {rest} {below}" if rest else "")
+    return f"{whole} s"
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else to_json_time(moment)
