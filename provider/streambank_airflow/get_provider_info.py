@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.blackout",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.repository",
+                    "streambank_airflow.operators.restart",
                     "streambank_airflow.operators.restore",
                     "streambank_airflow.operators.savepoint",
                 ],
