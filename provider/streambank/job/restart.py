@@ -123,7 +123,7 @@ def ask_to_restart(
 
 def restart_job(
     job: Job,
-    asked: RestartAsked,
+    asked: RestartAsked | None = None,
     *,
     by: Mapping[str, str],
     why: str = "",
@@ -133,11 +133,11 @@ def restart_job(
     control: JobControl | None = None,
     tell: Tell = to_nobody,
 ) -> RestartResult:
-    """Finish a restart: see that the driver is gone, and that another one runs.
+    """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
 
     Args:
         job: The declared job.
-        asked: What `ask_to_restart` returned, called with the same options.
+        asked: What `ask_to_restart` returned, called with the same options; asked here when left out.
         by: Who asks.
         why: Why, for the records.
         force_after_s: As it was asked for.
@@ -154,10 +154,13 @@ def restart_job(
             new one did not get going (`driver-died`, `start-timeout`).
     """
     records = control or job.records()
+    asked = asked or ask_to_restart(job, by=by, why=why, force_after_s=force_after_s, control=records)
+    if asked is None:
+        return _not_desired(job)
     stopped: StopResult | None = None
     with records.operation("restart", by=by, wait_s=asked.stop.patience_s, tell=tell) as held:
         if _is_unwanted(records):
-            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
+            return _not_desired(job)
         view = records.lease.settle()
         if view is None or view.epoch <= asked.before:
             stopped = stop_job(
@@ -213,6 +216,10 @@ def _result(start: StartResult, stopped: StopResult | None) -> RestartResult:
     if stopped is None:
         return RestartResult(state, start)
     return RestartResult(state, start, stopped.epoch, stopped.how)
+
+
+def _not_desired(job: Job) -> RestartResult:
+    return RestartResult("not-desired", StartResult(job.name, "not-desired"))
 
 
 def _is_unwanted(records: JobControl) -> bool:

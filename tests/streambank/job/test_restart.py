@@ -169,6 +169,7 @@ def test_a_job_that_never_ran_is_started(folder: Path) -> None:
     assert finish(folder, job, ask(job)).start.epoch == 1
 
 
+@pytest.mark.storm
 def test_a_deaf_driver_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 2.0)
     job = declare(folder, "--deaf", more='[jobs.flights.stop]\nforce_after = "100ms"\n')
