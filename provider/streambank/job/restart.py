@@ -25,6 +25,8 @@ from streambank.job.stop_asked import ASKER, StopAsked, request_of
 from streambank.job.telling import Tell, to_nobody
 from streambank.times import to_json_time, utc_now
 
+OPERATION = "restart"
+"""What the operation lock says while one driver makes room for another."""
 ASKED = "restart-asked"
 """The kind of event that says which driver is to be replaced."""
 
@@ -99,8 +101,24 @@ def ask_to_restart(
 
     Returns:
         None where the job is meant to be stopped: then nothing is asked.
+
+    Raises:
+        ConflictError: An operation works on the job (code `operation-in-progress`), so its driver is not to
+            be stopped under its hands.
     """
     records = control or job.records()
+    records.operation_lock.require_free(OPERATION)
+    return _ask(job, records, by, why, force_after_s, asker)
+
+
+def _ask(
+    job: Job,
+    records: JobControl,
+    by: Mapping[str, str],
+    why: str,
+    force_after_s: float | None,
+    asker: str | None,
+) -> RestartAsked | None:
     if _is_unwanted(records):
         return None
     by = {**by, ASKER: asker} if asker is not None else by
@@ -132,6 +150,7 @@ def restart_job(
     launcher: Launcher | None = None,
     control: JobControl | None = None,
     tell: Tell = to_nobody,
+    asker: str | None = None,
 ) -> RestartResult:
     """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
 
@@ -146,6 +165,7 @@ def restart_job(
         launcher: Where drivers run; this machine when left out.
         control: The job's records; opened from the declaration when left out.
         tell: Told what is waited for.
+        asker: As `ask_to_restart` takes it, where that was left out.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -154,13 +174,12 @@ def restart_job(
             new one did not get going (`driver-died`, `start-timeout`).
     """
     records = control or job.records()
-    asked = asked or ask_to_restart(job, by=by, why=why, force_after_s=force_after_s, control=records)
-    if asked is None:
-        return _not_desired(job)
     stopped: StopResult | None = None
-    with records.operation("restart", by=by, wait_s=asked.stop.patience_s, tell=tell) as held:
-        if _is_unwanted(records):
-            return _not_desired(job)
+    wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
+    with records.operation(OPERATION, by=by, wait_s=wait_s, tell=tell) as held:
+        asked = asked or _ask(job, records, by, why, force_after_s, asker)
+        if asked is None or _is_unwanted(records):
+            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         view = records.lease.settle()
         if view is None or view.epoch <= asked.before:
             stopped = stop_job(
@@ -216,10 +235,6 @@ def _result(start: StartResult, stopped: StopResult | None) -> RestartResult:
     if stopped is None:
         return RestartResult(state, start)
     return RestartResult(state, start, stopped.epoch, stopped.how)
-
-
-def _not_desired(job: Job) -> RestartResult:
-    return RestartResult("not-desired", StartResult(job.name, "not-desired"))
 
 
 def _is_unwanted(records: JobControl) -> bool:

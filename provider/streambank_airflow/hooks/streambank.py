@@ -134,7 +134,8 @@ class StreambankHook(RepositoryHook):
         self,
         ref: str,
         *,
-        asked: RestartAsked,
+        asked: RestartAsked | None,
+        asker: str,
         force_after_s: float | None,
         wait: bool,
         note: str,
@@ -145,7 +146,9 @@ class StreambankHook(RepositoryHook):
 
         job, _ = self.declared(ref)
         tell = Lines(self.log.info, TELL_EVERY_S)
-        return restart_job(job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, tell=tell)
+        return restart_job(
+            job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, tell=tell, asker=asker
+        )
 
     @connected
     def require_stopped(self, ref: str) -> None:

@@ -50,10 +50,8 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"Job {self.job} is not to be restarted.")
             persist_driver_log_link(context)
-            asked = self.hook.ask_to_restart(self.job, asker=asker(context), **self._how(context))
-            if asked is None:
-                raise AirflowSkipException(f"Job {self.job} is meant to be stopped, so it is not restarted.")
-        if self.deferrable and asked.stop.epoch is not None:
+            asked = self.hook.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
+        if asked is not None and asked.stop.epoch is not None:
             self._wait_for_end(asked, asked.stop.epoch)
         return self._go_on(context, asked)
 
@@ -62,6 +60,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
             "force_after_s": as_number(self.force_after_s, "force_after_s"),
             "note": self.why,
             "by": asked_by(context),
+            "asker": asker(context),
         }
 
     def _wait_for_end(self, asked: RestartAsked, epoch: int) -> NoReturn:
@@ -89,7 +88,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         self.raise_for_error(event)
         return self._go_on(context, RestartAsked.from_dict(event["remember"]))
 
-    def _go_on(self, context: Context, asked: RestartAsked) -> dict[str, Any]:
+    def _go_on(self, context: Context, asked: RestartAsked | None) -> dict[str, Any]:
         """See that the old driver is gone, and start the new one."""
         with airflow_failures():
             result = self._restart(context, asked)
@@ -99,7 +98,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
             timeout_s = self.hook.declared(self.job)[0].start.timeout_s
         self._defer(result.start, utc_now() + timedelta(seconds=timeout_s), told=told)
 
-    def _restart(self, context: Context, asked: RestartAsked) -> RestartResult:
+    def _restart(self, context: Context, asked: RestartAsked | None) -> RestartResult:
         try:
             return self.hook.restart(self.job, asked=asked, wait=not self.deferrable, **self._how(context))
         except Exception:

@@ -231,6 +231,20 @@ def _is_restart(view: object) -> bool:
     return holder is not None and holder.details["operation"] == "restart"
 
 
+def test_no_driver_is_stopped_under_the_hands_of_another_operation(folder: Path) -> None:
+    job = declare(folder, more='[jobs.flights.stop]\nforce_after = "10ms"\n')
+    start(folder, job)
+
+    with job.records().operation("compact", by=BY):
+        for attempt in (ask_to_restart, restart_job):
+            with pytest.raises(ConflictError) as caught:
+                attempt(job, by=BY)
+            assert caught.value.code == "operation-in-progress"
+
+    assert requests(job) == 0
+    assert job.records().last_event("restart-asked") is None
+
+
 def test_a_restart_waits_no_longer_than_the_old_driver_may_take(folder: Path) -> None:
     job = declare(folder)
     asked = RestartAsked(0, replace(ask(job).stop, patience_s=0.0))
