@@ -1,16 +1,24 @@
-"""Savepoints as asset events: one asset for each job, one event for each savepoint."""
+"""Assets of a job: its savepoints, one event each; and how far it is, for DAGs that follow a stream.
+
+Those of the second kind have a watcher: while a DAG that is not paused is scheduled by them, the triggerer
+looks.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow.triggers.base import BaseEventTrigger
+
 SCHEME = "streambank"
+
+_STREAMS = {"watermark": "watermarks", "batch": "batches"}
 
 EVENT_FIELDS = (
     "savepoint",
@@ -45,13 +53,60 @@ def event_extra(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in EVENT_FIELDS if name in result}
 
 
+def watermark_asset(job: str, every: str = "1h", **how: Any) -> Asset:
+    """The asset whose events tell that intervals of a stream's event time are complete.
+
+    All DAGs that follow the same job by the same intervals share it, and must give the same arguments.
+
+    Args:
+        job: The declared job, or `job/query`; the name of a query that `checkpoint` leads to.
+        every: Length of an interval: `15m`, `1h`, `1d`.
+        how: `jobs_file`, `checkpoint`, `streambank_conn_id`, `poll_interval_s`: as
+            `triggers.events.WatermarkEventTrigger` takes them.
+    """
+    from streambank_airflow.triggers.events import WatermarkEventTrigger
+
+    trigger = WatermarkEventTrigger(job=job, every=every, **how)
+    return _stream_asset("watermark", job, every, trigger)
+
+
+def batch_asset(job: str, every: int = 1, **how: Any) -> Asset:
+    """The asset whose events tell that a stream has committed batches.
+
+    Args:
+        job: As for `watermark_asset`.
+        every: After how many batches there is another event.
+        how: See there.
+    """
+    from streambank_airflow.triggers.events import BatchCommittedEventTrigger
+
+    trigger = BatchCommittedEventTrigger(job=job, every=every, **how)
+    return _stream_asset("batch", job, str(every), trigger)
+
+
+def _stream_asset(kind: str, job: str, every: str, trigger: BaseEventTrigger) -> Asset:
+    place = f"{job}/{every}"
+    return Asset(
+        name=f"{SCHEME}/{job}/{kind}/{every}",
+        uri=f"{SCHEME}://{_STREAMS[kind]}/{place}",
+        group=SCHEME,
+        watchers=[AssetWatcher(name=f"{SCHEME}.{kind}.{place}", trigger=trigger)],
+    )
+
+
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Airflow's check of `streambank://` asset URIs.
 
     Raises:
-        ValueError: The URI is not `streambank://savepoints/JOB`.
+        ValueError: The URI is none of those that the functions above make.
     """
-    job = uri.path.strip("/")
-    if uri.netloc != "savepoints" or not job or "/" in job:
-        raise ValueError(f"An asset URI of Streambank reads {SCHEME}://savepoints/JOB, not {uri.geturl()}.")
+    parts = uri.path.strip("/").split("/")
+    known = (uri.netloc == "savepoints" and len(parts) == 1) or (
+        uri.netloc in _STREAMS.values() and len(parts) in (2, 3)
+    )
+    if not known or not all(parts):
+        raise ValueError(
+            f"An asset URI of Streambank reads {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY or "
+            f"{SCHEME}://batches/JOB/EVERY, not {uri.geturl()}."
+        )
     return uri

@@ -41,14 +41,27 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.blackout",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.repository",
+                    "streambank_airflow.operators.restart",
                     "streambank_airflow.operators.restore",
                     "streambank_airflow.operators.savepoint",
                 ],
             }
         ],
-        "sensors": [{"integration-name": INTEGRATION, "python-modules": ["streambank_airflow.sensors.job"]}],
+        "sensors": [
+            {
+                "integration-name": INTEGRATION,
+                "python-modules": ["streambank_airflow.sensors.job", "streambank_airflow.sensors.watermark"],
+            }
+        ],
         "triggers": [
-            {"integration-name": INTEGRATION, "python-modules": ["streambank_airflow.triggers.job"]}
+            {
+                "integration-name": INTEGRATION,
+                "python-modules": [
+                    "streambank_airflow.triggers.events",
+                    "streambank_airflow.triggers.job",
+                    "streambank_airflow.triggers.watermark",
+                ],
+            }
         ],
         "extra-links": ["streambank_airflow.links.DriverLogLink"],
         "asset-uris": [{"schemes": ["streambank"], "handler": "streambank_airflow.assets.sanitize_uri"}],

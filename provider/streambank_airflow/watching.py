@@ -45,6 +45,10 @@ class JobView:
         triggered: Whether each query looked at had its first trigger under the driver that lives.
         finished: Whether the last driver's application ran to its end by itself, and well.
         exit_code: The exit code with which the last driver gave its lease back; None for one that died.
+        watermark: The event time up to which all output is written and committed, ISO-8601, where that was
+            looked at (event_time.py); None for none yet, and for one beyond what a calendar can say.
+        watermark_ms: The same in milliseconds since the epoch.
+        without_watermark: The query that has no watermark and will not get one, by what its driver says.
     """
 
     job: str
@@ -61,6 +65,9 @@ class JobView:
     triggered: bool = False
     finished: bool = False
     exit_code: int | None = None
+    watermark: str | None = None
+    watermark_ms: int | None = None
+    without_watermark: str | None = None
 
     @property
     def down(self) -> bool:

@@ -38,12 +38,17 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     text = succeed("job", "status", "flights").out
     assert "job flights: running" in text and "main" in text
 
+    restarted = succeed("job", "restart", "flights", "--why", "new code", "--json").document
+    assert (restarted["state"], restarted["how"], restarted["stopped_epoch"]) == ("restarted", "boundary", 1)
+    assert restarted["pid"] != started["pid"]
+
     refused = streambank("job", "break", "flights", "--why", "a mistake")
     assert refused.code == 8 and "is held by" in refused.err
 
     stopped = succeed("job", "stop", "flights", "--force-after", "5s", "--json").document
     assert (stopped["state"], stopped["how"]) == ("stopped", "boundary")
     assert "already stopped" in succeed("job", "stop", "flights").out
+    assert "meant to be stopped, so nothing was started" in succeed("job", "restart", "flights").out
     nothing = succeed("job", "break", "flights", "--operation", "--why", "a test", "--json").document
     assert nothing["broken"] is False
 

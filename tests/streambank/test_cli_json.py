@@ -111,6 +111,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     for module in ("start", "stop", "status"):
         monkeypatch.setattr(f"streambank.job.{module}.LocalLauncher", lambda: fake_launcher(tmp_path))
     given["job start"] = succeed("job", "start", "flights", "--json").document
+    given["job restart"] = succeed("job", "restart", "flights", "--json").document
     given["job status"] = succeed("job", "status", "flights", "--json").document
     broken = ("job", "break", "flights", "--why", "a test", "--even-live", "--json")
     given["job break"] = succeed(*broken).document

@@ -120,8 +120,8 @@ def task_states(run: Any) -> dict[str, str]:
     return {task_id: str(state) for task_id, state in rows}
 
 
-def asset_events() -> list[dict[str, Any]]:
-    """The extras of all events so far of the job's asset."""
+def asset_events(uri: str = "streambank://savepoints/flights") -> list[dict[str, Any]]:
+    """The extras of all events so far of an asset; of the job's savepoints where none is named."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -130,7 +130,7 @@ def asset_events() -> list[dict[str, Any]]:
         rows = session.scalars(
             select(AssetEvent.extra)
             .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-            .where(AssetModel.uri == "streambank://savepoints/flights")
+            .where(AssetModel.uri == uri)
             .order_by(AssetEvent.id)
         ).all()
     return [json.loads(json.dumps(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""Verbs on declared jobs: `job start`, `job stop`, `job status`, `job savepoint`."""
+"""Verbs on declared jobs: `job start`, `job restart`, `job stop`, `job status`, `job savepoint`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from streambank.cli.options import (
 
 if TYPE_CHECKING:
     from streambank.job.declaration import Job
+    from streambank.job.restart import RestartResult
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
 
@@ -31,6 +32,14 @@ app = typer.Typer(
     help="Start, stop and look at the jobs that streaming_jobs.toml declares.", no_args_is_help=True
 )
 
+HOW = {
+    "boundary": "at a batch boundary; no batch was abandoned",
+    "forced": "by force; the batch that ran is repeated at the next start",
+    "killed": "by killing it; the batch that ran is repeated at the next start",
+    "dead": "its driver had died before",
+    "none": "there was no driver",
+}
+"""How drivers end, for people."""
 PARALLEL = 4
 """Files copied at once."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
@@ -83,6 +92,10 @@ def _show_start(result: StartResult) -> None:
         "not-desired": "is meant to be stopped, so nothing was started",
     }
     console.line(f"job {result.job} {said[result.state]}")
+    _show_driver(result)
+
+
+def _show_driver(result: StartResult) -> None:
     generations = ", ".join(f"{query} {number}" for query, number in result.generations.items())
     console.fields(
         [
@@ -96,6 +109,46 @@ def _show_start(result: StartResult) -> None:
             ("took", f"{result.seconds:.1f} s"),
         ]
     )
+
+
+@app.command(epilog="Example: streambank job restart orders --why 'new settings'")
+def restart(
+    name: Name,
+    jobs: JobsFile,
+    force_after: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+    ] = None,
+    why: Why = "",
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+    ] = True,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job at a batch boundary and start it again, unless somebody has stopped it."""
+    from streambank.job.restart import restart_job
+    from streambank.times import parse_duration_s
+
+    force_after_s = parse_duration_s(force_after) if force_after is not None else None
+    result = restart_job(
+        _job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait, tell=console.waits()
+    )
+    console.answer(result.to_dict(), lambda: _show_restart(result))
+
+
+def _show_restart(result: RestartResult) -> None:
+    said = {
+        "restarted": "restarted",
+        "started": "started; no driver of it lived",
+        "finished": "restarted, and ran to its end",
+        "not-desired": "is meant to be stopped, so nothing was started",
+    }
+    console.line(f"job {result.start.job} {said[result.state]}")
+    if result.how is not None:
+        console.fields([("stopped", HOW[result.how])])
+    _show_driver(result.start)
 
 
 @app.command(epilog="Example: streambank job stop orders --savepoint --force-after 60s")
@@ -140,14 +193,7 @@ def stop(
 
 
 def _show_stop(result: StopResult) -> None:
-    how = {
-        "boundary": "at a batch boundary; no batch was abandoned",
-        "forced": "by force; the batch that ran is repeated at the next start",
-        "killed": "by killing it; the batch that ran is repeated at the next start",
-        "dead": "its driver had died before",
-        "none": "there was no driver",
-    }
-    console.line(f"job {result.job} {result.state.replace('-', ' ')}: {how[result.how]}")
+    console.line(f"job {result.job} {result.state.replace('-', ' ')}: {HOW[result.how]}")
     console.fields(
         [
             ("batch", result.batch),

@@ -47,6 +47,16 @@ class OperationLock:
         """Who works on the job, at a glance; None where nobody ever did."""
         return self.claims.view()
 
+    def require_free(self, name: str) -> None:
+        """Make sure that nobody works on the job at this moment.
+
+        Raises:
+            ConflictError: Somebody does (code `operation-in-progress`).
+        """
+        view = self.view()
+        if view is not None and not view.free:
+            raise self._in_the_way(name, view)
+
     @contextmanager
     def hold(
         self,

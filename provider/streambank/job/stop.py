@@ -31,7 +31,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_asked import ASKER, StopAsked, asked_before
 from streambank.job.telling import Tell, to_nobody
 from streambank.savepoint.progress import Progress
-from streambank.times import from_json_time, utc_now
+from streambank.times import from_json_time, to_json_time, utc_now
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
@@ -82,6 +82,7 @@ def ask_to_stop(
     drain_timeout_s: float | None = None,
     control: JobControl | None = None,
     asker: str | None = None,
+    lasting: bool = True,
 ) -> StopAsked:
     """Say that a job is to be stopped, ask its driver, and return at once; `stop_job` finishes it.
 
@@ -99,6 +100,7 @@ def ask_to_stop(
         control: See there.
         asker: A name under which whoever asks may ask again, in another process: the first time counts. Who
             has started the job since has the last word, and such a driver is not asked.
+        lasting: See `stop_job`.
 
     Raises:
         RefusedError: Somebody has started the job since this asker asked first (`started-since`).
@@ -107,7 +109,10 @@ def ask_to_stop(
     if asker is not None:
         by = {**by, ASKER: asker}
     before = asked_before(records, asker) if asker is not None else None
-    at = before.at if before is not None else records.set_desired("stopped", by=by, why=why)
+    if before is not None:
+        at = before.at
+    else:
+        at = records.set_desired("stopped", by=by, why=why) if lasting else to_json_time(utc_now())
     stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, asked=before)
     stop.check_wanted()
     view = records.lease.view()
@@ -134,6 +139,7 @@ def stop_job(
     progress: Progress | None = None,
     tell: Tell = to_nobody,
     asked: StopAsked | None = None,
+    lasting: bool = True,
 ) -> StopResult:
     """Stop a job, and keep it stopped.
 
@@ -155,6 +161,7 @@ def stop_job(
         progress: Told about files and bytes of the savepoint.
         tell: Told what is waited for.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
+        lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -164,10 +171,10 @@ def stop_job(
         StreambankError: Whatever a savepoint raises; the job is stopped then.
     """
     records = control or job.records()
-    if asked is None:
+    if asked is None and lasting:
         records.set_desired("stopped", by=by, why=why)
     place = launcher or LocalLauncher()
-    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, tell, asked)
+    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, tell, asked, lasting)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress)
     with records.operation("stop", by=by, wait_s=stop.patience_s(), tell=tell):
@@ -187,6 +194,7 @@ class _Stop:
         drain_timeout_s: float | None,
         tell: Tell = to_nobody,
         asked: StopAsked | None = None,
+        lasting: bool = True,
     ) -> None:
         self.job = job
         self.control = control
@@ -198,6 +206,7 @@ class _Stop:
         self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
         self.tell = tell
         self.asked = asked
+        self.lasting = lasting
         self.clock = control.clock
         self.began = self.clock.monotonic()
         if asked is not None:
@@ -276,7 +285,7 @@ class _Stop:
     def check_wanted(self) -> None:
         """Make sure that nobody has started the job since it was asked to stop."""
         desired = self.control.desired()
-        if self.asked is not None and desired is not None and desired.state != "stopped":
+        if self.lasting and self.asked and desired is not None and desired.state != "stopped":
             who = desired.by.get("triggered_by") or desired.by.get("user") or "somebody"
             raise RefusedError(
                 f"Job {self.job.name} was started again, by {who}, after this stop had been asked for.",

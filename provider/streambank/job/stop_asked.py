@@ -36,8 +36,12 @@ def asked_before(control: JobControl, asker: str) -> StopAsked | None:
     wish = control.last_desired(lambda by: by.get(ASKER) == asker)
     if wish is None or wish["state"] != "stopped":
         return None
-    at = str(wish["at"])
+    return StopAsked(str(wish["at"]), 0.0, *request_of(control, asker))
+
+
+def request_of(control: JobControl, asker: str) -> tuple[int, int] | tuple[None, None]:
+    """The epoch of the driver that an asker has asked to stop, and the number of the request, the newest."""
     for record in control.requests.records.newest_first():
         if record.data.get("kind") == STOP and (record.data.get("by") or {}).get(ASKER) == asker:
-            return StopAsked(at, 0.0, int(record.data["epoch"]), record.number)
-    return StopAsked(at, 0.0)
+            return int(record.data["epoch"]), record.number
+    return None, None

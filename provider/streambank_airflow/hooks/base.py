@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property, wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -18,6 +18,9 @@ from streambank.storage import open_store, using_s3
 from streambank.storage.names import split_job
 from streambank_airflow.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
 from streambank_airflow.watching import JobWatcher
+
+if TYPE_CHECKING:
+    from streambank_airflow.event_time import EventTimeWatcher, WatermarkWatcher
 
 DEFAULT_CONN_ID = "streambank_default"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
@@ -185,6 +188,30 @@ class DeclarationHook(BaseHook):
     def watcher(self, ref: str) -> JobWatcher:
         """What looks at a job again and again."""
         return JobWatcher(*self.declared(ref), access=self.settings.s3)
+
+    @connected
+    def event_time(self, ref: str, checkpoint: str | None = None) -> EventTimeWatcher:
+        """What looks again and again at how far a job is in event time.
+
+        Args:
+            ref: `job` or `job/query`; just a name where `checkpoint` is given.
+            checkpoint: The directory of a query that is not declared.
+        """
+        from streambank_airflow.event_time import EventTimeWatcher
+
+        if checkpoint is not None:
+            return EventTimeWatcher.of_checkpoint(checkpoint, self.settings.s3)
+        return EventTimeWatcher.of_job(self.watcher(ref))
+
+    @connected
+    def watermark_watcher(self, ref: str, checkpoint: str | None = None) -> WatermarkWatcher:
+        """What looks at a job's state, too; see `event_time`."""
+        from streambank_airflow.event_time import EventTimeWatcher, WatermarkWatcher
+
+        if checkpoint is not None:
+            return WatermarkWatcher(ref, self.event_time(ref, checkpoint))
+        watcher = self.watcher(ref)
+        return WatermarkWatcher(watcher.job.name, EventTimeWatcher.of_job(watcher), watcher)
 
     @connected
     def repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:

@@ -18,6 +18,7 @@ from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
 from streambank_airflow.hooks.repository import RepositoryHook
 
 if TYPE_CHECKING:
+    from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
     from streambank.job.stop_asked import StopAsked
@@ -116,6 +117,37 @@ class StreambankHook(RepositoryHook):
             force_after_s=force_after_s,
             asked=asked,
             tell=Lines(self.log.info, TELL_EVERY_S),
+        )
+
+    @connected
+    def ask_to_restart(
+        self, ref: str, *, force_after_s: float | None, note: str, by: Mapping[str, str], asker: str
+    ) -> RestartAsked | None:
+        """Ask a job's driver to make room for another: `streambank.job.restart.ask_to_restart`."""
+        from streambank.job.restart import ask_to_restart
+
+        job, _ = self.declared(ref)
+        return ask_to_restart(job, by=by, why=note, force_after_s=force_after_s, asker=asker)
+
+    @connected
+    def restart(
+        self,
+        ref: str,
+        *,
+        asked: RestartAsked | None,
+        asker: str,
+        force_after_s: float | None,
+        wait: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> RestartResult:
+        """Stop a job and start it again in one operation: `streambank.job.restart.restart_job`."""
+        from streambank.job.restart import restart_job
+
+        job, _ = self.declared(ref)
+        tell = Lines(self.log.info, TELL_EVERY_S)
+        return restart_job(
+            job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, tell=tell, asker=asker
         )
 
     @connected

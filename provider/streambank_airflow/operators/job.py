@@ -84,7 +84,7 @@ class StartStreamingJobOperator(DriverOperator):
             timeout_s = self.hook.declared(self.job)[0].start.timeout_s
         self._defer(result, utc_now() + timedelta(seconds=timeout_s))
 
-    def _defer(self, result: StartResult, give_up_at: datetime) -> NoReturn:
+    def _defer(self, result: StartResult, give_up_at: datetime, **remember: Any) -> NoReturn:
         from streambank_airflow.triggers.job import JobReadyTrigger
 
         self.defer(
@@ -94,7 +94,7 @@ class StartStreamingJobOperator(DriverOperator):
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
                 give_up_at=to_json_time(give_up_at),
-                remember={"state": result.state, "launch_id": result.launch_id},
+                remember={"state": result.state, "launch_id": result.launch_id, **remember},
             ),
             method_name="execute_complete",
         )

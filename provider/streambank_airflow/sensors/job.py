@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -14,15 +14,12 @@ from streambank.errors import InputError
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 from streambank_airflow.operators.base import as_integer
-from streambank_airflow.watching import STATES, JobWatcher
+from streambank_airflow.watching import STATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank_airflow.triggers.base import JobTrigger
-
-WHAT_A_VIEW_SAYS = ("job", "state", "why", "desired", "operation", "epoch", "batch", "idle")
-"""What of an event goes into the XCom."""
+    from streambank_airflow.triggers.base import JobTrigger, Watcher
 
 
 class JobSensor(BaseSensorOperator):
@@ -40,6 +37,17 @@ class JobSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id")
     ui_color = "#d6e8ee"
+    says: ClassVar[tuple[str, ...]] = (
+        "job",
+        "state",
+        "why",
+        "desired",
+        "operation",
+        "epoch",
+        "batch",
+        "idle",
+    )
+    """What of an event goes into the XCom."""
 
     def __init__(
         self,
@@ -57,7 +65,7 @@ class JobSensor(BaseSensorOperator):
         self.streambank_conn_id = streambank_conn_id
         self.failed_states = check_states(failed_states)
         self.deferrable = deferrable
-        self._watcher: JobWatcher | None = None
+        self._watcher: Watcher | None = None
 
     @cached_property
     def hook(self) -> StreambankHook:
@@ -100,9 +108,10 @@ class JobSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once."""
         with airflow_failures():
+            trigger = self.make_trigger()
             if self._watcher is None:
-                self._watcher = self.hook.watcher(self.job)
-            event = self.make_trigger().judge(self._watcher.look())
+                self._watcher = trigger.open_watcher(self.hook)
+            event = trigger.judge(self._watcher.look())
         if event is None:
             return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self.execute_complete(context, event))
@@ -123,7 +132,7 @@ class JobSensor(BaseSensorOperator):
                 f"Job {self.job} is {event['state']}, so this will not come: {event['why']}. "
                 "Hint: look at the driver's log, and start the job again."
             )
-        return {name: event[name] for name in WHAT_A_VIEW_SAYS if name in event}
+        return {name: event[name] for name in self.says if name in event}
 
 
 class StreamingJobStatusSensor(JobSensor):

@@ -10,7 +10,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -19,27 +19,33 @@ from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
-    from streambank_airflow.watching import JobView, JobWatcher
+    from streambank_airflow.watching import JobView
 
 Event = dict[str, Any]
 """What a wait ends with: flat, JSON, `status` says how (`done`, `failed`, `error`, ...)."""
 
-ARGUMENTS = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s", "remember")
+ARGUMENTS = ("job", "jobs_file", "streambank_conn_id", "poll_interval_s")
 """What every trigger on a job takes; attributes of the same names hold it."""
 
 PATIENCE = 5
 """How many looks in a row may fail at the storage before the wait itself fails."""
 
 
-class JobTrigger(BaseTrigger):
-    """One wait on one job.
+class Watcher(Protocol):
+    """What looks at a job."""
+
+    def look(self) -> JobView:
+        """How it is now."""
+
+
+class LookingTrigger(BaseTrigger):
+    """What looks at one job again and again.
 
     Args:
         job: The job, or `job/query`.
         jobs_file: The file that declares it; None for the one that the connection names.
         streambank_conn_id: The connection.
         poll_interval_s: Seconds between two looks.
-        remember: What the task will want to know when it goes on; its event gives it back.
     """
 
     own_arguments: ClassVar[tuple[str, ...]] = ()
@@ -52,20 +58,44 @@ class JobTrigger(BaseTrigger):
         jobs_file: str | None = None,
         streambank_conn_id: str = DEFAULT_CONN_ID,
         poll_interval_s: float = 5.0,
-        remember: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's base class carries no types
         self.job = job
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.poll_interval_s = poll_interval_s
-        self.remember = dict(remember or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """The class and its arguments, as Airflow stores them."""
         names = (*ARGUMENTS, *self.own_arguments)
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
+
+    def warn_of_failure(self, error: StreambankError, failures: int) -> None:
+        """Say that a look failed which will be made again."""
+        self.log.warning("Look %d of %d failed: %s", failures, PATIENCE, describe(error))
+
+
+class JobTrigger(LookingTrigger):
+    """One wait on one job.
+
+    Args:
+        remember: What the task will want to know when it goes on; its event gives it back.
+        kwargs: As for every `LookingTrigger`.
+    """
+
+    def __init__(self, *, remember: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.remember = dict(remember or {})
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class and its arguments, as Airflow stores them."""
+        path, arguments = super().serialize()
+        return path, {**arguments, "remember": self.remember}
+
+    def open_watcher(self, hook: StreambankHook) -> Watcher:
+        """What looks at the job."""
+        return hook.watcher(self.job)
 
     @abstractmethod
     def judge(self, view: JobView) -> Event | None:
@@ -74,12 +104,12 @@ class JobTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait in the triggerer: files are read in threads, so that other triggers are not held up."""
         failures = 0
-        watcher: JobWatcher | None = None
+        watcher: Watcher | None = None
         while True:
             try:
                 if watcher is None:
                     hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
-                    watcher = await asyncio.to_thread(hook.watcher, self.job)
+                    watcher = await asyncio.to_thread(self.open_watcher, hook)
                 event = self.judge(await asyncio.to_thread(watcher.look))
                 failures = 0
             except StreambankError as error:
@@ -97,7 +127,7 @@ class JobTrigger(BaseTrigger):
             StorageError: It took longer than `timeout_s` (code `wait-timeout`).
         """
         started = time.monotonic()
-        watcher = hook.watcher(self.job)
+        watcher = self.open_watcher(hook)
         while True:
             event = self.judge(watcher.look())
             if event is not None:
@@ -112,6 +142,6 @@ class JobTrigger(BaseTrigger):
 
     def _failure(self, error: StreambankError, failures: int) -> Event | None:
         if error.retryable and failures < PATIENCE:
-            self.log.warning("Look %d of %d failed: %s", failures, PATIENCE, describe(error))
+            self.warn_of_failure(error, failures)
             return None
         return {"status": "error", "message": describe(error), "retryable": error.retryable}

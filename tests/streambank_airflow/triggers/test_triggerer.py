@@ -1,7 +1,8 @@
-"""A deferred stop with Airflow's own triggerer, in a process of its own."""
+"""A deferred stop, and an asset's watcher, with Airflow's own triggerer in a process of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,9 +15,12 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from streambank.storage import open_store
+from streambank_airflow.assets import watermark_asset
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.airflow_db import asset_events, run_dag, task_states, write_dags, xcom
 from tests.support.jobs import ROOT, poll
+from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.managed import Managed
 
 
@@ -121,3 +125,70 @@ def test_a_stop_waits_in_a_real_triggerer(managed: Managed, monkeypatch: pytest.
     assert (result["state"], result["how"], result["epoch"]) == ("stopped", "boundary", 1)
     assert [one.savepoint for one in managed.repository.manifests("flights")] == [result["savepoint"]]
     assert len(managed.control.requests.records.numbers()) == 1
+
+
+def unpause(dag_id: str) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.get_one(DagModel, dag_id).is_paused = False
+
+
+def waits_for_its_run(dag_id: str) -> bool:
+    """Whether the scheduler is to start a run of a DAG because of an asset event."""
+    from airflow.models.asset import AssetDagRunQueue
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        return (
+            session.scalar(select(AssetDagRunQueue).where(AssetDagRunQueue.target_dag_id == dag_id))
+            is not None
+        )
+
+
+def remembered(uri: str) -> list[Any]:
+    """What a watcher keeps in the state store of its asset."""
+    from airflow.models.asset import AssetModel
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.scalars(
+            select(AssetStateStoreModel.value)
+            .join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
+            .where(AssetModel.uri == uri)
+        ).all()
+    return [json.loads(row) for row in rows]
+
+
+@pytest.mark.storm
+@pytest.mark.usefixtures("airflow_database")
+def test_a_stream_is_followed_by_a_real_triggerer_and_by_the_one_after_it(tmp_path: Path) -> None:
+    query = LiveCheckpoint(open_store(str(tmp_path / "orders"))).run(7)
+    asset = watermark_asset("orders", "5s", checkpoint=str(tmp_path / "orders"), poll_interval_s=0.5)
+    with DAG("follower", schedule=[asset]) as dag:
+        pass
+    write_dags(dag)
+    unpause("follower")
+    write_dags(dag)  # only an active DAG's assets are watched
+
+    def told() -> list[tuple[str | None, str]]:
+        extras = asset_events(asset.uri)
+        assert all(extra["from_trigger"] for extra in extras)
+        return [(extra["payload"]["start"], extra["payload"]["end"]) for extra in extras]
+
+    second = [f"1970-01-01T00:00:{number:02d}.000Z" for number in range(60)]
+    with triggerer(tmp_path):
+        poll(lambda: len(told()) == 1, timeout_s=120)
+        query.run(5)
+        poll(lambda: len(told()) == 2, timeout_s=60)
+        poll(lambda: remembered(asset.uri) == [{"upto": 10_000, "highest": 10_000}], timeout_s=120)
+    query.run(25)
+    with triggerer(tmp_path):
+        poll(lambda: len(told()) == 3, timeout_s=120)
+
+    assert waits_for_its_run("follower")
+    assert told() == [(None, second[5]), (second[5], second[10]), (second[10], second[35])]

@@ -1,0 +1,255 @@
+"""Restarting a job: the driver that runs it makes room for another one, at a batch boundary.
+
+The job is meant to run all the while. So a restart that dies in the middle leaves a job that whoever keeps
+jobs running starts again; and a job that somebody has stopped, before or meanwhile, stays stopped. Stop and
+start are one operation: nobody else starts, restores or saves the job in between.
+
+Who has somewhere better to wait asks first (`ask_to_restart`), which holds nothing, and calls `restart_job`
+when the driver is gone or took too long. In between anybody may have started the job; then that was the
+restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.launcher import Launcher
+from streambank.job.operation import Operation
+from streambank.job.start import StartResult, start_job
+from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
+from streambank.job.stop_asked import ASKER, StopAsked, request_of
+from streambank.job.telling import Tell, to_nobody
+from streambank.times import to_json_time, utc_now
+
+OPERATION = "restart"
+"""What the operation lock says while one driver makes room for another."""
+ASKED = "restart-asked"
+"""The kind of event that says which driver is to be replaced."""
+
+RestartState = Literal["restarted", "started", "finished", "not-desired"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAsked:
+    """A restart that was asked for and is still to be finished, by any process; JSON by `to_dict`.
+
+    Attributes:
+        before: The newest epoch of the lease when it was asked for; 0 for none. A driver of a later one has
+            replaced what was to be replaced.
+        stop: The stop of its driver, where one lives.
+    """
+
+    before: int
+    stop: StopAsked
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RestartAsked:
+        """From what `to_dict` gave."""
+        return cls(int(data["before"]), StopAsked(**data["stop"]))
+
+
+@dataclass(frozen=True, slots=True)
+class RestartResult:
+    """What a restart came to.
+
+    Attributes:
+        state: `restarted`; `started`, where no driver lived; `finished` (the application ran to its end
+            meanwhile); `not-desired` (somebody has stopped the job, before or meanwhile).
+        start: The driver that runs the job now.
+        stopped_epoch: The epoch of the driver that was replaced; None for none.
+        how: How that one ended (see `StopResult`); None where somebody else had seen to it.
+    """
+
+    state: RestartState
+    start: StartResult
+    stopped_epoch: int | None = None
+    how: How | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: what a start gives, with `state` of the restart, `stopped_epoch` and `how`."""
+        own = {"state": self.state, "stopped_epoch": self.stopped_epoch, "how": self.how}
+        return self.start.to_dict() | own
+
+
+def ask_to_restart(
+    job: Job,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    force_after_s: float | None = None,
+    control: JobControl | None = None,
+    asker: str | None = None,
+) -> RestartAsked | None:
+    """Ask a job's driver to make room for another one, and return at once; `restart_job` does the rest.
+
+    Args:
+        job: The declared job.
+        by: Who asks.
+        why: Why, for the records.
+        force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
+        control: The job's records; opened from the declaration when left out.
+        asker: A name under which whoever asks may ask again, in another process. The driver that ran when
+            they asked first is the one to be replaced; no later one is asked.
+
+    Returns:
+        None where the job is meant to be stopped: then nothing is asked.
+
+    Raises:
+        ConflictError: An operation works on the job (code `operation-in-progress`), so its driver is not to
+            be stopped under its hands.
+    """
+    records = control or job.records()
+    records.operation_lock.require_free(OPERATION)
+    return _ask(job, records, by, why, force_after_s, asker)
+
+
+def _ask(
+    job: Job,
+    records: JobControl,
+    by: Mapping[str, str],
+    why: str,
+    force_after_s: float | None,
+    asker: str | None,
+) -> RestartAsked | None:
+    if _is_unwanted(records):
+        return None
+    by = {**by, ASKER: asker} if asker is not None else by
+    before = _asked_before(records, asker) if asker is not None else None
+    view = records.lease.view()
+    newest = view.epoch if view is not None else 0
+    if before is None:
+        # Before anything is asked of a driver, so that who asks again knows which one it was.
+        records.record_event(ASKED, by=dict(by), why=why, epoch=newest)
+        before = newest
+    if newest > before:
+        return RestartAsked(before, StopAsked(_now(), 0.0))
+    stop = ask_to_stop(job, by=by, why=why, force_after_s=force_after_s, control=records, lasting=False)
+    if stop.epoch is None and asker is not None:
+        # Asked before, and gone since: how it ended is told by its answer.
+        epoch, request = request_of(records, asker)
+        stop = replace(stop, epoch=epoch, request=request)
+    return RestartAsked(before, stop)
+
+
+def restart_job(
+    job: Job,
+    asked: RestartAsked | None = None,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    force_after_s: float | None = None,
+    wait: bool = True,
+    launcher: Launcher | None = None,
+    control: JobControl | None = None,
+    tell: Tell = to_nobody,
+    asker: str | None = None,
+) -> RestartResult:
+    """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
+
+    Args:
+        job: The declared job.
+        asked: What `ask_to_restart` returned, called with the same options; asked here when left out.
+        by: Who asks.
+        why: Why, for the records.
+        force_after_s: As it was asked for.
+        wait: Return only when each query has committed a batch since, or found no data; else when the new
+            driver holds the lease.
+        launcher: Where drivers run; this machine when left out.
+        control: The job's records; opened from the declaration when left out.
+        tell: Told what is waited for.
+        asker: As `ask_to_restart` takes it, where that was left out.
+
+    Raises:
+        ConflictError: Another operation works on the job (code `operation-in-progress`).
+        RefusedError: The lease is held by an operation, or cannot be judged (`lease-held`).
+        StorageError: The old driver lives on another host and did not stop in time (`stop-timeout`), or the
+            new one did not get going (`driver-died`, `start-timeout`).
+    """
+    records = control or job.records()
+    stopped: StopResult | None = None
+    wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
+    with records.operation(OPERATION, by=by, wait_s=wait_s, tell=tell) as held:
+        asked = asked or _ask(job, records, by, why, force_after_s, asker)
+        if asked is None or _is_unwanted(records):
+            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
+        view = records.lease.settle()
+        if view is None or view.epoch <= asked.before:
+            stopped = stop_job(
+                job,
+                by=by,
+                why=why,
+                force_after_s=force_after_s,
+                launcher=launcher,
+                control=records,
+                operation=held,
+                tell=tell,
+                asked=asked.stop if asked.stop.epoch is not None else None,
+                lasting=False,
+            )
+        start = _start(job, records, by, why, launcher, tell, operation=held, wait=False)
+    if wait and start.state in ("started", "already-running"):
+        # Without the lock, so that a stop need not wait for a first batch that does not come.
+        start = _start(job, records, by, why, launcher, tell, operation=None, wait=True)
+    return _result(start, stopped)
+
+
+def _start(
+    job: Job,
+    records: JobControl,
+    by: Mapping[str, str],
+    why: str,
+    launcher: Launcher | None,
+    tell: Tell,
+    *,
+    operation: Operation | None,
+    wait: bool,
+) -> StartResult:
+    return start_job(
+        job,
+        by=by,
+        why=why,
+        obey_desired=True,
+        wait=wait,
+        launcher=launcher,
+        control=records,
+        operation=operation,
+        tell=tell,
+    )
+
+
+def _result(start: StartResult, stopped: StopResult | None) -> RestartResult:
+    state: RestartState
+    if start.state in ("finished", "not-desired"):
+        state = "finished" if start.state == "finished" else "not-desired"
+    else:
+        lived = stopped is None or stopped.how in ("boundary", "forced", "killed")
+        state = "restarted" if lived else "started"
+    if stopped is None:
+        return RestartResult(state, start)
+    return RestartResult(state, start, stopped.epoch, stopped.how)
+
+
+def _is_unwanted(records: JobControl) -> bool:
+    desired = records.desired()
+    return desired is not None and desired.state == "stopped"
+
+
+def _asked_before(records: JobControl, asker: str) -> int | None:
+    """Which epoch an asker wanted replaced, by the job's records; None where they never asked."""
+    for record in records.event_records.newest_first():
+        data = record.data
+        if data.get("kind") == ASKED and (data.get("by") or {}).get(ASKER) == asker:
+            return int(data["epoch"])
+    return None
+
+
+def _now() -> str:
+    return to_json_time(utc_now())

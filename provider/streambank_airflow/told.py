@@ -1,0 +1,136 @@
+"""What an event trigger has told, what is to be told next, and how that outlives a triggerer.
+
+Positions only grow while a query runs: batches, or moments of event time. A restore takes both back. What
+passes again after that is told again, and said to be so, because the output was written again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streambank.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessors
+
+SETTLE_S = 30.0
+"""How long after it was told a position is remembered: by then the triggerer has written the event to
+Airflow's database, which takes it two rounds of a second. One that dies before tells the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How far events have been told.
+
+    Attributes:
+        upto: The position of the newest event, or where a restore went back to.
+        highest: The highest that ever was told; what passes below it passes again.
+    """
+
+    upto: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is to be told.
+
+    Attributes:
+        after: Up to where the event before has told; None for the first one, and for one that tells that the
+            query went back.
+        upto: The position that is reached.
+        again: Whether some of it was told before, in a timeline that a restore has ended.
+    """
+
+    after: int | None
+    upto: int
+    again: bool
+
+
+def next_news(reached: int | None, told: Told | None, step: int) -> tuple[News | None, Told | None]:
+    """What there is to tell, and how far has been told then.
+
+    Args:
+        reached: The position now; None for none yet.
+        told: How far has been told; None for nothing.
+        step: How much further it has to be for another event.
+    """
+    if reached is None:
+        return None, told
+    if told is None:
+        return News(None, reached, False), Told(reached, reached)
+    if reached < told.upto:
+        # Nobody saw how far back it was, nor what of it has passed again since.
+        return News(None, reached, True), Told(reached, told.highest)
+    if reached < told.upto + step:
+        return None, told
+    return News(told.upto, reached, told.upto < told.highest), Told(reached, max(reached, told.highest))
+
+
+class Memory:
+    """How far has been told, kept in the state store of the asset that a trigger watches for.
+
+    Args:
+        store: Airflow's; None where a trigger runs without an asset, and forgets with its process.
+        key: Which of the asset's values.
+        clock: Seconds that only grow; tests give another one.
+    """
+
+    def __init__(
+        self,
+        store: AssetStateStoreAccessors | None,
+        key: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._clock = clock
+        self._noted: deque[tuple[float, Told]] = deque()
+        self._newest: Told | None = None
+
+    async def recall(self) -> Told | None:
+        """How far was told by whoever ran before; None for nothing.
+
+        Raises:
+            FormatError: The value was changed by hand (code `damaged-record`).
+            InputError: Several assets are watched by one trigger (code `bad-option`).
+        """
+        if self._store is None:
+            return None
+        try:
+            value: Any = await self._store.aget(self._key)
+        except ValueError as error:
+            raise InputError(
+                "Several assets are watched by triggers with the same arguments, which Airflow makes one of.",
+                code="bad-option",
+                hint="Let all DAGs use one asset: streambank_airflow.assets.watermark_asset or batch_asset.",
+            ) from error
+        if value is None:
+            return None
+        try:
+            self._newest = Told(int(value["upto"]), int(value["highest"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"The asset's state {self._key!r} does not say how far has been told: {error!r}.",
+                code="damaged-record",
+                hint="Delete that key on the asset's page; the next event then has no beginning.",
+            ) from error
+        return self._newest
+
+    def note(self, told: Told | None) -> None:
+        """Remember a position, once it has settled."""
+        if told is not None and told != self._newest:
+            self._newest = told
+            self._noted.append((self._clock() + SETTLE_S, told))
+
+    async def keep(self) -> None:
+        """Write down what has settled."""
+        settled = None
+        while self._noted and self._noted[0][0] <= self._clock():
+            settled = self._noted.popleft()[1]
+        if settled is not None and self._store is not None:
+            await self._store.aset(self._key, {"upto": settled.upto, "highest": settled.highest})

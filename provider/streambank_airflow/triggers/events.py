@@ -1,0 +1,171 @@
+"""Triggers for asset watchers: a DAG starts when a stream has committed a batch, or is far enough.
+
+They wait for as long as a DAG that is not paused is scheduled by their asset. An event is told at least
+once: a triggerer that dies within half a minute of telling one tells it again when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from streambank.errors import InputError, StreambankError
+from streambank.job.watermarks import EventTime
+from streambank.times import parse_duration_s
+from streambank_airflow.event_time import LAST_MS, spelled
+from streambank_airflow.failures import describe
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.told import Memory, News, next_news
+from streambank_airflow.triggers.base import PATIENCE, LookingTrigger
+
+if TYPE_CHECKING:
+    from streambank_airflow.event_time import EventTimeWatcher
+
+
+class JobEventTrigger(LookingTrigger, BaseEventTrigger):
+    """Tells how a stream gets on, again and again.
+
+    Args:
+        checkpoint: The directory of a query that is not declared; `job` is just its name then.
+        kwargs: As for every `LookingTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "every")
+    every: Any
+
+    def __init__(self, *, checkpoint: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.checkpoint = checkpoint
+
+    @property
+    def step(self) -> int:
+        """How much further the stream has to be for another event."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def reached(self, seen: EventTime) -> int | None:
+        """How far it is; None for nowhere yet."""
+
+    @abstractmethod
+    def spell(self, news: News) -> dict[str, Any]:
+        """What the event says of that."""
+
+    @property
+    def memory_key(self) -> str:
+        """Under which key of the asset's state store it is kept how far has been told."""
+        what = "\n".join(map(str, (self.job, self.jobs_file, self.checkpoint, self.every)))
+        return f"streambank.{type(self).__name__}.{sha256(what.encode()).hexdigest()[:12]}"
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look and tell, for ever; files are read in threads, so that other triggers are not held up.
+
+        Raises:
+            StreambankError: What somebody has to repair, or a storage that goes on failing. Airflow logs and
+                counts it (`triggers.failed`), and makes the trigger again at once.
+        """
+        memory = Memory(self.asset_state_store, self.memory_key)
+        told = await memory.recall()
+        watcher: EventTimeWatcher | None = None
+        failures = 0
+        while True:
+            try:
+                if watcher is None:
+                    hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
+                    watcher = await asyncio.to_thread(hook.event_time, self.job, self.checkpoint)
+                seen = await asyncio.to_thread(watcher.look)
+            except StreambankError as error:
+                failures += 1
+                # The next look begins with the declaration, which may have been mended.
+                watcher = None
+                if not error.retryable or failures >= PATIENCE:
+                    self.log.error("Nothing is told of job %s: %s", self.job, describe(error))
+                    await asyncio.sleep(self.poll_interval_s)
+                    raise
+                self.warn_of_failure(error, failures)
+            else:
+                failures = 0
+                news, told = next_news(self.reached(seen), told, self.step)
+                if news is not None:
+                    said = {
+                        "job": self.job,
+                        **self.spell(news),
+                        "batch": seen.batch,
+                        "watermark": spelled(seen.watermark_ms),
+                        "again": news.again,
+                    }
+                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]  # Airflow's has no types
+                memory.note(told)
+            await memory.keep()
+            await asyncio.sleep(self.poll_interval_s)
+
+
+class BatchCommittedEventTrigger(JobEventTrigger):
+    """Tells that batches were committed: `after_batch` (up to where the event before told), `batch`.
+
+    Args:
+        every: After how many batches, at least, another event is told.
+        kwargs: As for every `JobEventTrigger`; of a job with several queries the slowest counts.
+    """
+
+    def __init__(self, *, every: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if every < 1:
+            raise InputError(
+                f"every is to be at least one batch, not {every}.",
+                code="bad-option",
+                hint="Leave it out for one.",
+            )
+        self.every = every
+
+    @property
+    def step(self) -> int:
+        """See `JobEventTrigger.step`."""
+        return int(self.every)
+
+    def reached(self, seen: EventTime) -> int | None:
+        """See `JobEventTrigger.reached`."""
+        return seen.batch
+
+    def spell(self, news: News) -> dict[str, Any]:
+        """See `JobEventTrigger.spell`."""
+        return {"after_batch": news.after}
+
+
+class WatermarkEventTrigger(JobEventTrigger):
+    """Tells that intervals of event time are complete: `start` (the `end` of the event before), `end`.
+
+    Where the watermark has leapt over several intervals at once, one event tells of all of them.
+
+    Args:
+        every: Length of an interval, such as `15m`, `1h` or `1d`, counted from 1970-01-01 in UTC.
+        kwargs: As for every `JobEventTrigger`; of a job with several queries all have to pass.
+    """
+
+    def __init__(self, *, every: str = "1h", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.every = every
+        self._every_ms = round(parse_duration_s(every) * 1000)
+        if self._every_ms < 1000:
+            raise InputError(
+                f"every is to be at least a second, not {every}.", code="bad-option", hint='Such as "1h".'
+            )
+
+    @property
+    def step(self) -> int:
+        """See `JobEventTrigger.step`."""
+        return self._every_ms
+
+    def reached(self, seen: EventTime) -> int | None:
+        """See `JobEventTrigger.reached`."""
+        if seen.watermark_ms is None:
+            return None
+        return min(seen.watermark_ms, LAST_MS) // self._every_ms * self._every_ms
+
+    def spell(self, news: News) -> dict[str, Any]:
+        """See `JobEventTrigger.spell`."""
+        return {"start": spelled(news.after), "end": spelled(news.upto)}
