@@ -22,7 +22,7 @@ from streambank.checkpoint.shape import PartitionState
 DEFAULT_LIMIT = 3.0
 """From here on a store is called uneven: the largest partition is three times the mean."""
 FEW_BYTES = 1_000_000
-"""Where rows are not known, a store smaller than this is not called uneven: its files are mostly overhead."""
+"""By bytes alone a store smaller than this is not called uneven: its files are mostly overhead."""
 HOWTO = "docs/howto/skew.md"
 
 Measure = Literal["rows", "bytes"]
@@ -75,14 +75,14 @@ class StoreSkew:
 
     @property
     def by(self) -> Measure:
-        """What the store is judged by: whichever is spread less evenly."""
-        by_rows, by_bytes = self.row_skew, self.byte_skew
-        return "rows" if by_rows is not None and by_rows >= (by_bytes or 0.0) else "bytes"
+        """What the store is judged by: whichever is uneven, and of both whichever is spread less evenly."""
+        rows = (self._is_uneven("rows"), self.row_skew or 0.0)
+        return "rows" if rows >= (self._is_uneven("bytes"), self.byte_skew or 0.0) else "bytes"
 
     @property
     def skew(self) -> float | None:
         """The skew by that measure; None where the store is empty."""
-        return self.row_skew if self.by == "rows" else self.byte_skew
+        return self._skew_by(self.by)
 
     @property
     def largest(self) -> int | None:
@@ -98,9 +98,7 @@ class StoreSkew:
     @property
     def uneven(self) -> bool:
         """Whether the skew is above the limit, and neither chance nor the overhead of small files is why."""
-        if self.skew is None or len(self.parts) < 2 or self.skew <= self.limit:
-            return False
-        return self.bytes >= FEW_BYTES if self.chance is None else self.skew > self.chance
+        return self._is_uneven(self.by)
 
     @property
     def mean(self) -> float | None:
@@ -147,7 +145,7 @@ class StoreSkew:
     def advice(self) -> str:
         """What there is to do, in a sentence or two."""
         if len(self.parts) == 1:
-            return "It has one partition, as a query without grouping keys has: there is nothing to spread."
+            return "It has one partition, so there is nothing to spread."
         if self.skew is None or len(self.empty) == len(self.parts):
             return "It is empty."
         empty = f" {len(self.empty)} of {len(self.parts)} partitions hold no rows." if self.empty else ""
@@ -161,10 +159,10 @@ class StoreSkew:
             return f"It is spread evenly enough.{empty}"
         why = (
             "there is so little of it that its files are mostly overhead"
-            if self.chance is None
+            if self.chance is None or self.skew > self.chance
             else f"so few rows are spread like that by chance (up to {self.chance:.1f})"
         )
-        return f"The skew of {self.skew:.1f} means nothing: {why}.{empty}"
+        return f"The skew of {self.skew:.1f} by {self.by} means nothing: {why}.{empty}"
 
     def to_dict(self) -> dict[str, Any]:
         """The store as the JSON of `skew`."""
@@ -202,6 +200,15 @@ class StoreSkew:
             "changes": part.change_files,
             "change_bytes": part.change_bytes,
         }
+
+    def _skew_by(self, measure: Measure) -> float | None:
+        return self.row_skew if measure == "rows" else self.byte_skew
+
+    def _is_uneven(self, measure: Measure) -> bool:
+        skew, chance = self._skew_by(measure), self.chance
+        if skew is None or self.rows == 0 or skew <= self.limit or (chance is not None and skew <= chance):
+            return False
+        return measure == "rows" or self.bytes >= FEW_BYTES
 
     def _values(self, measure: Measure) -> list[int] | None:
         """The measure of each partition; None where it is not known of one."""

@@ -62,9 +62,19 @@ def test_few_rows_are_uneven_by_nature_and_not_by_a_hot_key() -> None:
     assert few.chance == 8.0
     assert not few.uneven
     assert few.advice == (
-        "The skew of 8.0 means nothing: so few rows are spread like that by chance (up to 8.0). "
+        "The skew of 8.0 by rows means nothing: so few rows are spread like that by chance (up to 8.0). "
         "7 of 8 partitions hold no rows."
     )
+
+
+def test_rows_judge_where_bytes_are_too_few_to_say_anything() -> None:
+    parts = [counted(0, 9000, 9000), *(counted(number, 300, 90) for number in range(1, 8))]
+    small = store(*parts)
+    assert small.byte_skew is not None and small.row_skew is not None and small.byte_skew > small.row_skew > 3
+    assert (small.by, small.uneven) == ("rows", True)
+    only_bytes = store(counted(0, 300, 9000), *parts[1:])
+    assert (only_bytes.by, only_bytes.uneven) == ("bytes", False)
+    assert "by bytes means nothing: there is so little" in only_bytes.advice
 
 
 def test_where_rows_are_not_known_bytes_judge_but_not_those_of_tiny_files() -> None:
@@ -107,6 +117,8 @@ def test_nothing_and_one_partition() -> None:
     assert (nothing.skew, nothing.largest, nothing.mean, nothing.uneven) == (None, None, None, False)
     assert nothing.advice == "It is empty."
     assert nothing.to_dict()["partitions"][0]["times_mean"] is None
+    removed = store(counted(0, 0, 9_000_000), *(counted(number, 0, 10) for number in range(1, 8)))
+    assert (removed.uneven, removed.advice) == (False, "It is empty."), "what RocksDB has not compacted yet"
     alone = store(counted(0, 1_000_000))
     assert (alone.skew, alone.uneven) == (1.0, False)
     assert "nothing to spread" in alone.advice
