@@ -23,7 +23,7 @@ from tests.support.cli import streambank, succeed
 from tests.support.live_checkpoint import LiveCheckpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "job"]
+VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "skew", "job"]
 
 
 def command(*arguments: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from streambank.job.declaration import load_jobs
 from streambank.storage import open_store
+from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs import end_drivers, fake_launcher, write_jobs
 from tests.support.live_checkpoint import LiveCheckpoint, add_debris
@@ -88,6 +89,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["list"] = succeed("list", *repository, "--json").document
     given["show"] = succeed("show", newest, *repository, "--json").document
     given["doctor"] = streambank("doctor", tmp_path / "checkpoint", "--json").document
+    recorded = unpack("4.3.0/rocksdb-window", tmp_path / "recorded") / "checkpoint"
+    given["skew"] = succeed("skew", recorded, "--json").document
     into = ("--into", tmp_path / "checkpoint", "--json")
     given["restore --dry-run"] = streambank("restore", first, *repository, *into, "--dry-run").document
     given["Errors"] = streambank("restore", first, *repository, *into).document
@@ -182,12 +185,13 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert places[2]["error"] and answers["verify --all --sample"]["savepoints"]
     assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
     assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
+    assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
     assert answers["job break"]["broken"] is True
 
 
 def test_every_verb_with_json_has_an_example() -> None:
     headings = " ".join(examples())
-    for verb in ("inspect", "take", "list", "show", "verify", "reindex", "restore", "pin", "doctor"):
+    for verb in ("inspect", "take", "list", "show", "verify", "reindex", "restore", "pin", "doctor", "skew"):
         assert verb in headings
     for verb in ("verify --all --sample", "replicate", "repair", "status"):
         assert verb in headings

@@ -23,6 +23,7 @@ from streambank.checkpoint.shape import (
     ClosureFile,
     ClosureKind,
     OperatorState,
+    PartitionState,
     SparkFacts,
     StoreState,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "ClosureKind",
     "ClosurePlanner",
     "OperatorState",
+    "PartitionState",
     "SparkFacts",
     "StoreState",
     "plan_closure",
@@ -274,6 +276,7 @@ class _Plan:
     ) -> StoreState:
         rows: int | None = 0
         size_bytes = 0
+        parts = []
         for partition in range(partitions):
             store = files.stores.get((partition, name))
             if store is None or not store.versions:
@@ -292,8 +295,25 @@ class _Plan:
                 # Of a store without a key, it tells that no other partition is missing.
                 self._add(store.schema, "schema", URGENCY_LAST, required=operator in self._keyless)
             rows = None if rows is None or chain.rows is None else rows + chain.rows
+            parts.append(self._part(partition, chain))
             self._notes.extend(chain.notes)
-        return StoreState(name, partitions, rows, size_bytes)
+        return StoreState(name, partitions, rows, size_bytes, tuple(parts))
+
+    def _part(self, partition: int, chain: Chain) -> PartitionState:
+        sizes = [(file.role, self._chosen[file.path].size_bytes) for file in chain.newest]
+        changes = [size_bytes for role, size_bytes in sizes if role == "state-changelog"]
+        # Of RocksDB the rows are in the SST files; what is in the zip is as large for no rows as for many.
+        base_role = "state-sst" if self._provider() == "rocksdb" else "state-snapshot"
+        return PartitionState(
+            partition=partition,
+            rows=chain.rows,
+            base_version=chain.base_version,
+            base_rows=chain.base_rows,
+            base_bytes=sum(size_bytes for role, size_bytes in sizes if role == base_role),
+            change_files=len(changes),
+            change_bytes=sum(changes),
+            largest_change_bytes=max(changes, default=0),
+        )
 
     def _missing_partition(self, folder: str, files: OperatorFiles, partitions: int) -> NotFoundError:
         message = f"{folder} holds no state: version {self._batch + 1} is missing of {partitions} partitions."

@@ -39,6 +39,36 @@ class ClosureFile:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition of a store after the batch, as far as its files tell.
+
+    Attributes:
+        partition: Its number.
+        rows: Its rows; None where there are changes after the newest snapshot, or nobody counted.
+        base_version: The state version of its newest snapshot; 0 where there is none yet.
+        base_rows: Rows at that version; None where nobody counted.
+        base_bytes: Bytes of the rows of that snapshot: of its SST files, or of the HDFS-backed snapshot.
+        change_files: How many versions have changed since.
+        change_bytes: Bytes of those changes.
+        largest_change_bytes: Bytes of the largest of them; 0 for none.
+    """
+
+    partition: int
+    rows: int | None
+    base_version: int
+    base_rows: int | None
+    base_bytes: int
+    change_files: int
+    change_bytes: int
+    largest_change_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that Spark reads to have the partition, but for the little that RocksDB says of itself."""
+        return self.base_bytes + self.change_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class StoreState:
     """One store of an operator after the batch.
 
@@ -47,12 +77,14 @@ class StoreState:
         partitions: How many partitions it has.
         rows: Rows in all partitions (RocksDB: of all column families), where the files count them; else None.
         bytes: Bytes of the closure's files of it.
+        parts: The partitions one by one.
     """
 
     store: str
     partitions: int
     rows: int | None
     bytes: int
+    parts: tuple[PartitionState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,17 @@ class Chain:
         files: All of them, each once.
         rows: Rows of that version where a snapshot of just this version counts them.
         base_version: The version of the newest snapshot used; 0 where all changes from the first on are.
+        base_rows: Rows of that version where its snapshot counts them; RocksDB: 0 where there is none.
+        newest: Those of the files that Spark loads if nothing is damaged: the newest snapshot, and the
+            changes after it.
         notes: Snapshots that were passed over, and why.
     """
 
     files: tuple[ChainFile, ...]
     rows: int | None
     base_version: int
+    base_rows: int | None
+    newest: tuple[ChainFile, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -111,6 +116,8 @@ def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, re
         files=tuple({file.path: file for file in files}.values()),
         rows=first.rows if first.key == key else None,
         base_version=first.key[0] if first.key else 0,
+        base_rows=first.rows if first.key or not rocksdb else 0,
+        newest=tuple(walk.changes[: first.changes] + first.files),
         notes=tuple(problem.message for problem in walk.problems),
     )
 

@@ -7,5 +7,5 @@ before a verb runs, so that help and a mistyped option cost nothing; rich is loa
 * `app`: the verbs, and those that other packages add
 * `console`: what is written where: lines, tables, one JSON document, progress
 * `options`: options that several verbs share
-* `checkpoints`, `savepoints`, `restoring`, `jobs`, `diagnosis`: the verbs
+* `checkpoints`, `savepoints`, `restoring`, `jobs`, `diagnosis`, `skew`: the verbs
 """

@@ -10,7 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 from streambank import __version__
-from streambank.cli import checkpoints, diagnosis, index, jobs, replicas, restoring, retention, savepoints
+from streambank.cli import (
+    checkpoints,
+    diagnosis,
+    index,
+    jobs,
+    replicas,
+    restoring,
+    retention,
+    savepoints,
+    skew,
+)
 from streambank.errors import InputError
 
 COMMANDS_GROUP = "streambank.commands"
@@ -93,6 +103,6 @@ def root(
     """Savepoints for Spark Structured Streaming: inspect, take, verify, restore."""
 
 
-for module in (checkpoints, savepoints, restoring, retention, index, replicas, diagnosis):
+for module in (checkpoints, savepoints, restoring, retention, index, replicas, diagnosis, skew):
     module.register(app)
 app.add_typer(jobs.app, name="job")

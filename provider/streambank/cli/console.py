@@ -282,6 +282,12 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def bar(share: float, width: int) -> str:
+    """A bar of a share of some width; a share that is not nothing is at least one step."""
+    steps = min(width, max(round(share * width), 1 if share > 0 else 0))
+    return ("\u2588" if _is_utf8() else "#") * steps
+
+
 def findings(found: Sequence[Mapping[str, Any]]) -> None:
     """Findings of verify, inspect and doctor: what, where, and what to do."""
     for each in found:
