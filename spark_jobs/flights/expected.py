@@ -17,6 +17,7 @@ import json
 import re
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from urllib.parse import unquote, urlparse
 
 HOUR = timedelta(hours=1)
 DELAYED_MIN = 15
+HOT = "NYC"
+WAY_BACK = 8
 
 Row = tuple[Any, ...]
 
@@ -152,6 +155,26 @@ def aircraft_sessions(records: Iterable[dict[str, Any]], gap: timedelta = timede
     return rows
 
 
+def flight_history(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """What `flight_history.py` appends, whatever its `--salts`.
+
+    Args:
+        records: What `input_rows` gives: in order of event time, and no flight leaves twice at once.
+    """
+    last: dict[tuple[str, str], tuple[datetime, int | None, int]] = {}
+    rows: list[Row] = []
+    for record in records:
+        if record.get("flight") is None:
+            continue
+        flight = f"{record['carrier']}{record['flight']}"
+        airport = record["dest"] if zlib.crc32(flight.encode()) % WAY_BACK == 0 else HOT
+        last_at, last_delay_min, departures = last.get((airport, flight), (None, None, 0))
+        now = (record["event_time"], record["dep_delay_min"], departures + 1)
+        last[airport, flight] = now
+        rows.append((airport, flight, *now[:2], last_at, last_delay_min, departures + 1))
+    return rows
+
+
 COLUMNS: dict[str, tuple[str, ...]] = {
     "hourly_delays": (
         "hour",
@@ -178,6 +201,15 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "first_origin",
         "leg",
         "delay_min_so_far",
+    ),
+    "flight_history": (
+        "airport",
+        "flight",
+        "event_time",
+        "dep_delay_min",
+        "last_at",
+        "last_delay_min",
+        "departures",
     ),
 }
 """The output columns of each application, in the order of the rows here."""
@@ -247,7 +279,7 @@ def check(
     """Compare an application's output with its expectation, waiting for what is still to come.
 
     Args:
-        application: `hourly_delays` or `aircraft_sessions`.
+        application: `hourly_delays`, `aircraft_sessions` or `flight_history`.
         source: Its input directory.
         output: Its output directory.
         watermark_delay: Its `--watermark`.
@@ -255,11 +287,13 @@ def check(
         within_s: For how many seconds rows may be missing; a surplus row is wrong at once.
     """
     records = input_rows(source)
-    expected = (
-        hourly_delays(records, watermark_delay)
-        if application == "hourly_delays"
-        else aircraft_sessions(records, gap)
-    )
+    match application:
+        case "hourly_delays":
+            expected = hourly_delays(records, watermark_delay)
+        case "aircraft_sessions":
+            expected = aircraft_sessions(records, gap)
+        case _:
+            expected = flight_history(records)
     deadline = time.monotonic() + within_s
     while True:
         comparison = compare(expected, output_rows(output, COLUMNS[application]))

@@ -51,3 +51,10 @@ def test_hourly_delays(tmp_path: Path, flights: list[dict[str, object]]) -> None
 def test_aircraft_sessions(tmp_path: Path, flights: list[dict[str, object]]) -> None:
     replay.replay(flights[:20], tmp_path / "in", rows_per_file=10, gap_ms=0)
     drained(tmp_path, "aircraft_sessions", "--trigger", "200 milliseconds")
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("salts", ["1", "8"])
+def test_flight_history(tmp_path: Path, flights: list[dict[str, object]], salts: str) -> None:
+    replay.replay(flights[:60], tmp_path / "in", rows_per_file=30, gap_ms=0)
+    drained(tmp_path, "flight_history", "--trigger", "200 milliseconds", "--salts", salts)

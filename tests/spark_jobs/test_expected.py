@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,25 @@ def test_sessions_end_after_the_gap() -> None:
     records = [flight(at(1), 5), flight(at(2), 7), flight(at(14, 30), 1), {"event_time": at(23)}]
     rows = expected.aircraft_sessions(records)
     assert [(row[5], row[8], row[9]) for row in rows] == [(at(1), 1, 5), (at(1), 2, 12), (at(14, 30), 1, 1)]
+
+
+def test_each_departure_stands_beside_the_one_before_of_its_flight_and_airport() -> None:
+    way_back = next(n for n in range(1, 99) if zlib.crc32(f"B6{n}".encode()) % expected.WAY_BACK == 0)
+    records = [
+        flight(at(1), 5),
+        flight(at(2), None, origin="LGA"),
+        flight(at(3), 7, flight=way_back),
+        flight(at(4), 9),
+        flight(at(5), 2, flight=way_back, dest="ORD"),
+        {"event_time": at(6)},
+    ]
+    assert expected.flight_history(records) == [
+        ("NYC", "B61", at(1), 5, None, None, 1),
+        ("NYC", "B61", at(2), None, at(1), 5, 2),
+        ("BOS", f"B6{way_back}", at(3), 7, None, None, 1),
+        ("NYC", "B61", at(4), 9, at(2), None, 3),
+        ("ORD", f"B6{way_back}", at(5), 2, None, None, 1),
+    ]
 
 
 def test_only_committed_files_count(tmp_path: Path) -> None:

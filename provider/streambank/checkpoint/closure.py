@@ -217,7 +217,9 @@ class _Plan:
         stores = tuple(
             self._store(operator, files, name, place, partitions) for place, name in enumerate(names)
         )
-        return OperatorState(operator, metadata.name if metadata else None, stores)
+        if metadata is None:
+            return OperatorState(operator, None, stores)
+        return OperatorState(operator, metadata.name, stores, metadata.variables)
 
     def _operator_metadata(self, operator: int, files: OperatorFiles) -> OperatorMetadata | None:
         if files.metadata_v2:

@@ -5,6 +5,7 @@ Spark 3.5 writes no operator metadata; then the directories tell (Spark: Operato
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,12 +42,14 @@ class OperatorMetadata:
         operator: Its id.
         name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
         stores: Its stores, in the order in which unique ids of the commit log are given.
+        variables: Names of its state variables, which a transformWithState has (v2 only).
     """
 
     version: int
     operator: int
     name: str
     stores: tuple[StoreInfo, ...]
+    variables: tuple[str, ...] = ()
 
 
 def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
@@ -65,6 +68,7 @@ def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
             operator=int(info["operatorId"]),
             name=str(info["operatorName"]),
             stores=tuple(_store(entry) for entry in document["stateStoreInfo"]),
+            variables=_variables(document.get("operatorPropertiesJson")),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(
@@ -80,6 +84,18 @@ def _store(entry: Any) -> StoreInfo:
         int(entry["numPartitions"]),
         tuple(flatten(entry.get("stateSchemaFilePaths"))),
     )
+
+
+def _variables(properties: Any) -> tuple[str, ...]:
+    """Names of state variables in an operator's properties, a JSON text within the JSON.
+
+    Nothing that a closure rests on: what a later Spark may write there instead is no reason to refuse it.
+    """
+    try:
+        variables = json.loads(properties or "{}").get("stateVariables") or ()
+        return tuple(str(variable["stateName"]) for variable in variables)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return ()
 
 
 def flatten(paths: Any) -> Iterator[str]:

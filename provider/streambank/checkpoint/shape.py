@@ -89,11 +89,19 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """One stateful operator after the batch; `name` is None where Spark 3.5 left no operator metadata."""
+    """One stateful operator after the batch.
+
+    Attributes:
+        operator: Its id.
+        name: Spark's name of it; None where Spark 3.5 left no operator metadata.
+        stores: Its stores.
+        variables: Names of its state variables, which a transformWithState has.
+    """
 
     operator: int
     name: str | None
     stores: tuple[StoreState, ...]
+    variables: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The operator as manifests and `inspect` show it."""

@@ -152,7 +152,7 @@ class StoreSkew:
         if self.uneven:
             return (
                 f"Partition {self.largest} has {self.skew:.1f} times the mean by {self.by}.{empty} "
-                "See which keys make it so with Spark's state reader: spread a hot one by a salt, and "
+                "spark_jobs/inspect_state.py names the keys that make it so: spread a hot one by a salt, and "
                 f"where keys are few, use fewer partitions or a finer key ({HOWTO})."
             )
         if self.skew <= self.limit:

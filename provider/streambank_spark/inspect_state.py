@@ -1,0 +1,242 @@
+"""Which keys the state of a query belongs to: the driver of `spark_jobs/inspect_state.py`.
+
+Of a checkpoint, or of a savepoint, which is laid out in a folder of its own first and removed afterwards;
+against an earlier savepoint, where one is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from streambank.errors import InputError, StorageError, StreambankError
+from streambank.job.processes import who
+from streambank.recovery.owner import restoring
+from streambank.savepoint.hold_keeper import Holds
+from streambank.savepoint.layout import lay_out
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.target import check_target_apart
+from streambank.storage import Store, open_store
+from streambank_spark.hot_keys import by_key, changes, sizes
+from streambank_spark.state import QueryState
+
+TOP = 20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Inspect what the arguments name.
+
+    Returns:
+        The exit code: 0, or that of the error (errors.py), which stderr shows as a sentence and a hint.
+    """
+    try:
+        options = parse(argv)
+        spark = SparkSession.builder.appName("streambank-inspect-state").getOrCreate()
+        try:
+            report = inspect_state(spark, options)
+        except PySparkException as error:
+            raise StorageError(
+                f"Spark could not read the state: {str(error).strip().splitlines()[0]}",
+                code="spark-failed",
+                hint="The whole of it is in the driver's log. Of a running query, inspect a savepoint.",
+            ) from error
+        finally:
+            spark.stop()
+        if options.report is not None:
+            options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        print("\n".join(lines(report)))
+    except StreambankError as error:
+        print(f"streambank: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"streambank: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments.
+
+    Raises:
+        InputError: Some do not go together (code `usage`).
+    """
+    options = _parser().parse_args(argv)
+    _check(options)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="inspect_state.py", description="Find the largest keys of a query's state."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--checkpoint", help="a checkpoint directory: a path or a URI")
+    what.add_argument("--savepoint", help="a savepoint's id, or the unique beginning of one")
+    parser.add_argument("--batch", type=int, help="of a checkpoint: a committed batch that is retained")
+    parser.add_argument(
+        "--against", metavar="SAVEPOINT", help="an earlier savepoint: show what changed since"
+    )
+    parser.add_argument("--repository", "-r", help="the repository of the savepoints")
+    parser.add_argument("--job", help="whose savepoints: job, or job/query")
+    parser.add_argument("--operator", type=int, help="only this stateful operator")
+    parser.add_argument("--part", help="only this: left, right, a state variable, a store")
+    parser.add_argument("--by", default="key", help="what counts as a key: an SQL expression (default: key)")
+    parser.add_argument("--top", type=int, default=TOP, help="how many keys to show")
+    parser.add_argument(
+        "--work", help="where savepoints are laid out; on a cluster, all machines must see it"
+    )
+    parser.add_argument("--report", type=Path, help="write the answer here, as JSON")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    saved = options.savepoint is not None or options.against is not None
+    if saved and options.repository is None:
+        raise InputError(
+            "A savepoint needs its repository.", code="usage", hint="Give --repository LOCATION."
+        )
+    if options.batch is not None and options.checkpoint is None:
+        raise InputError("--batch is for checkpoints.", code="usage", hint="A savepoint is of one batch.")
+    if options.top < 1:
+        raise InputError("--top must be at least 1.", code="usage", hint="Say how many keys to show.")
+
+
+def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
+    """The report that the arguments ask for.
+
+    Raises:
+        StreambankError: It cannot be had; the message names what and why.
+        PySparkException: Spark failed.
+    """
+    master = spark.sparkContext.master or ""
+    with ExitStack() as stack:
+        if options.savepoint is None:
+            source = str(options.checkpoint)
+            state = QueryState(spark, source, options.batch)
+        else:
+            source, folder = stack.enter_context(laid_out(master, options, options.savepoint))
+            state = QueryState(spark, folder)
+        report: dict[str, Any] = {
+            "of": source,
+            "batch": state.closure.batch,
+            "by": options.by,
+            "against": None,
+        }
+        earlier = None
+        if options.against is not None:
+            name, folder = stack.enter_context(laid_out(master, options, options.against))
+            earlier = QueryState(spark, folder)
+            report["against"] = {"of": name, "batch": earlier.closure.batch}
+        report["operators"] = [
+            _operator(state, earlier, operator.operator, options)
+            for operator in state.operators(options.operator)
+        ]
+        return report
+
+
+def _operator(
+    state: QueryState, earlier: QueryState | None, number: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    (operator,) = state.operators(number)
+    grouped = _grouped(state, number, options).persist()
+    try:
+        found = {
+            "operator": number,
+            "name": operator.name,
+            "parts": [part.name for part in state.parts(operator, options.part)],
+            **sizes(grouped, options.top).to_dict(),
+            "changes": None,
+        }
+        if earlier is not None:
+            found["changes"] = changes(_grouped(earlier, number, options), grouped, options.top).to_dict()
+        return found
+    finally:
+        grouped.unpersist()
+
+
+def _grouped(state: QueryState, number: int, options: argparse.Namespace) -> DataFrame:
+    (operator,) = state.operators(number)
+    parts = state.parts(operator, options.part)
+    return by_key([state.frame(part) for part in parts], options.by)
+
+
+@contextmanager
+def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterator[tuple[str, str]]:
+    """A savepoint's name, and a checkpoint directory of its own that Spark can read, for a `with`.
+
+    Raises:
+        InputError: On a cluster nobody said where (code `usage`), or it lies where nothing is ever laid out.
+        StreambankError: As `lay_out`.
+    """
+    repository = Repository.open(open_store(options.repository))
+    job, savepoint = repository.find(reference, options.job)
+    holds = Holds(repository, "restore", who("inspect_state"))
+    with ExitStack() as stack:
+        work = options.work
+        if work is None:
+            if not master.startswith("local"):
+                raise InputError(
+                    "On a cluster a savepoint is laid out where all of its machines see it.",
+                    code="usage",
+                    hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
+                )
+            work = stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
+        folder = f"{work.rstrip('/')}/inspect-{uuid.uuid4().hex}"
+        target = open_store(folder)
+        with holds.held(job, savepoint), restoring(exclusive=False) as owner:
+            manifest = repository.load(job, savepoint)
+            check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
+            stack.callback(_remove, target)
+            lay_out(repository, manifest, target, owner=owner)
+        for warning in holds.warnings:
+            print(f"streambank: {warning}", file=sys.stderr)
+        yield f"{job}/{savepoint}", folder
+
+
+def _remove(target: Store) -> None:
+    for info in list(target.list()):
+        target.delete(info.path)
+    target.prune()
+
+
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """The report for people."""
+    yield f"state of {report['of']}, batch {report['batch']}, by {report['by']}"
+    for found in report["operators"]:
+        yield ""
+        name = f" {found['name']}" if found["name"] else ""
+        yield (
+            f"operator {found['operator']}{name} ({', '.join(found['parts'])}): "
+            f"{found['keys']:,} keys, {found['rows']:,} rows, {found['bytes']:,} bytes as JSON"
+        )
+        for key in found["top"]:
+            where = ", ".join(str(number) for number in key["partitions"][:5])
+            yield (
+                f"{key['times_mean']:10.2f} times the mean  {key['rows']:>10,} rows"
+                + f"  {key['bytes']:>14,} bytes"
+                + f"  partition {where}  {json.dumps(key['key'])}"
+                + ("  HOT" if key["hot"] else "")
+            )
+        if found["changes"] is not None:
+            yield from _changed(report["against"], found["changes"])
+
+
+def _changed(against: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"since {against['of']}, batch {against['batch']}: {found['added']:,} keys added, "
+        f"{found['removed']:,} removed, {found['changed']:,} changed, {found['same']:,} the same"
+    )
+    for key in found["top"]:
+        yield (
+            f"{key['bytes'] - key['bytes_before']:>+14,} bytes  "
+            f"{key['rows'] - key['rows_before']:>+10,} rows  {key['change']:<7}  {json.dumps(key['key'])}"
+        )

@@ -1,0 +1,105 @@
+"""The state of a query after one batch as DataFrames, read by Spark's own state reader.
+
+The engine plans the closure first. So a partition that is missing is an error, which the reader alone would
+pass over in silence, and the reader is told the checkpoint format, which it takes from the session and not
+from the checkpoint. Only reads: stores are opened without Spark's maintenance, which would delete files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streambank.checkpoint.closure import Closure, OperatorState
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import InputError
+from streambank.storage import open_store
+
+PARTITION = "partition_id"
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_SIDES = ("left", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the state reader reads at once.
+
+    Attributes:
+        operator: The stateful operator's id.
+        name: `left` or `right` of a join, a state variable of a transformWithState, or else the store.
+        options: What tells it to the state reader.
+    """
+
+    operator: int
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def parts_of(operator: OperatorState) -> list[Part]:
+    """All parts of an operator; together they hold all its rows but timers."""
+    if operator.variables:
+        return [Part(operator.operator, name, {"stateVarName": name}) for name in operator.variables]
+    stores = [store.store for store in operator.stores]
+    if operator.name == "symmetricHashJoin" or any(name.startswith("left-") for name in stores):
+        return [Part(operator.operator, side, {"joinSide": side}) for side in _SIDES]
+    return [Part(operator.operator, name, {"storeName": name} if len(stores) > 1 else {}) for name in stores]
+
+
+class QueryState:
+    """The state of a checkpoint after one batch.
+
+    Args:
+        spark: A session; settings of it are left alone.
+        location: The checkpoint, as Spark and the engine both read it.
+        batch: After which committed batch; the newest one for None.
+
+    Attributes:
+        location: The checkpoint.
+        closure: What the engine knows of it.
+
+    Raises:
+        NotFoundError, FormatError, ConflictError: As `CheckpointReader.closure`.
+    """
+
+    def __init__(self, spark: SparkSession, location: str, batch: int | None = None) -> None:
+        store = open_store(location)
+        self.location = location if "://" in location else store.uri
+        self.closure: Closure = CheckpointReader(store).closure(batch, "minimal")
+        self._session = spark.newSession()
+        self._session.conf.set(FORMAT_VERSION, str(self.closure.spark.checkpoint_format))
+
+    def operators(self, wanted: int | None = None) -> Sequence[OperatorState]:
+        """The stateful operators, or the one of this id.
+
+        Raises:
+            InputError: There is no such operator.
+        """
+        found = [each for each in self.closure.operators if wanted in (None, each.operator)]
+        if wanted is not None and not found:
+            raise InputError(
+                f"The query has no stateful operator {wanted}.",
+                hint=f"It has: {', '.join(str(each.operator) for each in self.closure.operators) or 'none'}.",
+            )
+        return found
+
+    def parts(self, operator: OperatorState, wanted: str | None = None) -> list[Part]:
+        """The parts of an operator, or the one of this name.
+
+        Raises:
+            InputError: There is no such part.
+        """
+        every = parts_of(operator)
+        found = [part for part in every if wanted in (None, part.name)]
+        if not found:
+            raise InputError(
+                f"Operator {operator.operator} has no state called {wanted}.",
+                hint=f"It has: {', '.join(part.name for part in every)}.",
+            )
+        return found
+
+    def frame(self, part: Part) -> DataFrame:
+        """Its rows: `key`, what belongs to it (`value`, or an element of a list or map), and `PARTITION`."""
+        reader = self._session.read.format("statestore").option("batchId", self.closure.batch)
+        return reader.option("operatorId", part.operator).options(**part.options).load(self.location)
