@@ -23,7 +23,7 @@ from streambank.times import from_json_time, to_json_time, utc_now
 _TAIL_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 10
 _HEAD = re.compile(
-    rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"[^"]*","batch":([0-9]{1,18}),'
+    rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"([^"\\]*)","batch":([0-9]{1,18}),'
 )
 
 
@@ -71,11 +71,13 @@ class SegmentHead:
         at: When the file begins.
         epoch: The lease's epoch of the driver.
         batch: The first batch.
+        run_id: Spark's id of the run that it belongs to.
     """
 
     at: datetime
     epoch: int
     batch: int
+    run_id: str = ""
 
 
 class Succession:
@@ -257,37 +259,43 @@ def segment_head(store: Store, key: str) -> SegmentHead | None:
     if found is not None:
         try:
             at = from_json_time(found[1].decode())
-            return SegmentHead(at, int(found[2]), int(found[3]))
+            return SegmentHead(at, int(found[2]), int(found[4]), found[3].decode())
         except ValueError:
             pass  # that line is damaged: another one may not be
     segment = read_segment(store, key)
     if segment is None or not segment.records:
         return None
     first = segment.records[0]
-    return SegmentHead(first.at, first.epoch, first.batch)
+    return SegmentHead(first.at, first.epoch, first.batch, first.run_id)
 
 
 def last_progress(store: Store, query: str | None = None) -> ProgressRecord | None:
     """The newest record of a query, read from the end of its files; None where there is none."""
     prefix = f"progress/{query or MAIN}"
     for number in reversed(segment_numbers(store, prefix)):
-        key = segment_key(prefix, number)
-        try:
-            size_bytes = store.stat(key).size_bytes
-            tail_bytes = _TAIL_BYTES
-            while True:
-                begin = max(0, size_bytes - tail_bytes)
-                lines = store.read(key, begin).split(b"\n")[:-1]
-                for line in reversed(lines if begin == 0 else lines[1:]):
-                    record = _record(line)
-                    if record is not None:
-                        return record
-                if begin == 0:
-                    break
-                tail_bytes *= 4
-        except NotFoundError:  # rolled away while we read
-            continue
+        record = last_of_segment(store, segment_key(prefix, number))
+        if record is not None:
+            return record
     return None
+
+
+def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
+    """The newest record of one file, read from its end; None where it has none, or was rolled away."""
+    try:
+        size_bytes = store.stat(key).size_bytes
+        tail_bytes = _TAIL_BYTES
+        while True:
+            begin = max(0, size_bytes - tail_bytes)
+            lines = store.read(key, begin).split(b"\n")[:-1]
+            for line in reversed(lines if begin == 0 else lines[1:]):
+                record = _record(line)
+                if record is not None:
+                    return record
+            if begin == 0:
+                return None
+            tail_bytes *= 4
+    except NotFoundError:  # rolled away while we read
+        return None
 
 
 def progress_of_batch(

@@ -1,19 +1,15 @@
 """The history of a query from its progress records: streamed file by file, however long it is.
 
 Files are looked at from the newest backwards until one begins before the time that is asked for; only those
-are read, one at a time, oldest first. What is told of a file before it is read is how its first line begins,
-and that is enough to know when a driver was replaced and where a clock went back (docs/formats/progress.md).
+are read, one at a time, oldest first (`timed.py`).
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from statistics import median
-from typing import TypeVar
+from typing import Protocol
 
 from streambank.errors import NotFoundError
 from streambank.job.generations import MAIN
@@ -21,20 +17,18 @@ from streambank.job.progress import (
     ProgressRecord,
     SegmentHead,
     Succession,
+    last_of_segment,
     progress_keys,
-    read_segment,
     segment_head,
 )
 from streambank.job.segments import is_segment
-from streambank.savepoint.threads import at_once, each
-from streambank.sla.order import Drivers, in_order, next_trusted
+from streambank.sla.hour import HourOfRun
 from streambank.sla.point import History, Point
 from streambank.sla.points import Points
 from streambank.sla.spark_progress import Measuring
+from streambank.sla.timed import TimedFiles, read_each
 from streambank.storage import open_store
 from streambank.storage.base import Store
-
-T = TypeVar("T")
 
 _BEFORE_WINDOW = 2
 """So many files in a row must begin before the window, so that one odd line cannot end the look back."""
@@ -92,9 +86,9 @@ class Records:
     def newest(self) -> ProgressRecord | None:
         """The newest record that can be read; None for none."""
         for key in reversed(self.keys):
-            segment = read_segment(self.store, key)
-            if segment is not None and segment.records:
-                return segment.records[-1]
+            record = last_of_segment(self.store, key)
+            if record is not None:
+                return record
         return None
 
 
@@ -135,7 +129,10 @@ class HistoryScan:
         self._reset()
         succession, measuring = Succession(), Measuring()
         run: str | None = None
-        for record, at in self._timed():
+        files = TimedFiles(self._records.store, file_heads(self._records, self._since))
+        for _, _, record, at in files:
+            self.damaged, self.torn = files.damaged, files.torn
+            self.jumps, self.stale = files.jumps, files.stale
             new = succession.takes(record)
             self.lost, self.duplicates = succession.lost, succession.duplicates
             if not new:
@@ -146,6 +143,7 @@ class HistoryScan:
                     run = record.run_id
                     self.runs += 1
                 yield point
+        self.damaged, self.torn, self.jumps, self.stale = files.damaged, files.torn, files.jumps, files.stale
 
     def notes(self) -> tuple[str, ...]:
         """What was odd, in sentences."""
@@ -159,33 +157,19 @@ class HistoryScan:
         )
         return tuple(sentence.format(number) for number, sentence in told if number)
 
-    def _timed(self) -> Iterator[tuple[ProgressRecord, datetime]]:
-        """The records that count, oldest first, each with the time that does."""
-        heads = file_heads(self._records, self._since)
-        drivers = Drivers([head for _, head in heads])
-        begins = [
-            None if head is None or drivers.began_late(place) else head.at
-            for place, (_, head) in enumerate(heads)
-        ]
-        ends = next_trusted(begins)
-        last: datetime | None = None
-        before: datetime | None = None
-        segments = _read_each(read_segment, self._records.store, [key for key, _ in heads])
-        for place, segment in enumerate(segments):
-            if segment is None:  # rolled away while we read
-                continue
-            self.torn += segment.torn
-            self.damaged += segment.damaged
-            records = [record for record in segment.records if not drivers.is_stale(place, record)]
-            self.stale += len(segment.records) - len(records)
-            for record in records:
-                self.jumps += before is not None and record.at < before
-                before = record.at
-                drivers.saw(record)
-            times = in_order([record.at for record in records], last, ends[place])
-            if times:
-                last = times[-1]
-            yield from zip(records, times, strict=True)
+
+class Scan(Protocol):
+    """Points that are read as they are gone through."""
+
+    def __iter__(self) -> Iterator[Point]:
+        """They, oldest first."""
+
+    @property
+    def runs(self) -> int:
+        """Of how many runs they were, the last time."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What was odd, the last time."""
 
 
 class StreamedHistory(History):
@@ -195,9 +179,9 @@ class StreamedHistory(History):
     """
 
     __slots__ = ("_scan",)
-    _scan: HistoryScan
+    _scan: Scan
 
-    def __init__(self, query: str, scan: HistoryScan) -> None:
+    def __init__(self, query: str, scan: Scan) -> None:
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "points", scan)
         object.__setattr__(self, "_scan", scan)
@@ -223,7 +207,7 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
     found: list[tuple[str, SegmentHead | None]] = []
     older = 0
     newest_first = records.keys[::-1]
-    heads = _read_each(segment_head, records.store, newest_first)
+    heads = read_each(segment_head, records.store, newest_first)
     for key, head in zip(newest_first, heads, strict=True):
         found.append((key, head))
         if head is not None and since is not None:
@@ -231,13 +215,6 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
             if older == _BEFORE_WINDOW:
                 break
     return found[::-1]
-
-
-def _read_each(read: Callable[[Store, str], T], store: Store, keys: Sequence[str]) -> Iterator[T]:
-    """What reading gives for each key, in their order; of a service a few are read ahead at the same time."""
-    parallel = at_once(store) if store.features.remote else 1
-    for begin in range(0, len(keys), parallel):
-        yield from each(partial(read, store), keys[begin : begin + parallel], parallel)
 
 
 def stream_history(
@@ -274,7 +251,7 @@ def read_history(
     """
     scan = HistoryScan(records, since=since, until=until)
     points = Points()
-    hour = _Hour()
+    hour = HourOfRun()
     for point in scan:
         if hourly_before is not None and point.at < hourly_before:
             for whole in hour.take(point):
@@ -286,39 +263,3 @@ def read_history(
     for whole in hour.close():
         points.append(whole)
     return History(records.query, points, scan.runs, scan.notes())
-
-
-class _Hour:
-    """Points of one hour of one run, to be given as one."""
-
-    def __init__(self) -> None:
-        self._last: Point | None = None
-        self._columns: dict[tuple[int | None, str], array[float]] = {}
-
-    def take(self, point: Point) -> Iterator[Point]:
-        """Take a point; gives the hour before where that is over."""
-        last = self._last
-        if last is not None and (last.run_id != point.run_id or _hour_of(last) != _hour_of(point)):
-            yield from self.close()
-        self._last = point
-        for name, value in point.values.items():
-            self._columns.setdefault((None, name), array("d")).append(value)
-        for operator, values in point.operators.items():
-            for name, value in values.items():
-                self._columns.setdefault((operator, name), array("d")).append(value)
-
-    def close(self) -> Iterator[Point]:
-        """The hour so far: medians, with the rest of its last point."""
-        if self._last is None:
-            return
-        values: dict[str, float] = {}
-        operators: dict[int, dict[str, float]] = {}
-        for (operator, name), column in self._columns.items():
-            target = values if operator is None else operators.setdefault(operator, {})
-            target[name] = median(column)
-        last, self._last, self._columns = self._last, None, {}
-        yield replace(last, values=values, operators=operators)
-
-
-def _hour_of(point: Point) -> int:
-    return int(point.at.timestamp() // 3600)
