@@ -18,6 +18,8 @@ from streambank.times import parse_duration_s
 
 T = TypeVar("T")
 
+_PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
 _VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
@@ -135,6 +137,14 @@ class Fields:
         value: bool | None = self._get(name, bool, "true or false")
         return value
 
+    def schedule(self, name: str) -> str | None:
+        """When something is done: a cron expression of five fields, or one of Airflow's presets."""
+        value = self.text(name)
+        if value is None or value in _PRESETS or _CRON.fullmatch(value.strip()):
+            return value
+        hint = 'Write five fields of cron such as "*/10 * * * *", or a preset such as "@hourly".'
+        raise self.mistake(name, f"{value!r} is no schedule", hint)
+
     def whole(self, name: str, *, minimum: int) -> int | None:
         """A whole number."""
         value: int | None = self._get(name, int, "a whole number")
@@ -214,6 +224,16 @@ class Fields:
     def table(self, name: str) -> Fields:
         """A table below this one; an empty one where it is not there."""
         return Fields(self._get(name, dict, "a table") or {}, (*self.path, name), self.source)
+
+    def tables(self, name: str) -> tuple[Fields, ...]:
+        """A list of tables below this one, counted from 1 in messages; none where it is not there."""
+        found = self._get(name, list, "a list of tables") or []
+        for one in found:
+            if not isinstance(one, dict):
+                raise self.mistake(name, f"it must be a list of tables, and {one!r} is none")
+        return tuple(
+            Fields(one, (*self.path, name, str(number)), self.source) for number, one in enumerate(found, 1)
+        )
 
     def table_or_false(self, name: str) -> Fields | None:
         """A table below this one, an empty one where it is not there; None for `false`."""

@@ -131,7 +131,7 @@ def read_savepoint(fields: Fields) -> SavepointPolicy:
     """Of `[jobs.NAME.savepoint]`."""
     blackout, time_zone = read_blackout(fields)
     policy = SavepointPolicy(
-        schedule=fields.text("schedule"),
+        schedule=fields.schedule("schedule"),
         closure=fields.text("closure", choices=("safe", "minimal")) or "safe",
         verify=fields.text("verify", choices=("quick", "full", "sampled", "none")) or "quick",
         share=_share(fields),
@@ -211,7 +211,7 @@ def read_stop(fields: Fields) -> StopPolicy:
 
 def read_start(fields: Fields) -> StartPolicy:
     """Of `[jobs.NAME.start]`."""
-    policy = StartPolicy(fields.duration_s("timeout") or StartPolicy().timeout_s, fields.text("schedule"))
+    policy = StartPolicy(fields.duration_s("timeout") or StartPolicy().timeout_s, fields.schedule("schedule"))
     fields.done()
     return policy
 

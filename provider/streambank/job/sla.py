@@ -12,6 +12,7 @@ from typing import Literal
 
 from streambank.errors import InputError
 from streambank.job.fields import Fields
+from streambank.job.notify import Notify, read_notify
 from streambank.sizes import parse_bytes
 
 Unit = Literal["bytes", "bytes/h", "rows", "rows/h", "s", "ms", "batches", "count", "ratio"]
@@ -125,10 +126,14 @@ class SlaPolicy:
     Attributes:
         objectives: What is declared, by objective.
         mute: Nobody is told of any of them for a while.
+        schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
+        notify: Who is told of what breaks and of what has healed.
     """
 
     objectives: Mapping[str, Declared] = field(default_factory=dict)
     mute: Mute | None = None
+    schedule: str | None = None
+    notify: tuple[Notify, ...] = ()
 
 
 def read_sla(fields: Fields) -> SlaPolicy:
@@ -137,7 +142,7 @@ def read_sla(fields: Fields) -> SlaPolicy:
     Raises:
         InputError: A field is not known or cannot be right (code `bad-declaration`).
     """
-    mute = _mute(fields)
+    mute, schedule, notify = _mute(fields), fields.schedule("schedule"), read_notify(fields)
     objectives: dict[str, Declared] = {}
     for name, promise in PROMISES.items():
         table = fields.table_or_false(name)
@@ -146,7 +151,7 @@ def read_sla(fields: Fields) -> SlaPolicy:
         elif table.data:
             objectives[name] = _declared(table, name, promise)
     fields.done()
-    return SlaPolicy(objectives, mute)
+    return SlaPolicy(objectives, mute, schedule, notify)
 
 
 def _declared(table: Fields, name: str, promise: Promise) -> Declared:
