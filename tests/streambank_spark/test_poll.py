@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,10 @@ from streambank.times import to_json_time
 from streambank_spark import poll
 from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
+from streambank_spark.stopping import Wish
 from tests.support.driver import Job
 from tests.support.jobs import FakeClock
+from tests.support.jobs import poll as wait_for
 
 
 def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(
@@ -71,4 +74,31 @@ def test_old_progress_goes_at_the_same_time(tmp_path: Path) -> None:
     driver.once()
     assert not old.exists()
     assert progress_keys(control.store) == ["progress/main/0000000002.jsonl"]
+    assert driver.failures == 0
+
+
+def test_a_wish_to_stop_is_heard_though_the_jvm_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poll, "POLL_S", 0.01)
+    job, hung, heard = Job(tmp_path), threading.Event(), list[Wish]()
+    answers = threading.Event()
+
+    class Hanging(Queries):
+        def all(self) -> list[Managed]:
+            hung.set()
+            answers.wait()
+            return []
+
+    control = job.control
+    queries, journal = Hanging(job.name, {}), ControlJournal(control, "l", 1)
+    driver = Poll(control, job.spec("steady.py"), 1, queries, journal, heard.append)
+    driver.start()
+    assert hung.wait(30)
+    number = control.requests.post("stop", epoch=1, by={"user": "me"}, force_after_s=2.0).number
+    wait_for(lambda: heard)
+    answers.set()
+    driver.stop()
+
+    assert [(wish.request, wish.force_after_s) for wish in heard] == [(number, 2.0)], "once"
     assert driver.failures == 0

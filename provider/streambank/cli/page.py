@@ -39,7 +39,8 @@ h2 { font-size: 1.2rem; margin-top: 2rem; }
 h3 { font-size: 1rem; }
 table { border-collapse: collapse; width: 100%; } caption { text-align: left; color: #57606a; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d0d7de; vertical-align: top;
-         overflow-wrap: anywhere; }
+         overflow-wrap: break-word; }
+th { white-space: nowrap; }
 td.figure, th.figure { text-align: right; white-space: nowrap; }
 .level { font-weight: 600; padding: 0 .5rem; border-radius: .5rem; white-space: nowrap; }
 .ok { background: #dafbe1; color: #0b4a1b; } .unknown { background: #eaeef2; color: #32383f; }

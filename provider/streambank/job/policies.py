@@ -17,6 +17,7 @@ from streambank.job.launch import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.job.notify import Notify, read_notify
 from streambank.job.retention import read_retention
 from streambank.retention.policy import Policy
 from streambank.savepoint.coverage import parse_share
@@ -71,10 +72,15 @@ class RestorePolicy:
     Attributes:
         sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
         approval_timeout_s: How long a restore waits for a person; silence rejects it.
+        deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
+            is told; None for as long as it takes.
+        notify: Who is told.
     """
 
     sink: str = "refuse"
     approval_timeout_s: float = 3600.0
+    deadline_s: float | None = None
+    notify: tuple[Notify, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +200,11 @@ def read_restore(fields: Fields) -> RestorePolicy:
     policy = RestorePolicy(
         fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
         fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
+        fields.duration_s("deadline"),
+        read_notify(fields, levels=False),
     )
+    if policy.notify and policy.deadline_s is None:
+        raise fields.mistake("notify", "it is for a deadline that is not declared", "Add deadline.")
     fields.done()
     return policy
 

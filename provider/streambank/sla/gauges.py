@@ -118,7 +118,7 @@ class WindowGauge:
             newest: When the newest of them was.
         """
         objective = self.objective
-        named = f"The {objective.measure.meaning}"
+        named = objective.measure.begin
         if not self._series:
             return case.verdict(objective, "unknown", _nothing(objective, batches), as_of=newest)
         known = {

@@ -184,9 +184,10 @@ _ALL = (
     Metric(
         "recovery_s",
         "s",
-        "from the launch of a driver, or the begin of a restore, to the next committed batch (RTO)",
+        "from the launch of a driver, the wish to restart it, or the begin of a restore, to the next "
+        "committed batch (RTO)",
         "the job's records",
-        "one a start or restore",
+        "one a start, restart or restore",
         NOTHING,
     ),
 )

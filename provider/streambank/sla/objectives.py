@@ -49,6 +49,11 @@ class Measure:
     stays: bool = False
     reset: bool = False
 
+    @property
+    def begin(self) -> str:
+        """The meaning as a sentence begins."""
+        return self.meaning[:1].upper() + self.meaning[1:]
+
 
 _SHRINK = "See what the state keeps (is there a watermark, a TTL?), compact it, or give it a larger limit."
 
@@ -102,7 +107,7 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "recovery_time": Measure(
         "reported",
-        "from a launch or restore to the next committed batch (RTO)",
+        "from a launch, restart or restore to the next committed batch (RTO)",
         "Take snapshots more often, so that fewer changelogs are replayed, and keep the state small.",
     ),
     "growth": Measure("trend", "growth of the state's size", _SHRINK, ("state_bytes",), stays=True),

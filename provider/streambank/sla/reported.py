@@ -157,8 +157,7 @@ def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | Non
     return case.verdict(
         objective,
         level,
-        f"{objective.measure.meaning[:1].upper()}{objective.measure.meaning[1:]} "
-        f"({last.subject}) is {against(objective, level, last.value)}.",
+        f"{objective.measure.begin} ({last.subject}) is {against(objective, level, last.value)}.",
         value=last.value,
         subject=last.subject,
         as_of=last.at,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
 from streambank.job.declaration import Job
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.deadline import DeadlineAlert
 
 RETRIES = 3
 """How often a task is tried again where a retry may heal; what somebody has to decide fails at once."""
@@ -30,6 +33,7 @@ def job_dag(
     params: Mapping[str, Param],
     schedule: str | timedelta | None = None,
     one_at_a_time: bool = True,
+    deadline: Sequence[DeadlineAlert] = (),
 ) -> DAG:
     """A DAG of a job, still without tasks.
 
@@ -40,6 +44,7 @@ def job_dag(
         params: The form.
         schedule: When it runs by itself.
         one_at_a_time: Whether a second run waits for the first.
+        deadline: What Airflow is to watch of each run.
     """
     return DAG(
         dag_id(job.name, verb),
@@ -47,6 +52,7 @@ def job_dag(
         catchup=False,
         max_active_runs=1 if one_at_a_time else 16,
         params=dict(params),
+        deadline=list(deadline) or None,
         render_template_as_native_obj=True,
         tags={"streambank", job.name, *job.tags},
         doc_md="\n\n".join(filter(None, [summary, job.description, f"Declared as `[jobs.{job.name}]`."])),

@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 from streambank.job.declaration import Job
 from streambank_airflow import forms
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
+from streambank_airflow.deadlines import restore_deadline
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
 from streambank_airflow.sensors.job import BatchCommittedSensor
@@ -38,6 +39,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             "waits for a person's approval; without an answer nothing happens." + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink),
+        deadline=restore_deadline(job),
     )
     args = task_args(job, jobs_file)
     query = "/{{ params.query }}" if queries else ""

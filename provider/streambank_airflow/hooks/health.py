@@ -23,6 +23,7 @@ TELL_EVERY_S = 60.0
 class HealthHook(RepositoryHook):
     """What is done about a job's health."""
 
+    @connected
     def health_policy(self, ref: str) -> HealthPolicy:
         """What a job declares about its health."""
         return self.declared(ref)[0].health

@@ -171,6 +171,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """Let another driver take over, if that is still needed, and watch on."""
         course, before = Course.of(remember), remember["before"]
         with airflow_failures():
+            if not self._policy().restart:
+                self._watch(Course.of(before), before["batch"])
             try:
                 result = self.hook.heal(self.job, remember["unhealthy"], note=self.why, by=asked_by(context))
             except ConflictError as error:

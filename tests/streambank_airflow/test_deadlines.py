@@ -1,0 +1,135 @@
+"""A restore that takes too long is told of: Airflow's own deadlines, from the declaration to the notifier."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.models.deadline import Deadline
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.sdk.definitions.deadline import DeadlineAlert
+from airflow.sdk.timezone import utcnow
+from airflow.triggers.callback import CallbackTrigger
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
+from sqlalchemy import select
+
+from streambank.errors import InputError
+from streambank_airflow.jobs import build_dags
+from tests.support.airflow_db import write_dags
+from tests.support.managed import Managed
+
+LATE = "tests.support.late"
+
+
+def declare(managed: Managed, *notifiers: str) -> None:
+    managed.declare(f'\n[jobs.flights.restore]\ndeadline = "30m"\nnotify = [{", ".join(notifiers)}]\n')
+
+
+def notifier(
+    kind: str, path: Path, text: str = "{{ job }} at {{ dag_run.dag_run_id }}: {{ message }}"
+) -> str:
+    return f'{{class = "{LATE}.{kind}", args = {{path = "{path}", text = "{text}"}}}}'
+
+
+def alerts(managed: Managed, verb: str = "restore") -> list[DeadlineAlert]:
+    found = build_dags(managed.jobs_file)[f"flights.{verb}"].deadline
+    return found if isinstance(found, list) else []
+
+
+def missed(managed: Managed, run_id: str) -> CallbackTrigger:
+    """Queue a run of the restore, let its deadline pass, and give back what Airflow's triggerer gets."""
+    dag = build_dags(managed.jobs_file)["flights.restore"]
+    write_dags(dag)
+    with create_session() as session:
+        stored = SerializedDagModel.get("flights.restore", session=session)
+        assert stored is not None
+        run = stored.dag.create_dagrun(
+            run_id=run_id,
+            logical_date=None,
+            run_after=utcnow(),
+            run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.QUEUED,
+            session=session,
+        )
+        session.flush()
+        deadline = session.scalar(select(Deadline).where(Deadline.dagrun_id == run.id))
+        assert deadline is not None
+        assert (deadline.deadline_time - run.queued_at).total_seconds() == 30 * 60
+        deadline.handle_miss(session)
+        data = deadline.callback.data
+        return CallbackTrigger(data["path"], dict(data["kwargs"]))
+
+
+def outcome(trigger: CallbackTrigger) -> dict[str, Any]:
+    """How the callback ended in the triggerer."""
+
+    async def last() -> Any:
+        found = None
+        async for event in trigger.run():
+            found = event.payload
+        return found
+
+    payload: dict[str, Any] = asyncio.run(last())
+    return payload
+
+
+def test_a_restore_has_a_deadline_only_where_one_is_declared(managed: Managed) -> None:
+    assert alerts(managed) == []
+
+    declare(managed)
+
+    (alert,) = alerts(managed)
+    assert alert.name == "restore"
+    hash(alert)
+    assert alerts(managed, "run") == []
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_everybody_is_told_when_it_is_late_whoever_cannot_be(managed: Managed, tmp_path: Path) -> None:
+    here = [tmp_path / name for name in ("sync", "broken", "missing", "async")]
+    declare(
+        managed,
+        notifier("Sync", here[0]),
+        notifier("Broken", here[1]),
+        notifier("Missing", here[2]),
+        notifier("Async", here[3]),
+    )
+
+    ended = outcome(missed(managed, "late-1"))
+
+    said = (
+        "flights at late-1: The restore of job flights is late: run late-1 of flights.restore has not ended "
+        "1800 s after it was queued."
+    )
+    assert [one.read_text() for one in here if one.exists()] == [said, f"async {said}"]
+    assert ended["state"] == "failed"
+    assert "late.Broken: ConnectionError: no answer" in ended["body"]
+    assert "late.Missing cannot be loaded" in ended["body"]
+    assert "bad-notifier" in ended["body"]
+
+
+def test_without_notifiers_it_is_a_line_in_the_triggerers_log(
+    managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare(managed)
+    (alert,) = alerts(managed)
+    context = {"dag_run": {"dag_run_id": "late-2"}}
+
+    ended = outcome(CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": context}))
+
+    assert ended["state"] == "success"
+    assert "The restore of job flights is late: run late-2" in caplog.text
+
+
+def test_notifiers_without_a_deadline_are_a_mistake(managed: Managed) -> None:
+    right = managed.jobs_file.read_text(encoding="utf-8")
+    managed.declare('\n[jobs.flights.restore]\nnotify = [{class = "a.B"}]\n')
+    with pytest.raises(InputError) as caught:
+        build_dags(managed.jobs_file)
+    managed.jobs_file.write_text(right, encoding="utf-8")
+    assert "jobs.flights.restore.notify: it is for a deadline that is not declared" in caught.value.message
