@@ -118,7 +118,7 @@ class WindowGauge:
             newest: When the newest of them was.
         """
         objective = self.objective
-        named = f"The {objective.measure.meaning}"
+        named = _named(objective.measure.meaning)
         if not self._series:
             return case.verdict(objective, "unknown", _nothing(objective, batches), as_of=newest)
         known = {
@@ -169,6 +169,12 @@ def values_of(objective: Objective, point: Point) -> Sequence[tuple[str, float]]
             if metric in point.values
         ]
     return [(subject, value) for subject, value in found if math.isfinite(value)]
+
+
+def _named(meaning: str) -> str:
+    """What is measured, as the beginning of a sentence: `The size of the state`, `How long a batch takes`."""
+    whole = meaning.startswith(("what ", "how ", "from "))
+    return f"{meaning[0].upper()}{meaning[1:]}" if whole else f"The {meaning}"
 
 
 def _nothing(objective: Objective, batches: int) -> str:
