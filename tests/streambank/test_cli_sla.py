@@ -30,7 +30,7 @@ LEAKING = '[jobs.flights.sla]\nstate_bytes = {breach = "3GB"}\n'
 def leaking(folder: Path, more: str = LEAKING, **history: Any) -> Job:
     job = declare(folder, more=more)
     LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
-    grow(job, **{"hours": 24 * 6, "per_hour": 1e7, **history})
+    grow(job, **{"hours": 24 * 5, "per_hour": 1.2e7, **history})
     return job
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_well_is_explained(tmp_path: Path, jobs: Path) -> None:
     }
     assert rows["state_bytes"] == ["ok", "state_bytes", "2.44", "GB", "3", "GB"]
     assert rows["time_to_limit"][0] == "warn" and rows["hot_key"][0] == "unknown"
-    assert "warn: time_to_limit: Until state_bytes reaches 3 GB: 2 d" in said
+    assert "warn: time_to_limit: Until state_bytes reaches 3 GB: 1 d" in said
     assert "  what to do: See what the state keeps" in said and "  - Tried 5 times on its own past" in said
     assert "unknown: hot_key: Nobody looked" in said
 

@@ -40,7 +40,7 @@ h3 { font-size: 1rem; }
 table { border-collapse: collapse; width: 100%; } caption { text-align: left; color: #57606a; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d0d7de; vertical-align: top;
          overflow-wrap: break-word; }
-th { white-space: nowrap; }
+td.why { overflow-wrap: anywhere; }
 td.figure, th.figure { text-align: right; white-space: nowrap; }
 .level { font-weight: 600; padding: 0 .5rem; border-radius: .5rem; white-space: nowrap; }
 .ok { background: #dafbe1; color: #0b4a1b; } .unknown { background: #eaeef2; color: #32383f; }
@@ -51,7 +51,8 @@ _SCRIPT = """
 const charts = JSON.parse(document.getElementById("charts").textContent);
 charts.forEach((chart, place) => {
   Plotly.newPlot("chart-" + place, chart.data, chart.layout,
-    {responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtonsToRemove: ["sendDataToCloud"]});
+    {responsive: true, displaylogo: false, plotlyServerURL: "",
+     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]]});
 });
 """
 
@@ -140,7 +141,7 @@ def _badge(level: str, text: str) -> str:
 
 
 def _table(found: Iterable[Verdict]) -> str:
-    heads = "".join(f"<th{_figure_class(name)} scope='col'>{name}</th>" for name in _COLUMNS)
+    heads = "".join(f"<th{_class(name)} scope='col'>{name}</th>" for name in _COLUMNS)
     rows = "".join(_row(one) for one in found)
     return (
         "<table><caption>What is promised, what was seen, and since when it is not well.</caption>"
@@ -157,13 +158,14 @@ def _row(verdict: Verdict) -> str:
     )
     return (
         f"<tr><td>{_badge(verdict.level, verdicts.level(verdict))}</td>"
-        + "".join(f"<td{_figure_class(name)}>{_text(text)}</td>" for name, text in cells)
+        + "".join(f"<td{_class(name)}>{_text(text)}</td>" for name, text in cells)
         + "</tr>"
     )
 
 
-def _figure_class(column: str) -> str:
-    return ' class="figure"' if column in ("value", "limit") else ""
+def _class(column: str) -> str:
+    kind = "figure" if column in ("value", "limit") else "why" if column == "why" else None
+    return f' class="{kind}"' if kind is not None else ""
 
 
 def _explained(found: Iterable[Verdict]) -> str:

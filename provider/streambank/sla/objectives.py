@@ -51,7 +51,7 @@ class Measure:
 
     @property
     def begin(self) -> str:
-        """The meaning as a sentence begins."""
+        """The meaning as the beginning of a sentence: `Size of the state`, `How long a batch takes`."""
         return self.meaning[:1].upper() + self.meaning[1:]
 
 

@@ -8,11 +8,13 @@ import pytest
 
 from streambank.job.progress import ProgressWriter
 from streambank.sla.history import Records, read_history
+from streambank.sla.hour_files import HourFiles
+from streambank.sla.hours import Windows, hourly_history
 from streambank.sla.unmanaged import measure_checkpoint
 from streambank.storage import open_store
 from tests.support.checkpoints import checkpoint
 from tests.support.cli import succeed
-from tests.support.histories import batches
+from tests.support.histories import at, batches, line
 from tests.support.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
@@ -54,3 +56,17 @@ def test_a_single_file_on_s3(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatc
     writer.flush()
     records = Records.at(f"{control.uri}/progress/left/0000000001.jsonl")
     assert batches(read_history(records).points) == [0]
+
+
+def test_hours_of_a_history_are_kept_on_s3(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    seaweedfs.use(monkeypatch)
+    control = open_store(seaweedfs.location())
+    for hour in range(20):
+        lines = [line(hour * 4 + quarter, hour * 3600 + quarter * 900.0) for quarter in range(4)]
+        control.write(f"progress/main/{hour + 1:010d}.jsonl", b"".join(one + b"\n" for one in lines))
+    windows = Windows(at(20 * 3600), 3600.0, 14 * 86_400.0)
+    without = list(hourly_history(Records.of_query(control), windows).points)
+    for _ in range(2):
+        found = hourly_history(Records.of_query(control), windows, HourFiles(control))
+        assert list(found.points) == without
+    assert control.names("sla/hours/main") == ["2026-11-01.json"]
