@@ -88,7 +88,8 @@ def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy
     silent_s = found.silent_s if view.beat.get("beat") == found.beat else 0.0
     now = committed_batches(job, records)
     moved = {name: 0.0 for name, batch in now.items() if batch != found.batches.get(name, batch)}
-    return judge_health(job.health, job.queries, view.status, Seen(silent_s, moved))
+    policy = job.health.after(found.failures)
+    return judge_health(policy, job.queries, view.status, Seen(silent_s, moved))
 
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:

@@ -145,6 +145,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
                 heal=self._policy().restart,
+                failures=course.failures,
                 remember={"batch": batch, **course.to_dict()},
             ),
             method_name="execute_complete",

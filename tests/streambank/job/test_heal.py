@@ -222,3 +222,16 @@ def test_a_crash_loop_is_told_with_the_last_error_and_the_last_savepoint(folder:
     assert (event["failures"], event["error"], event["by"]) == (3, "ValueError: password=***", BY)
     desired = job.records().desired()
     assert desired is not None and desired.state == "running"
+
+
+def test_a_first_batch_that_takes_long_has_more_time_after_each_driver_that_came_to_nothing(
+    folder: Path,
+) -> None:
+    job = declare(folder, *HUNG, "--first")
+    start(folder, job)
+    seen = found(job, failures=1)
+    job_of_long_first = declare(folder, more='[jobs.flights.health]\ntimeout = "5m"\n')
+    assert job_of_long_first.health.window_s(first=True) == 3000
+
+    assert heal(folder, job_of_long_first, seen).state == "not-needed"
+    assert heal(folder, job_of_long_first, found(job)).state == "restarted"
