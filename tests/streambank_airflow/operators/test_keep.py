@@ -65,7 +65,7 @@ def launches(managed: Managed) -> int:
 
 
 def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed) -> None:
-    managed.declare(QUICK.format("600ms"))
+    managed.declare(QUICK.format("1500ms") + "max_failures = 20\n")
     with meanwhile(
         managed,
         lambda: managed.wait_for_batch(2),
