@@ -177,6 +177,7 @@ def test_of_two_that_saw_it_one_restarts(folder: Path) -> None:
     assert set(results) <= {2, "operation-in-progress"} and 2 in results
 
 
+@pytest.mark.storm
 def test_a_frozen_driver_is_killed_and_one_that_goes_on_is_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_frozen_driver_is_killed_and_one_that_goes_on_is_not(
     assert (result.state, result.how, result.start.epoch) == ("restarted", "killed", 2)
 
 
+@pytest.mark.storm
 def test_a_driver_that_died_meanwhile_is_replaced(folder: Path) -> None:
     job = declare(folder, *HUNG)
     start(folder, job)

@@ -86,6 +86,7 @@ def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed)
     assert len(events(managed, "restarted")) == result["restarts"]
 
 
+@pytest.mark.storm
 def test_where_that_is_not_wanted_nothing_is_done(managed: Managed) -> None:
     managed.declare(QUICK.format("100ms") + "restart = false\n")
     records = managed.control
