@@ -95,12 +95,14 @@ class JobWatcher:
         query: The query whose batches count; None for all of them.
         access: How S3 is reached, with every look; None for what the process's own settings say.
         observer: Sees for how long a driver's heartbeat stands still.
+        failures: How many drivers in a row ended, or made no progress, without a new batch.
     """
 
     job: Job
     query: str | None = None
     access: S3Access | None = None
     observer: Observer = field(default_factory=Observer)
+    failures: int = 0
     control: JobControl = field(init=False)
 
     def __post_init__(self) -> None:
@@ -155,11 +157,12 @@ class JobWatcher:
         seen = self.observer.look(said, batches)
         if status.state not in ("running", "stopping") or said.epoch != status.epoch:
             return None, None
-        health = judge_health(self.job.health, self.job.queries, said.status, seen)
+        policy = self.job.health.after(self.failures)
+        health = judge_health(policy, self.job.queries, said.status, seen)
         if health.state != "unhealthy":
             return health, None
         beat = said.beat.get("beat")
-        return health, Unhealthy(said.epoch, beat, seen.silent_s, batches, health.why)
+        return health, Unhealthy(said.epoch, beat, seen.silent_s, batches, health.why, self.failures)
 
     def _operation(self) -> str | None:
         view = self.control.operation_lock.view()

@@ -165,7 +165,7 @@ class Poll:
         if over:
             managed.over = True
             managed.failure = jvm.failure(managed.query)
-            self._signs.made(managed.name)
+            self._signs.ended(managed.name, failed=managed.failure is not None)
             self._journal.record(
                 "query-ended",
                 query=managed.name,

@@ -214,7 +214,7 @@ class Driver:
 
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Write down what Spark says about a query that has just been started."""
-        self.signs.made(managed.name)
+        self.signs.begun(managed.name)
         managed.trigger_s = jvm.trigger_s(managed.query)
         sink, sink_path = jvm.sink_of(managed.query)
         facts = {

@@ -34,13 +34,27 @@ class Signs:
         self._idle: dict[str, bool] = {}
         self._waited: dict[str, bool] = {}
         self._newest: dict[str, str] = {}
+        self._failing: set[str] = set()
 
     def made(self, name: str, *, idle: bool = False) -> None:
-        """A query has started, ended, committed a batch, or found (`idle`) that there is nothing to do."""
+        """A query has committed a batch, or found (`idle`) that there is nothing to do."""
         now = self._clock.now()
         with self._lock:
+            self._failing.discard(name)
             self._at[name] = self._any_at = now
             self._idle[name] = idle
+
+    def begun(self, name: str) -> None:
+        """A query was started: a new beginning, but not for one that its application starts as it fails."""
+        if name not in self._failing:
+            self.made(name)
+
+    def ended(self, name: str, *, failed: bool) -> None:
+        """A query has ended; well, it had nothing more to do."""
+        if failed:
+            self._failing.add(name)
+        else:
+            self.made(name, idle=True)
 
     def told_idle(self, name: str, progress: str | None) -> None:
         """Spark has told of a trigger that found nothing to do; it tells of the same one again and again.

@@ -27,7 +27,7 @@ JOBS = """
 repository = "repository"
 [jobs.lines]
 application = "{application}"
-args = ["{folder}"]
+args = {args}
 checkpoint = "checkpoint"
 master = "local[2]"
 [jobs.lines.stop]
@@ -75,6 +75,17 @@ class Eyes:
         return found
 
 
+def declare(folder: Path, *args: str) -> Job:
+    """The job, with folders for its input and output, and its first line."""
+    for name in ("in", "out"):
+        (folder / name).mkdir()
+    arrive(folder, "zero")
+    jobs = folder / "jobs.toml"
+    given = json.dumps([str(folder), *args])
+    jobs.write_text(JOBS.format(application=APPLICATIONS / "hanging.py", args=given))
+    return load_jobs(jobs).job("lines")
+
+
 def arrive(folder: Path, name: str) -> None:
     """Put a file into the input at once: Spark reads a name only once, whole or not."""
     (folder / name).write_text(f"{name}\n")
@@ -86,13 +97,8 @@ def wait_written(folder: Path, batch: int) -> None:
 
 
 def test_what_hangs_is_told_from_what_is_idle_and_is_replaced_without_a_row_lost(tmp_path: Path) -> None:
-    for name in ("in", "out"):
-        (tmp_path / name).mkdir()
-    jobs = tmp_path / "jobs.toml"
-    jobs.write_text(JOBS.format(application=APPLICATIONS / "hanging.py", folder=tmp_path))
-    job = load_jobs(jobs).job("lines")
+    job = declare(tmp_path)
     eyes = Eyes(job)
-    arrive(tmp_path, "zero")
     try:
         start_job(job, by=BY)
         wait_written(tmp_path, 0)
@@ -147,3 +153,24 @@ def test_what_hangs_is_told_from_what_is_idle_and_is_replaced_without_a_row_lost
         ("restart", "health"),
     ]
     assert all(one.seconds > 4 for one in found[1:]), "the stop before it is part of a restart"
+
+
+def test_a_query_with_an_interval_is_idle_and_healthy_between_its_triggers(tmp_path: Path) -> None:
+    job = declare(tmp_path, "2 seconds")
+    eyes = Eyes(job)
+    try:
+        start_job(job, by=BY)
+        wait_for("batch 0", lambda: eyes.said()["batch"] == 0)
+        still_s = []
+        until = time.monotonic() + 45
+        while time.monotonic() < until:
+            health = eyes.look()
+            assert health.state == "healthy", health
+            still_s.append(eyes.said()["still_s"])
+            time.sleep(0.2)
+        said = eyes.said()
+        stop_job(job, by=BY)
+    finally:
+        end_drivers(eyes.records)
+    assert (said["idle"], said["trigger_s"], said["failed"]) == (True, 2.0, False)
+    assert max(still_s) < 18, "Spark tells of an idle trigger every ten seconds"

@@ -105,3 +105,27 @@ def test_a_frozen_driver_does_not_blame_its_queries() -> None:
     signs = Signs(AwakeClock(30.0, monotonic=clock.monotonic))
     clock.now += 7200
     assert signs.still_s("main") == 30
+
+
+def test_an_application_that_starts_a_failing_query_again_and_again_makes_no_progress() -> None:
+    signs, clock = signs_and_clock()
+    for _ in range(10):
+        signs.begun("main")
+        clock.now += 10
+        signs.ended("main", failed=True)
+    assert (signs.still_s("main"), signs.still_s()) == (100, 100)
+    signs.made("main")
+    signs.begun("main")
+    clock.now += 1
+    assert signs.still_s("main") == 1
+
+
+def test_one_that_ends_well_and_is_started_again_the_next_day_begins_anew() -> None:
+    signs, clock = signs_and_clock()
+    signs.begun("main")
+    clock.now += 10
+    signs.ended("main", failed=False)
+    assert signs.still_s() == 0
+    clock.now += 900
+    signs.begun("main")
+    assert signs.still_s("main") == 0

@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--forced", action="store_true")
     parser.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
+    parser.add_argument("--first", action="store_true", help="say that its first batch still runs")
     parser.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")
     options = parser.parse_args(spec.args)
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
@@ -60,7 +61,10 @@ def main() -> int:
         if options.still_s is None:
             return status
         still_s = 0.0 if options.recovers is not None and options.recovers.exists() else options.still_s
-        about = {name: {"batch": 0, "still_s": still_s, "trigger_s": 0.0} for name in spec.queries}
+        about = {
+            name: {"batch": -1 if options.first else 0, "still_s": still_s, "trigger_s": 0.0}
+            for name in spec.queries
+        }
         return {**status, "still_s": still_s, "queries": about}
 
     keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=say).start()

@@ -83,12 +83,29 @@ def heal_job(
     )
 
 
+def is_still_unhealthy(job: Job, found: Unhealthy, *, control: JobControl | None = None) -> bool:
+    """Whether a driver that was found is still there and makes no progress, and nobody sees to it.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    records = control or job.records()
+    desired, work = records.desired(), records.operation_lock.view()
+    if (desired is not None and desired.state == "stopped") or (work is not None and not work.free):
+        return False
+    view = records.lease.settle()
+    if view is None or view.free or view.epoch != found.epoch:
+        return False
+    return _look_again(job, records, view, found).state == "unhealthy"
+
+
 def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy) -> Health:
     """What the driver says now; a heartbeat that has not moved since has been silent as long as then."""
     silent_s = found.silent_s if view.beat.get("beat") == found.beat else 0.0
     now = committed_batches(job, records)
     moved = {name: 0.0 for name, batch in now.items() if batch != found.batches.get(name, batch)}
-    return judge_health(job.health, job.queries, view.status, Seen(silent_s, moved))
+    policy = job.health.after(found.failures)
+    return judge_health(policy, job.queries, view.status, Seen(silent_s, moved))
 
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:

@@ -57,6 +57,7 @@ class Unhealthy:
         silent_s: For how long that heartbeat had been standing still.
         batches: The newest committed batch of each query then.
         why: Why, as half a sentence.
+        failures: How many drivers in a row before it made no batch, by which it was judged.
     """
 
     epoch: int
@@ -64,6 +65,7 @@ class Unhealthy:
     silent_s: float = 0.0
     batches: Mapping[str, int | None] = field(default_factory=dict)
     why: str = ""
+    failures: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -171,7 +173,7 @@ def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], seen:
     if name in seen.committed_s:
         still_s = min(still_s, seen.committed_s[name])
     if failed:
-        return _health(name, still_s, window_s, f"query {name} failed {still_s:,.0f} s ago")
+        return _health(name, still_s, window_s, f"query {name} failed; it made progress {still_s:,.0f} s ago")
     if seen.silent_s >= still_s / 2 > 0 and still_s > window_s:
         return _health(name, still_s, window_s, f"its driver has said nothing for {seen.silent_s:,.0f} s")
     if said.get("idle") and still_s <= window_s:

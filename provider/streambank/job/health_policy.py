@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streambank.job.fields import Fields
 
@@ -25,6 +25,7 @@ class HealthPolicy:
         max_restarts: How many drivers may be started within `restarts_within_s` in place of another one,
             whatever they committed.
         restarts_within_s: See there.
+        first_times: By how much the time for the first batch is multiplied; not declared (`after`).
     """
 
     interval_s: float = 60.0
@@ -37,6 +38,14 @@ class HealthPolicy:
     max_failures: int = 3
     max_restarts: int = 20
     restarts_within_s: float = 3600.0
+    first_times: float = 1.0
+
+    def after(self, failures: int) -> HealthPolicy:
+        """The same after so many drivers in a row without a new batch: the next one's first has more time.
+
+        A first batch that loads more state than anybody thought of would otherwise be ended for ever.
+        """
+        return replace(self, first_times=2.0 ** min(failures, 20))
 
     def window_s(self, trigger_s: float | None = None, *, first: bool = False) -> float:
         """How long a query may make no progress: `max(interval, timeout) x (tolerated + 2)`.
@@ -48,7 +57,8 @@ class HealthPolicy:
         window_s = max(self.interval_s, self.timeout_s, trigger_s or 0.0) * (self.tolerated + 2)
         if not first:
             return window_s
-        return max(window_s, 2 * window_s if self.first_batch_s is None else self.first_batch_s)
+        first_s = max(window_s, 2 * window_s if self.first_batch_s is None else self.first_batch_s)
+        return first_s * self.first_times
 
     def pause_s(self, failures: int) -> float:
         """How long to wait before a start, after so many drivers in a row without a new batch."""

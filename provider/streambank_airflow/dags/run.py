@@ -21,7 +21,7 @@ def run_dag(job: Job, jobs_file: str) -> DAG:
         "run",
         summary=(
             "Starts the job, if it does not run yet, and keeps it running until somebody stops it. "
-            "A driver that dies is started again from its checkpoint."
+            "A driver that dies or makes no progress is replaced, from its checkpoint."
         ),
         params=forms.run_form(),
         schedule=job.start.schedule,

@@ -29,6 +29,14 @@ class HealthHook(RepositoryHook):
         return self.declared(ref)[0].health
 
     @connected
+    def is_still_unhealthy(self, ref: str, found: Mapping[str, Any]) -> bool:
+        """Whether what was found some time ago still is so: `streambank.job.heal.is_still_unhealthy`."""
+        from streambank.job.heal import is_still_unhealthy
+        from streambank.job.health import Unhealthy
+
+        return is_still_unhealthy(self.declared(ref)[0], Unhealthy.from_dict(found))
+
+    @connected
     def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
         """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
 

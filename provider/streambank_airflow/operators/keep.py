@@ -145,6 +145,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
                 heal=self._policy().restart,
+                failures=course.failures,
                 remember={"batch": batch, **course.to_dict()},
             ),
             method_name="execute_complete",
@@ -159,6 +160,10 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         course = Course.of(before)
         got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
         if event["status"] == "unhealthy":
+            with airflow_failures():
+                # This task may have waited in the queue for long: nothing is given up for what was once so.
+                if not self.hook.is_still_unhealthy(self.job, event["unhealthy"]):
+                    self._watch(course, before["batch"])
             found = {"unhealthy": event["unhealthy"], "before": before}
             self._pause(context, event["health_why"], course, got_on=got_on, found=found)
         if event["status"] != "gone":

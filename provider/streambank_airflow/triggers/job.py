@@ -55,19 +55,22 @@ class JobEndTrigger(JobTrigger):
 
     Args:
         heal: Whether to look for that, too.
+        failures: How many drivers in a row made no batch: this one's first may take the longer.
         kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("heal",)
+    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures")
 
-    def __init__(self, *, heal: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, heal: bool = False, failures: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.heal = heal
+        self.failures = failures
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
         watcher = hook.watcher(self.job)
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
+        watcher.failures = self.failures
         return watcher
 
     def judge(self, view: JobView) -> Event | None:

@@ -1,6 +1,7 @@
 """Lines of text files, written by `foreachBatch`, which hangs for ever in a batch that begins beside `stuck`.
 
-hanging.py FOLDER: reads `in/` and writes `out/<batch>.json`, whole: a batch that runs again changes nothing.
+hanging.py FOLDER [INTERVAL]: reads `in/` and writes `out/<batch>.json`, whole, so that a batch that runs
+again changes nothing.
 """
 
 import json
@@ -23,4 +24,5 @@ def write(rows: DataFrame, batch: int) -> None:
 
 spark = SparkSession.builder.getOrCreate()
 lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "in"))
-lines.writeStream.foreachBatch(write).start().awaitTermination()
+trigger = sys.argv[2] if len(sys.argv) > 2 else "0 seconds"
+lines.writeStream.foreachBatch(write).trigger(processingTime=trigger).start().awaitTermination()

@@ -13,7 +13,7 @@ import pytest
 from streambank.errors import ConflictError
 from streambank.job.crash_loop import record_crash_loop
 from streambank.job.declaration import Job
-from streambank.job.heal import committed_batches, heal_job
+from streambank.job.heal import committed_batches, heal_job, is_still_unhealthy
 from streambank.job.health import Unhealthy
 from streambank.job.restart import RestartResult, restart_job
 from streambank.job.start import StartResult, start_job
@@ -92,9 +92,11 @@ def test_one_that_has_got_on_since_is_left_alone(folder: Path) -> None:
     job = declare(folder, *HUNG, "--recovers", str(folder / "again"))
     start(folder, job)
     seen = found(job)
+    assert is_still_unhealthy(job, seen)
     (folder / "again").touch()
     poll(lambda: (view := job.records().lease.view()) is not None and view.status["still_s"] == 0)
 
+    assert not is_still_unhealthy(job, seen)
     assert heal(folder, job, seen).state == "not-needed"
     assert (requests(job), events(job, "unhealthy"), events(job, "restart-asked")) == ([], [], [])
 
@@ -114,6 +116,7 @@ def test_a_driver_that_has_come_since_is_never_touched(folder: Path) -> None:
     start(folder, job)
     seen = found(job)
     restart_job(job, by=BY, launcher=fake_launcher(folder))
+    assert not is_still_unhealthy(job, seen)
 
     result = heal(folder, job, seen)
 
@@ -127,6 +130,7 @@ def test_what_somebody_stopped_stays_stopped(folder: Path) -> None:
     start(folder, job)
     seen = found(job)
     job.records().set_desired("stopped", by=BY)
+    assert not is_still_unhealthy(job, seen)
     assert heal(folder, job, seen).state == "not-desired"
     assert requests(job) == []
     stop_job(job, by=BY, launcher=fake_launcher(folder))
@@ -141,8 +145,10 @@ def test_nothing_is_done_and_nothing_waited_for_while_another_operation_has_the_
     start(folder, job)
     seen = found(job)
 
-    with job.records().operation("restore", by=BY), pytest.raises(ConflictError) as caught:
-        heal(folder, job, seen)
+    with job.records().operation("restore", by=BY):
+        assert not is_still_unhealthy(job, seen)
+        with pytest.raises(ConflictError) as caught:
+            heal(folder, job, seen)
 
     assert caught.value.code == "operation-in-progress"
     assert (requests(job), events(job, "restart-asked")) == ([], [])
@@ -171,6 +177,7 @@ def test_of_two_that_saw_it_one_restarts(folder: Path) -> None:
     assert set(results) <= {2, "operation-in-progress"} and 2 in results
 
 
+@pytest.mark.storm
 def test_a_frozen_driver_is_killed_and_one_that_goes_on_is_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +200,7 @@ def test_a_frozen_driver_is_killed_and_one_that_goes_on_is_not(
     assert (result.state, result.how, result.start.epoch) == ("restarted", "killed", 2)
 
 
+@pytest.mark.storm
 def test_a_driver_that_died_meanwhile_is_replaced(folder: Path) -> None:
     job = declare(folder, *HUNG)
     start(folder, job)
@@ -222,3 +230,16 @@ def test_a_crash_loop_is_told_with_the_last_error_and_the_last_savepoint(folder:
     assert (event["failures"], event["error"], event["by"]) == (3, "ValueError: password=***", BY)
     desired = job.records().desired()
     assert desired is not None and desired.state == "running"
+
+
+def test_a_first_batch_that_takes_long_has_more_time_after_each_driver_that_came_to_nothing(
+    folder: Path,
+) -> None:
+    job = declare(folder, *HUNG, "--first")
+    start(folder, job)
+    seen = found(job, failures=1)
+    job_of_long_first = declare(folder, more='[jobs.flights.health]\ntimeout = "5m"\n')
+    assert job_of_long_first.health.window_s(first=True) == 3000
+
+    assert heal(folder, job_of_long_first, seen).state == "not-needed"
+    assert heal(folder, job_of_long_first, found(job)).state == "restarted"

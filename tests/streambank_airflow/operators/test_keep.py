@@ -15,6 +15,7 @@ from airflow.sdk import DAG
 
 from streambank.job.savepoint import savepoint_job
 from streambank.times import to_json_time, utc_now
+from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from tests.support.airflow_db import run_dag, task_states, xcom
@@ -64,7 +65,7 @@ def launches(managed: Managed) -> int:
 
 
 def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed) -> None:
-    managed.declare(QUICK.format("600ms"))
+    managed.declare(QUICK.format("1500ms") + "max_failures = 20\n")
     with meanwhile(
         managed,
         lambda: managed.wait_for_batch(2),
@@ -85,6 +86,7 @@ def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed)
     assert len(events(managed, "restarted")) == result["restarts"]
 
 
+@pytest.mark.storm
 def test_where_that_is_not_wanted_nothing_is_done(managed: Managed) -> None:
     managed.declare(QUICK.format("100ms") + "restart = false\n")
     records = managed.control
@@ -126,6 +128,33 @@ def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_ne
     desired = managed.control.desired()
     assert desired is not None and desired.state == "running", "what is meant to be is left to a person"
     assert managed.driver_lives(), "and so is what there is to look at"
+
+
+def test_nothing_is_given_up_for_what_is_no_longer_so(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task that hears of it may wait in a queue for long, and the driver goes on meanwhile."""
+    managed.declare(QUICK.format("300ms") + "max_failures = 1\n")
+    managed.start()
+    looked: list[bool] = []
+    look = StreambankHook.is_still_unhealthy
+
+    def look_late(self: StreambankHook, ref: str, found: dict[str, Any]) -> bool:
+        if not looked:
+            managed.hangs.unlink()
+            managed.wait_for_batch(managed.last_batch() + 1)
+            managed.declare("restart = false\n")
+        looked.append(look(self, ref, found))
+        return looked[-1]
+
+    monkeypatch.setattr(StreambankHook, "is_still_unhealthy", look_late)
+    managed.hangs.write_text("0")
+    with meanwhile(managed, lambda: poll(lambda: looked, timeout_s=60), lambda: managed.stop("enough")):
+        run = run_dag(dag_of(managed))
+
+    assert looked == [False]
+    assert xcom(run, "task")["restarts"] == 0
+    assert (events(managed, "crash-loop"), launches(managed)) == ([], 1)
 
 
 def test_drivers_that_get_on_and_end_all_the_same_are_given_up_some_time(

@@ -34,7 +34,7 @@ EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
     JobEndTrigger(**COMMON),
-    JobEndTrigger(heal=True, **COMMON),
+    JobEndTrigger(heal=True, failures=2, **COMMON),
     DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
     BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
