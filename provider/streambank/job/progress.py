@@ -271,23 +271,29 @@ def last_progress(store: Store, query: str | None = None) -> ProgressRecord | No
     """The newest record of a query, read from the end of its files; None where there is none."""
     prefix = f"progress/{query or MAIN}"
     for number in reversed(segment_numbers(store, prefix)):
-        key = segment_key(prefix, number)
-        try:
-            size_bytes = store.stat(key).size_bytes
-            tail_bytes = _TAIL_BYTES
-            while True:
-                begin = max(0, size_bytes - tail_bytes)
-                lines = store.read(key, begin).split(b"\n")[:-1]
-                for line in reversed(lines if begin == 0 else lines[1:]):
-                    record = _record(line)
-                    if record is not None:
-                        return record
-                if begin == 0:
-                    break
-                tail_bytes *= 4
-        except NotFoundError:  # rolled away while we read
-            continue
+        record = last_of_segment(store, segment_key(prefix, number))
+        if record is not None:
+            return record
     return None
+
+
+def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
+    """The newest record of one file, read from its end; None where it has none, or was rolled away."""
+    try:
+        size_bytes = store.stat(key).size_bytes
+        tail_bytes = _TAIL_BYTES
+        while True:
+            begin = max(0, size_bytes - tail_bytes)
+            lines = store.read(key, begin).split(b"\n")[:-1]
+            for line in reversed(lines if begin == 0 else lines[1:]):
+                record = _record(line)
+                if record is not None:
+                    return record
+            if begin == 0:
+                return None
+            tail_bytes *= 4
+    except NotFoundError:  # rolled away while we read
+        return None
 
 
 def progress_of_batch(

@@ -67,7 +67,8 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     requests, answers = control.requests.records, control.requests.answers
     count = 0
     queries = [RecordStream(control.store, f"queries/{name}") for name in control.store.names("queries")]
-    for stream in (control.desired_records, control.operation_lock.claims.records, *queries):
+    tellers = [RecordStream(control.store, f"sla/told/{name}") for name in control.store.names("sla/told")]
+    for stream in (control.desired_records, control.operation_lock.claims.records, *queries, *tellers):
         count += _drop(stream, _old(stream, what))
     count += _drop(control.event_records, _but_last_of_each_kind(_old(control.event_records, what)))
     epoch = max(lease.numbers(), default=0)

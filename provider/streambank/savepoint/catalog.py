@@ -203,12 +203,19 @@ def heads(store: Store, job: str) -> Iterator[Manifest]:
     `job` those of its queries are among them.
     """
     for of_job, savepoint in sorted(listed(store, job), key=lambda which: _batch(which[1]), reverse=True):
-        what = manifest_name(of_job, savepoint)
-        try:
-            head = glance(store.read(manifest_key(of_job, savepoint), 0, _GLANCE_BYTES), what)
-            yield check_place(head, of_job, savepoint) if head else read_head(store, of_job, savepoint)
-        except (NotFoundError, IntegrityError, FormatError):
-            continue
+        head = glimpse(store, of_job, savepoint)
+        if head is not None:
+            yield head
+
+
+def glimpse(store: Store, job: str, savepoint: str) -> Manifest | None:
+    """A savepoint by the beginning of its manifest, without its files; None where that is damaged or gone."""
+    what = manifest_name(job, savepoint)
+    try:
+        head = glance(store.read(manifest_key(job, savepoint), 0, _GLANCE_BYTES), what)
+        return check_place(head, job, savepoint) if head else read_head(store, job, savepoint)
+    except (NotFoundError, IntegrityError, FormatError):
+        return None
 
 
 def distrusted(store: Store, job: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from statistics import fmean, median
 
-from streambank.job.sla import Statistic
+from streambank.job.sla import HOUR_S, Statistic
 from streambank.sla.case import Case, against, first_limit, level_of, over
 from streambank.sla.objectives import Objective
 from streambank.sla.point import Point
@@ -58,9 +58,10 @@ class Series:
                 self._extreme = (value, point.batch)
         if self._promise.exceeds(value, self._first_limit):
             level = level_of(self._objective, value)
+            begin = point.at if point.stretch is None else point.stretch.began
             for each in LEVELS[LEVELS.index("warn") : LEVELS.index(level) + 1]:
-                first, last = self._over.get(each, (point.at, point.at))
-                self._over[each] = (point.at if point.at - last > self._calm else first, point.at)
+                first, last = self._over.get(each, (begin, begin))
+                self._over[each] = (begin if begin - last > self._calm else first, point.at)
 
     def value(self, newest: datetime | None) -> float | None:
         """What is held against the limits; None where no batch of the window tells.
@@ -94,12 +95,16 @@ class WindowGauge:
 
     def __init__(self, objective: Objective, now: datetime) -> None:
         self.objective = objective
-        self._begin = now - timedelta(seconds=objective.window_s or 0.0)
+        self._calm_s = objective.window_s or 0.0
+        self._begin = now - timedelta(seconds=self._calm_s)
         self._series: dict[str, Series] = {}
 
     def add(self, point: Point) -> None:
-        """Take one batch."""
-        for subject, value in values_of(self.objective, point):
+        """Take one batch, or an hour of them: its worst, unless one batch of an hour would say too much."""
+        seen = point
+        if point.stretch is not None and self._calm_s >= HOUR_S:
+            seen = point.stretch.lowest if self.objective.promise.below else point.stretch.highest
+        for subject, value in values_of(self.objective, seen):
             if subject not in self._series:
                 self._series[subject] = Series(self.objective, self._begin)
             self._series[subject].add(point, value)

@@ -7,13 +7,11 @@ and that is enough to know when a driver was replaced and where a clock went bac
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from statistics import median
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from streambank.errors import NotFoundError
 from streambank.job.generations import MAIN
@@ -21,12 +19,14 @@ from streambank.job.progress import (
     ProgressRecord,
     SegmentHead,
     Succession,
+    last_of_segment,
     progress_keys,
     read_segment,
     segment_head,
 )
 from streambank.job.segments import is_segment
 from streambank.savepoint.threads import at_once, each
+from streambank.sla.hour import HourOfRun
 from streambank.sla.order import Drivers, in_order, next_trusted
 from streambank.sla.point import History, Point
 from streambank.sla.points import Points
@@ -92,9 +92,9 @@ class Records:
     def newest(self) -> ProgressRecord | None:
         """The newest record that can be read; None for none."""
         for key in reversed(self.keys):
-            segment = read_segment(self.store, key)
-            if segment is not None and segment.records:
-                return segment.records[-1]
+            record = last_of_segment(self.store, key)
+            if record is not None:
+                return record
         return None
 
 
@@ -188,6 +188,20 @@ class HistoryScan:
             yield from zip(records, times, strict=True)
 
 
+class Scan(Protocol):
+    """Points that are read as they are gone through."""
+
+    def __iter__(self) -> Iterator[Point]:
+        """They, oldest first."""
+
+    @property
+    def runs(self) -> int:
+        """Of how many runs they were, the last time."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What was odd, the last time."""
+
+
 class StreamedHistory(History):
     """A history whose points are read whenever they are gone through, and never held.
 
@@ -195,9 +209,9 @@ class StreamedHistory(History):
     """
 
     __slots__ = ("_scan",)
-    _scan: HistoryScan
+    _scan: Scan
 
-    def __init__(self, query: str, scan: HistoryScan) -> None:
+    def __init__(self, query: str, scan: Scan) -> None:
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "points", scan)
         object.__setattr__(self, "_scan", scan)
@@ -274,7 +288,7 @@ def read_history(
     """
     scan = HistoryScan(records, since=since, until=until)
     points = Points()
-    hour = _Hour()
+    hour = HourOfRun()
     for point in scan:
         if hourly_before is not None and point.at < hourly_before:
             for whole in hour.take(point):
@@ -286,39 +300,3 @@ def read_history(
     for whole in hour.close():
         points.append(whole)
     return History(records.query, points, scan.runs, scan.notes())
-
-
-class _Hour:
-    """Points of one hour of one run, to be given as one."""
-
-    def __init__(self) -> None:
-        self._last: Point | None = None
-        self._columns: dict[tuple[int | None, str], array[float]] = {}
-
-    def take(self, point: Point) -> Iterator[Point]:
-        """Take a point; gives the hour before where that is over."""
-        last = self._last
-        if last is not None and (last.run_id != point.run_id or _hour_of(last) != _hour_of(point)):
-            yield from self.close()
-        self._last = point
-        for name, value in point.values.items():
-            self._columns.setdefault((None, name), array("d")).append(value)
-        for operator, values in point.operators.items():
-            for name, value in values.items():
-                self._columns.setdefault((operator, name), array("d")).append(value)
-
-    def close(self) -> Iterator[Point]:
-        """The hour so far: medians, with the rest of its last point."""
-        if self._last is None:
-            return
-        values: dict[str, float] = {}
-        operators: dict[int, dict[str, float]] = {}
-        for (operator, name), column in self._columns.items():
-            target = values if operator is None else operators.setdefault(operator, {})
-            target[name] = median(column)
-        last, self._last, self._columns = self._last, None, {}
-        yield replace(last, values=values, operators=operators)
-
-
-def _hour_of(point: Point) -> int:
-    return int(point.at.timestamp() // 3600)

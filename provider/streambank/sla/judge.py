@@ -58,7 +58,7 @@ class _Pass:
                     self.by_epoch.add(point.epoch)
                     continue
                 self.epoch = point.epoch
-            self.batches += 1
+            self.batches += 1 if point.stretch is None else point.stretch.count
             self.newest = point.at
             for gauge in self.gauges:
                 gauge.add(point)

@@ -8,8 +8,29 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a point tells besides, that stands for the batches of an hour.
+
+    Attributes:
+        count: How many batches.
+        began: When the first of them was committed.
+        first: That batch.
+        lowest: The smallest value of each metric; its time and batch are those of the newest.
+        highest: The largest.
+    """
+
+    count: int
+    began: datetime
+    first: int
+    lowest: Point
+    highest: Point
+
+
+@dataclass(frozen=True, slots=True)
 class Point:
     """One batch of one query as measured; what is not known is not in `values`.
+
+    Or all batches of a run within an hour: then values are medians, and all else is that of the newest.
 
     Attributes:
         at: When it was committed, aware and in UTC.
@@ -19,6 +40,7 @@ class Point:
         values: Value of each metric, over all operators.
         operators: Value of each metric by operator id.
         watermark: The event-time watermark that the batch ran with; None for none.
+        stretch: What else is known where it stands for several batches; None for one.
     """
 
     at: datetime
@@ -28,6 +50,7 @@ class Point:
     values: Mapping[str, float] = field(default_factory=dict)
     operators: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     watermark: datetime | None = None
+    stretch: Stretch | None = None
 
 
 @dataclass(frozen=True, slots=True)

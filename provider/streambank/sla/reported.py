@@ -42,7 +42,8 @@ class Facts:
         savepoints: Its newest savepoints, by the time of their batch.
         failures: Batches that failed or were abandoned, drivers that died.
         recoveries: Starts and restores, each with the seconds to the next committed batch.
-        skews: The largest partition against the mean, of each store.
+        skews: The largest partition against the mean, of each store that is large enough for that to mean
+            something.
         hot_keys: The largest key against the mean, of each store.
         breaks: Moments at which the state was made smaller or larger: compactions, restores, backfills.
         unreadable: What should have been looked at and could not be, a sentence each.
@@ -76,6 +77,9 @@ def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datet
         level = objective.severity if objective.breach is not None else "warn"
         return case.verdict(objective, level, "There is no savepoint of it.")
     last = max(facts.savepoints, key=lambda fact: fact.at)
+    if newest is not None and last.at >= newest:
+        why = f"The newest savepoint, {last.subject}, is not older than the newest batch."
+        return case.verdict(objective, "ok", why, value=0.0, as_of=last.at)
     return _age(case, objective, last.at, f"The newest savepoint, {last.subject},")
 
 
@@ -144,8 +148,10 @@ def _recovery(case: Case, objective: Objective, facts: Facts, newest: datetime |
 
 def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     found = facts.skews if objective.name == "partition_skew" else facts.hot_keys
-    if not found:
+    if found is None:
         return _nobody(case, objective)
+    if not found:
+        return case.verdict(objective, "ok", "There is too little state for its spread to mean anything.")
     last = max(found, key=lambda fact: fact.value)
     level = level_of(objective, last.value)
     return case.verdict(

@@ -64,7 +64,8 @@ class TrendGauge:
         """Take one batch."""
         if point.at < self._begin:
             return
-        back = self._batch is not None and point.batch <= self._batch
+        first = point.batch if point.stretch is None else point.stretch.first
+        back = self._batch is not None and first <= self._batch
         restarted = self._run is not None and point.run_id != self._run
         self._batch, self._run = point.batch, point.run_id
         while self._breaks and self._breaks[0] <= point.at:

@@ -334,11 +334,13 @@ def _over_all(operators: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     return values
 
 
+def directory_sizes(index: CheckpointIndex) -> dict[str, float]:
+    """What the listing of a checkpoint says of the whole directory."""
+    return {"checkpoint_bytes": index.listing.bytes, "checkpoint_files": len(index.listing)}
+
+
 def _directory(index: CheckpointIndex, batch: int) -> dict[str, float]:
-    values: dict[str, float] = {
-        "checkpoint_bytes": index.listing.bytes,
-        "checkpoint_files": len(index.listing),
-    }
+    values = directory_sizes(index)
     oldest = min(
         (
             version

@@ -1,0 +1,255 @@
+"""A job's or a checkpoint's SLA as it is now: what cannot be looked at is a verdict, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from streambank.errors import InputError, NotFoundError, StreambankError
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.job.sla import SlaPolicy
+from streambank.sla.facts import Looking, facts_of_query, newest_savepoints, skews_of
+from streambank.sla.history import Records
+from streambank.sla.hour_files import HourFiles
+from streambank.sla.hours import Windows, hourly_history
+from streambank.sla.judge import Unreadable, judge
+from streambank.sla.objectives import Objective, objectives
+from streambank.sla.point import History
+from streambank.sla.reported import Facts
+from streambank.sla.sizes_now import with_directory
+from streambank.sla.unmanaged import measure_checkpoint
+from streambank.sla.verdict import Level, Verdict, worst
+from streambank.storage import normalize_location, open_store
+from streambank.storage.names import split_job
+from streambank.times import to_json_time, utc_now
+
+_NOW = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """All verdicts on a job, or a checkpoint.
+
+    Attributes:
+        job: The job's name, or what the checkpoint was called.
+        at: When it was judged.
+        verdicts: Of each query first that on its history, then one for each objective.
+    """
+
+    job: str
+    at: datetime
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def level(self) -> Level:
+        """The worst of what is not muted."""
+        return worst(verdict for verdict in self.verdicts if verdict.mute is None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "at": to_json_time(self.at),
+            "level": self.level,
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a query is judged by.
+
+    Attributes:
+        history: Its batches, or why they cannot be read.
+        facts: What else is known.
+    """
+
+    history: History | Unreadable
+    facts: Facts
+
+
+def assess_job(
+    job: Job, *, query: str | None = None, now: datetime | None = None, skew: bool = True
+) -> Assessment:
+    """Judge what a declared job promises.
+
+    Nothing is raised for what cannot be read: that is the verdict `history` of its query.
+
+    Args:
+        job: The job.
+        query: Only this query, by its name, `main` for the only one; None for all.
+        now: The moment; the time by this machine's clock when left out. Only then, or close to it, are hours
+            of the history kept for the next time.
+        skew: Whether to look at the checkpoint's files for skew.
+
+    Raises:
+        InputError: It has no such query (code `no-such-query`).
+    """
+    at = now or utc_now()
+    verdicts = tuple(
+        verdict
+        for name in _queries(job, query)
+        for found in [job_material(job, name, at, skew=skew)]
+        for verdict in judge(job.name, found.history, job.sla, at, found.facts)
+    )
+    return Assessment(job.name, at, verdicts)
+
+
+def assess_checkpoint(
+    location: str,
+    *,
+    history: str | None = None,
+    repository: str | None = None,
+    name: str | None = None,
+    policy: SlaPolicy | None = None,
+    now: datetime | None = None,
+    skew: bool = True,
+) -> Assessment:
+    """Judge a query by its checkpoint, and by its progress records where there are some.
+
+    Nothing is raised for what cannot be read: that is the verdict `history`.
+
+    Args:
+        location: The checkpoint directory.
+        history: Its progress records: a folder of them, or one file.
+        repository: Where its savepoints are, for their age.
+        name: What it is called, there and in verdicts: `job`, or `job/query`; the directory's name when left
+            out.
+        policy: What it promises; the usual limits when left out.
+        now: The moment; the time by this machine's clock when left out.
+        skew: Whether to look at its files for skew.
+
+    Raises:
+        InputError: `name` is no name (code `bad-name`), or the location is none (`bad-location`).
+    """
+    at = now or utc_now()
+    found = checkpoint_material(
+        location, at, history=history, repository=repository, name=name, policy=policy, skew=skew
+    )
+    job = split_job(name)[0] if name is not None else _last_part(location)
+    return Assessment(job, at, judge(job, found.history, policy, at, found.facts))
+
+
+def job_material(job: Job, query: str, now: datetime, *, skew: bool = True) -> Material:
+    """What a query of a job is judged by; points are read while they are gone through.
+
+    Args:
+        job: The job.
+        query: The query's name, `main` for the only one.
+        now: The moment.
+        skew: Whether to look at the checkpoint's files for skew.
+    """
+    wanted, key, looking = objectives(job.sla), None if query == MAIN else query, Looking()
+    location = job.queries[query]
+    history: History | Unreadable
+    try:
+        control = job.records()
+    except StreambankError as error:
+        return Material(Unreadable(query, error.message), Facts())
+    try:
+        generation = control.generation(key)
+        location = generation.location if generation is not None else location
+        history = _job_history(control, key, wanted, now, location)
+    except StreambankError as error:
+        history = Unreadable(query, error.message)
+    if isinstance(history, History):
+        whole = history
+        history = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
+    facts = facts_of_query(
+        control,
+        key,
+        wanted=wanted,
+        location=location,
+        repository=job.repository,
+        savepoint_name=job.savepoint_name(key),
+        now=now,
+        skew=skew,
+    )
+    return Material(history, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
+
+
+def checkpoint_material(
+    location: str,
+    now: datetime,
+    *,
+    history: str | None = None,
+    repository: str | None = None,
+    name: str | None = None,
+    policy: SlaPolicy | None = None,
+    skew: bool = True,
+) -> Material:
+    """What a query without a declaration is judged by; the arguments are those of `assess_checkpoint`."""
+    uri = normalize_location(location)
+    query = (split_job(name)[1] if name is not None else None) or MAIN
+    wanted = objectives(policy)
+    found: History | Unreadable
+    try:
+        if history is not None:
+            records = replace(Records.at(history), query=query)
+            found = with_directory(hourly_history(records, _windows(wanted, now)), uri, wanted)
+        elif set(open_store(uri).names()).isdisjoint(("metadata", "offsets", "commits")):
+            found = Unreadable(query, f"There is no checkpoint at {uri}.")
+        else:
+            found = replace(_measured(uri), query=query)
+    except StreambankError as error:
+        found = Unreadable(query, error.message)
+    looking, by_name = Looking(), {one.name: one for one in wanted}
+    savepoints = skews = None
+    if repository is not None and "savepoint_age" in by_name:
+        called = name if name is not None else _last_part(location)
+        savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, called))
+    if skew and "partition_skew" in by_name and not isinstance(found, Unreadable):
+        objective = by_name["partition_skew"]
+        skews = looking.at("Its state", lambda: skews_of(uri, objective, now, begun=history is not None))
+    facts = Facts(savepoints=savepoints, skews=skews, unreadable=tuple(looking.unreadable))
+    return Material(found, facts)
+
+
+def _queries(job: Job, query: str | None) -> Sequence[str]:
+    if query is None:
+        return tuple(job.queries)
+    if query not in job.queries:
+        raise InputError(
+            f"Job {job.name} has no query {query!r}.",
+            code="no-such-query",
+            hint=f"Declared: {', '.join(job.queries)}.",
+        )
+    return (query,)
+
+
+def _job_history(
+    control: JobControl, query: str | None, wanted: Sequence[Objective], now: datetime, location: str
+) -> History:
+    """By the runner's records; where there are none yet, by the checkpoint that may be there all the same."""
+    records = Records.of_query(control.store, query)
+    if not records.keys:
+        return replace(_measured(location), query=records.query)
+    keep = abs(now - utc_now()) < _NOW
+    files = HourFiles(control.store, query)
+    return hourly_history(records, _windows(wanted, now), files, keep=keep)
+
+
+def _windows(wanted: Sequence[Objective], now: datetime) -> Windows:
+    longest = {
+        kind: max((one.window_s or 0.0 for one in wanted if one.measure.kind == kind), default=0.0)
+        for kind in ("window", "trend")
+    }
+    return Windows(now, longest["window"], longest["trend"])
+
+
+def _measured(location: str) -> History:
+    """What a checkpoint tells; nothing before its first batch."""
+    try:
+        return measure_checkpoint(open_store(location)).history
+    except NotFoundError as error:
+        if error.code != "no-committed-batch":
+            raise
+        return History(MAIN)
+
+
+def _last_part(location: str) -> str:
+    return normalize_location(location).rstrip("/").rpartition("/")[2]
