@@ -13,6 +13,7 @@ from typing import Any, get_args
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
+from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.status import JobState, JobStatus, job_status
 from streambank.storage import S3Access, using_s3
 
@@ -28,7 +29,7 @@ DRIVEN = frozenset({"running", "stopping", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job at one moment; flat, for XComs and events.
+    """A job at one moment; flat but for `unhealthy`, for XComs and events.
 
     Attributes:
         job: Its name.
@@ -49,6 +50,9 @@ class JobView:
             looked at (event_time.py); None for none yet, and for one beyond what a calendar can say.
         watermark_ms: The same in milliseconds since the epoch.
         without_watermark: The query that has no watermark and will not get one, by what its driver says.
+        health: Whether its driver makes progress: `healthy`, `unhealthy` or `unknown`; None without a driver.
+        health_why: What that rests on.
+        unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
     """
 
     job: str
@@ -68,6 +72,9 @@ class JobView:
     watermark: str | None = None
     watermark_ms: int | None = None
     without_watermark: str | None = None
+    health: str | None = None
+    health_why: str | None = None
+    unhealthy: Mapping[str, Any] | None = None
 
     @property
     def down(self) -> bool:
@@ -87,11 +94,13 @@ class JobWatcher:
         job: The declared job.
         query: The query whose batches count; None for all of them.
         access: How S3 is reached, with every look; None for what the process's own settings say.
+        observer: Sees for how long a driver's heartbeat stands still.
     """
 
     job: Job
     query: str | None = None
     access: S3Access | None = None
+    observer: Observer = field(default_factory=Observer)
     control: JobControl = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +126,7 @@ class JobWatcher:
         said = self.control.lease.view()
         status = job_status(self.job, control=self.control)
         view = self.control.lease.view()
+        health, unhealthy = self._health(status, said)
         return JobView(
             job=status.job,
             state=status.state,
@@ -132,7 +142,24 @@ class JobWatcher:
             triggered=status.state in ("running", "stopping") and self._triggered(said),
             finished=status.state == "stopped" and self._finished(view),
             exit_code=None if view is None else view.end.get("exit_code"),
+            health=None if health is None else health.state,
+            health_why=None if health is None else health.why,
+            unhealthy=None if unhealthy is None else unhealthy.to_dict(),
         )
+
+    def _health(self, status: JobStatus, said: ClaimView | None) -> tuple[Health | None, Unhealthy | None]:
+        """How a driver gets on, by what it said before its batches were looked at."""
+        if said is None:
+            return None, None
+        batches = {name: query.batch for name, query in status.queries.items()}
+        seen = self.observer.look(said, batches)
+        if status.state not in ("running", "stopping") or said.epoch != status.epoch:
+            return None, None
+        health = judge_health(self.job.health, self.job.queries, said.status, seen)
+        if health.state != "unhealthy":
+            return health, None
+        beat = said.beat.get("beat")
+        return health, Unhealthy(said.epoch, beat, seen.silent_s, batches, health.why)
 
     def _operation(self) -> str | None:
         view = self.control.operation_lock.view()

@@ -10,6 +10,7 @@ from streambank.errors import InternalError
 from streambank.storage import normalize_location
 
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
+_INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
@@ -64,6 +65,12 @@ def failure(query: Any) -> str | None:
         return None
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def trigger_s(query: Any) -> float | None:
+    """The interval of a query's trigger in seconds, 0 where it has none; None for another kind of trigger."""
+    match = _INTERVAL.fullmatch(str(query._jsq.streamingQuery().trigger().toString()))
+    return None if match is None else int(match[1]) / 1000
 
 
 def sink_of(query: Any) -> tuple[str, str | None]:

@@ -22,6 +22,7 @@ from streambank.job.pruning import prune_and_tell
 from streambank.job.requests import STOP, Request
 from streambank_spark import jvm
 from streambank_spark.queries import Managed, Queries
+from streambank_spark.signs import Signs
 from streambank_spark.stopping import Journal, Wish, has_triggered
 
 POLL_S = 1.0
@@ -39,6 +40,7 @@ class Poll:
         queries: What runs.
         journal: Where events go.
         on_stop: Called with each request to stop.
+        signs: Where signs of progress go; nowhere when left out.
     """
 
     def __init__(
@@ -49,8 +51,10 @@ class Poll:
         queries: Queries,
         journal: Journal,
         on_stop: Callable[[Wish], None],
+        signs: Signs | None = None,
     ) -> None:
         self.failures = 0
+        self._signs = signs or Signs()
         self._control = control
         self._spec = spec
         self._epoch = epoch
@@ -67,37 +71,50 @@ class Poll:
             self._log = DriverLog(Path(spec.log), max_bytes=spec.log_max_bytes, files=spec.log_files)
         self._once = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="streambank-poll", daemon=True)
+        # Requests get a thread of their own: a JVM that hangs, and the look at it, must not keep a stop from
+        # being heard.
+        self._threads = [
+            threading.Thread(target=self._run, args=(look,), name=f"streambank-{name}", daemon=True)
+            for name, look in (("poll", self.once), ("requests", self.hear))
+        ]
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """End, after a last look at everything."""
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        self.hear()
         self.once()
 
-    def once(self) -> None:
-        """Look once. A failure is shown in the driver's log and counted, and the next look tries again."""
-        with self._once:
-            for look in (
-                self._look_at_requests,
-                self._look_at_queries,
-                self._look_at_log,
-                self._look_at_records,
-            ):
-                try:
-                    look()
-                except Exception:
-                    self.failures += 1
-                    print("streambank: a poll failed and will be tried again:", file=sys.stderr)
-                    traceback.print_exc()
+    def hear(self) -> None:
+        """Look once for requests; failures as for `once`."""
+        self._try(self._look_at_requests)
 
-    def _run(self) -> None:
+    def once(self) -> None:
+        """Look once at all but requests.
+
+        A failure is shown in the driver's log and counted, and the next look tries again.
+        """
+        with self._once:
+            for look in (self._look_at_queries, self._look_at_log, self._look_at_records):
+                self._try(look)
+
+    def _try(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Exception:
+            self.failures += 1
+            print("streambank: a poll failed and will be tried again:", file=sys.stderr)
+            traceback.print_exc()
+
+    def _run(self, look: Callable[[], None]) -> None:
         while not self._stop.wait(POLL_S):
-            self.once()
+            look()
 
     def _look_at_requests(self) -> None:
         for request in self._control.requests.open(self._epoch, after=self._asked_up_to):
@@ -130,9 +147,17 @@ class Poll:
         # Asked first: what has ended before its progress is read has no more of it.
         over = managed.ended.is_set()
         writer = self._writer(managed)
+        idle = None
         for progress in jvm.new_progress(managed.query, managed.last_batch):
             if writer.add(progress) and writer.last_batch is not None:
                 managed.last_batch = writer.last_batch
+                self._signs.made(managed.name)
+                idle = None
+            else:
+                idle = progress
+        self._signs.told_idle(managed.name, idle)
+        if not over:
+            self._signs.look(managed)
         writer.flush()
         if not managed.triggered and (managed.last_batch >= 0 or has_triggered(managed.query.status)):
             managed.triggered = True
@@ -140,6 +165,7 @@ class Poll:
         if over:
             managed.over = True
             managed.failure = jvm.failure(managed.query)
+            self._signs.made(managed.name)
             self._journal.record(
                 "query-ended",
                 query=managed.name,

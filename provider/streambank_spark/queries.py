@@ -33,6 +33,7 @@ class Managed:
         ended: Set when its thread has ended.
         over: Whether its end was written down.
         failure: Why it failed.
+        trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Managed:
     ended: threading.Event = field(default_factory=threading.Event)
     over: bool = False
     failure: str | None = None
+    trigger_s: float | None = None
 
     @property
     def key(self) -> str | None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
+from streambank.job.awake import AwakeClock
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
@@ -34,6 +35,7 @@ from streambank_spark import application, boundary, jvm, refusals, signals, wrap
 from streambank_spark.fence import kill_driver
 from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
+from streambank_spark.signs import Signs
 from streambank_spark.stopping import Stopping, Wish
 
 
@@ -99,7 +101,10 @@ class Driver:
         self.queries = Queries(spec.job, spec.queries)
         self.journal = ControlJournal(control, spec.launch_id, claim.epoch)
         self.stopping = Stopping(self.queries, self.journal, jvm_pid)
-        self.poll = Poll(control, spec, claim.epoch, self.queries, self.journal, self.stopping.ask)
+        self.signs = Signs(AwakeClock(spec.ttl_s))
+        self.poll = Poll(
+            control, spec, claim.epoch, self.queries, self.journal, self.stopping.ask, self.signs
+        )
         self._over = False
         self._java_handler: object | None = None
         self._lost = threading.Event()
@@ -178,12 +183,14 @@ class Driver:
         return {
             "state": "stopping" if self.stopping.asked else "running",
             "poll_failures": self.poll.failures,
+            "still_s": round(self.signs.still_s(), 1),
             "queries": {
                 one.name: {
                     "run_id": one.run_id,
                     "batch": one.last_batch,
                     "triggered": one.triggered,
                     "over": one.over,
+                    **self.signs.describe(one),
                 }
                 for one in self.queries.all()
             },
@@ -207,6 +214,8 @@ class Driver:
 
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Write down what Spark says about a query that has just been started."""
+        self.signs.made(managed.name)
+        managed.trigger_s = jvm.trigger_s(managed.query)
         sink, sink_path = jvm.sink_of(managed.query)
         facts = {
             "generation": managed.spec.generation,

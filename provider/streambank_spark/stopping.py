@@ -32,6 +32,8 @@ _STEP_S = 0.02
 _DRAIN_STEP_S = 0.1
 APPLICATION_GRACE_S = 10.0
 """How long an application may go on after its queries have ended, before it is interrupted."""
+_ANSWER_S = 10.0
+"""How much longer than its two steps a stop may take, for a JVM that answers late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +164,30 @@ class Stopping:
     def end_queries(self, force_after_s: float) -> None:
         """End every query that runs now or is just starting, at a batch boundary if that comes in time."""
         with self._boundary:
-            if self._wait_ended(time.monotonic() + force_after_s, at_boundary=True):
-                return
-            self.forced = True
-            self.journal.record("stop-forced", queries=[run.name for run in self.queries.running()])
-            for managed in self.queries.running():
-                # It may wait for Python code of the application to return, so it gets a thread.
-                threading.Thread(target=managed.query._jsq.stop, name="streambank-force", daemon=True).start()
-            if self._wait_ended(time.monotonic() + force_after_s, at_boundary=False):
-                return
-            self.journal.record("killed", why="the queries did not stop")
-            kill_driver(self.jvm_pid)
+            # A JVM that is frozen answers nothing, so the steps below would never come to their end.
+            last = threading.Timer(2 * force_after_s + _ANSWER_S, self._kill, ["the JVM did not answer"])
+            last.daemon = True
+            last.start()
+            try:
+                self._end_queries(force_after_s)
+            finally:
+                last.cancel()
+
+    def _end_queries(self, force_after_s: float) -> None:
+        if self._wait_ended(time.monotonic() + force_after_s, at_boundary=True):
+            return
+        self.forced = True
+        self.journal.record("stop-forced", queries=[run.name for run in self.queries.running()])
+        for managed in self.queries.running():
+            # It may wait for Python code of the application to return, so it gets a thread.
+            threading.Thread(target=managed.query._jsq.stop, name="streambank-force", daemon=True).start()
+        if self._wait_ended(time.monotonic() + force_after_s, at_boundary=False):
+            return
+        self.journal.record("killed", why="the queries did not stop")
+        kill_driver(self.jvm_pid)
+
+    def _kill(self, why: str) -> None:
+        kill_driver(self.jvm_pid, lambda: self.journal.record("killed", why=why))
 
     def _wait_ended(self, deadline: float, *, at_boundary: bool) -> bool:
         told: set[str] = set()

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it ships no types
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 

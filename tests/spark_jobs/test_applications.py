@@ -43,6 +43,8 @@ def flights() -> list[dict[str, object]]:
     return replay.departures(replay.data_dir())[:900]
 
 
+# In the storms: `make demo` runs this application whole, through a disaster.
+@pytest.mark.storm
 def test_hourly_delays(tmp_path: Path, flights: list[dict[str, object]]) -> None:
     replay.replay(flights, tmp_path / "in", rows_per_file=300, gap_ms=0)
     drained(tmp_path, "hourly_delays", "--trigger", "200 milliseconds")

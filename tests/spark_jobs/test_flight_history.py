@@ -18,7 +18,8 @@ from tests.support.spark import finish
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+# In the storms: a minute; the quick suite finds hot keys in recorded checkpoints (test_inspect_state.py).
+pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
 PARTITIONS = 5
 SALTS = 64

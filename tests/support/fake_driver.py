@@ -32,6 +32,8 @@ def main() -> int:
     parser.add_argument("--never-trigger", action="store_true")
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--forced", action="store_true")
+    parser.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
+    parser.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")
     options = parser.parse_args(spec.args)
     print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
     time.sleep(options.boot_s)
@@ -53,7 +55,15 @@ def main() -> int:
         return error.exit_code
     check_generations(spec, control)
     status: dict[str, object] = {"state": "running", "queries": {}}
-    keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=lambda: status).start()
+
+    def say() -> dict[str, object]:
+        if options.still_s is None:
+            return status
+        still_s = 0.0 if options.recovers is not None and options.recovers.exists() else options.still_s
+        about = {name: {"batch": 0, "still_s": still_s, "trigger_s": 0.0} for name in spec.queries}
+        return {**status, "still_s": still_s, "queries": about}
+
+    keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=say).start()
     if options.die_after_lease is not None:
         os._exit(options.die_after_lease)
     control.record_event("driver-started", launch_id=spec.launch_id, epoch=claim.epoch)

@@ -42,6 +42,15 @@ class Managed:
         return self.folder / "dies"
 
     @property
+    def hangs(self) -> Path:
+        """Where this file holds a number, each driver stands still after so many batches."""
+        return self.folder / "hangs"
+
+    def declare(self, more: str) -> None:
+        """Declare more of the job."""
+        self.jobs_file.write_text(self.jobs_file.read_text(encoding="utf-8") + more, encoding="utf-8")
+
+    @property
     def job(self) -> Job:
         return load_jobs(self.jobs_file).job("flights")
 
@@ -99,7 +108,7 @@ repository = "repository"
 [jobs.flights]
 description = "Departures."
 application = "app.py"
-args = ["--dies", "{folder / "dies"}"]
+args = ["--dies", "{folder / "dies"}", "--hangs", "{folder / "hangs"}"]
 checkpoint = "checkpoints/flights"
 {f"queries = {list(queries)}" if queries else ""}
 

@@ -225,6 +225,7 @@ def _show_status(found: dict[str, Any]) -> None:
             ("epoch", found["epoch"]),
             ("since", found["since"]),
             ("last beat", found["beat_at"]),
+            ("health", _health(found["health"])),
             ("operation", found["operation"]),
             ("log", found["log"]),
         ]
@@ -238,6 +239,10 @@ def _show_status(found: dict[str, Any]) -> None:
     if rows:
         console.line()
         console.table(columns, rows, right=("batch", "planned", "generation"))
+
+
+def _health(health: dict[str, Any] | None) -> str | None:
+    return None if health is None else f"{health['state']}: {health['why']}"
 
 
 def _desired(found: dict[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from streambank.job.control import JobControl
 from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
+from streambank.job.health_policy import HealthPolicy, read_health
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
@@ -63,6 +64,7 @@ class Job:
         description: For people.
         tags: For people, and for Airflow.
         savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
+        health: When it counts as unhealthy, and what is done then.
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
         sla: What the job promises.
@@ -89,6 +91,7 @@ class Job:
     stop: StopPolicy = field(default_factory=StopPolicy)
     start: StartPolicy = field(default_factory=StartPolicy)
     limits: Limits = field(default_factory=Limits)
+    health: HealthPolicy = field(default_factory=HealthPolicy)
     retention: Policy | None = None
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     sla: SlaPolicy = field(default_factory=SlaPolicy)
@@ -230,6 +233,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         stop=read_stop(fields.table("stop")),
         start=read_start(fields.table("start")),
         limits=read_limits(fields),
+        health=read_health(fields.table("health")),
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
         sla=read_sla(fields.table("sla")),

@@ -23,7 +23,7 @@ from streambank.times import from_json_time, to_json_time, utc_now
 _TAIL_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 10
 _HEAD = re.compile(
-    rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"[^"]*","batch":([0-9]{1,18}),'
+    rb'\{"at":"([^"]{1,40})","epoch":([0-9]{1,18}),"query":"[^"]*","run_id":"([^"\\]*)","batch":([0-9]{1,18}),'
 )
 
 
@@ -71,11 +71,13 @@ class SegmentHead:
         at: When the file begins.
         epoch: The lease's epoch of the driver.
         batch: The first batch.
+        run_id: Spark's id of the run that it belongs to.
     """
 
     at: datetime
     epoch: int
     batch: int
+    run_id: str = ""
 
 
 class Succession:
@@ -257,14 +259,14 @@ def segment_head(store: Store, key: str) -> SegmentHead | None:
     if found is not None:
         try:
             at = from_json_time(found[1].decode())
-            return SegmentHead(at, int(found[2]), int(found[3]))
+            return SegmentHead(at, int(found[2]), int(found[4]), found[3].decode())
         except ValueError:
             pass  # that line is damaged: another one may not be
     segment = read_segment(store, key)
     if segment is None or not segment.records:
         return None
     first = segment.records[0]
-    return SegmentHead(first.at, first.epoch, first.batch)
+    return SegmentHead(first.at, first.epoch, first.batch, first.run_id)
 
 
 def last_progress(store: Store, query: str | None = None) -> ProgressRecord | None:

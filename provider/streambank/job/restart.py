@@ -11,7 +11,7 @@ restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -29,8 +29,10 @@ OPERATION = "restart"
 """What the operation lock says while one driver makes room for another."""
 ASKED = "restart-asked"
 """The kind of event that says which driver is to be replaced."""
+RESTARTED = "restarted"
+"""The kind of event that says which driver has replaced another one, and when that was asked for."""
 
-RestartState = Literal["restarted", "started", "finished", "not-desired"]
+RestartState = Literal["restarted", "started", "finished", "not-desired", "not-needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class RestartResult:
 
     Attributes:
         state: `restarted`; `started`, where no driver lived; `finished` (the application ran to its end
-            meanwhile); `not-desired` (somebody has stopped the job, before or meanwhile).
+            meanwhile); `not-desired` (somebody has stopped the job, before or meanwhile); `not-needed`
+            (`still_needed` said so, and nothing was touched).
         start: The driver that runs the job now.
         stopped_epoch: The epoch of the driver that was replaced; None for none.
         how: How that one ended (see `StopResult`); None where somebody else had seen to it.
@@ -118,6 +121,7 @@ def _ask(
     why: str,
     force_after_s: float | None,
     asker: str | None,
+    only: int | None = None,
 ) -> RestartAsked | None:
     if _is_unwanted(records):
         return None
@@ -125,6 +129,8 @@ def _ask(
     before = _asked_before(records, asker) if asker is not None else None
     view = records.lease.view()
     newest = view.epoch if view is not None else 0
+    if only is not None and newest > only:
+        return RestartAsked(only, StopAsked(_now(), 0.0))
     if before is None:
         # Before anything is asked of a driver, so that who asks again knows which one it was.
         records.record_event(ASKED, by=dict(by), why=why, epoch=newest)
@@ -151,6 +157,10 @@ def restart_job(
     control: JobControl | None = None,
     tell: Tell = to_nobody,
     asker: str | None = None,
+    only: int | None = None,
+    still_needed: Callable[[], bool] | None = None,
+    lock_wait_s: float | None = None,
+    cause: str | None = None,
 ) -> RestartResult:
     """Restart a job, or finish a restart: see that the driver is gone, and that another one runs.
 
@@ -166,6 +176,10 @@ def restart_job(
         control: The job's records; opened from the declaration when left out.
         tell: Told what is waited for.
         asker: As `ask_to_restart` takes it, where that was left out.
+        only: Replace only a driver of this epoch; one of a later epoch has replaced it already.
+        still_needed: Asked once, with the operation lock in hand and before anything is done.
+        lock_wait_s: How long to wait for another operation to end; as long as a stop may take when left out.
+        cause: What it is for, where a program has decided that (`health`), for the event.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -176,8 +190,14 @@ def restart_job(
     records = control or job.records()
     stopped: StopResult | None = None
     wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
+    if lock_wait_s is not None:
+        wait_s = lock_wait_s
     with records.operation(OPERATION, by=by, wait_s=wait_s, tell=tell) as held:
-        asked = asked or _ask(job, records, by, why, force_after_s, asker)
+        if _is_unwanted(records):
+            return RestartResult("not-desired", StartResult(job.name, "not-desired"))
+        if still_needed is not None and not still_needed():
+            return RestartResult("not-needed", StartResult(job.name, "already-running"))
+        asked = asked or _ask(job, records, by, why, force_after_s, asker, only)
         if asked is None or _is_unwanted(records):
             return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         view = records.lease.settle()
@@ -195,6 +215,17 @@ def restart_job(
                 lasting=False,
             )
         start = _start(job, records, by, why, launcher, tell, operation=held, wait=False)
+        if stopped is not None and start.state == "started":
+            records.record_event(
+                RESTARTED,
+                launch_id=start.launch_id,
+                epoch=start.epoch,
+                asked_at=asked.stop.at,
+                how=stopped.how,
+                by=dict(by),
+                why=why,
+                **({"cause": cause} if cause is not None else {}),
+            )
     if wait and start.state in ("started", "already-running"):
         # Without the lock, so that a stop need not wait for a first batch that does not come.
         start = _start(job, records, by, why, launcher, tell, operation=None, wait=True)

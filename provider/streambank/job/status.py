@@ -11,6 +11,7 @@ from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
+from streambank.job.health import Health, judge_health
 from streambank.job.launch import launch_key, read_launch
 from streambank.job.launcher import Launcher, LocalLauncher
 from streambank.job.progress import last_progress
@@ -74,6 +75,7 @@ class JobStatus:
         operation_state: `live`, `dead` or `unknown`.
         batch: Newest committed batch, of several queries the oldest such.
         queries: Each query.
+        health: Whether it gets on, by what its driver said last; None while no driver has the lease.
     """
 
     job: str
@@ -97,6 +99,7 @@ class JobStatus:
     operation_state: str | None = None
     batch: int | None = None
     queries: Mapping[str, QueryStatus] = field(default_factory=dict)
+    health: Health | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -121,6 +124,7 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
     work = records.operation_lock.view()
     busy = work if work is not None and work.state != "ended" else None
     beat_at = view.beat_at if view else None
+    beat_age_s = round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None
     return JobStatus(
         job=job.name,
         state=state,
@@ -135,7 +139,7 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
         jvm_pid=pids.get("jvm"),
         since=to_json_time(view.since) if view and view.since else None,
         beat_at=to_json_time(beat_at) if beat_at else None,
-        beat_age_s=round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None,
+        beat_age_s=beat_age_s,
         launch_id=launch_id,
         log=_log(records, launch_id),
         operation=str(busy.holder.details.get("operation")) if busy and busy.holder else None,
@@ -143,7 +147,16 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
         operation_state=busy.state if busy else None,
         batch=min((one for one in batches if one is not None), default=None) if None not in batches else None,
         queries=queries,
+        health=_health(job, view, beat_age_s) if view and state in ("running", "stopping") else None,
     )
+
+
+def _health(job: Job, view: ClaimView, beat_age_s: float | None) -> Health:
+    """What can be told at a glance: whether a heartbeat has stopped shows only to who keeps looking."""
+    ttl_s = view.holder.ttl_s if view.holder else 0.0
+    if beat_age_s is not None and beat_age_s > ttl_s:
+        return Health("unknown", f"by this clock its driver has said nothing for {beat_age_s:,.0f} s")
+    return judge_health(job.health, job.queries, view.status)
 
 
 def _state(

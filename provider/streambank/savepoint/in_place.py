@@ -50,7 +50,10 @@ class SavedFiles:
         """
         digest = self._digests.get(path)
         if digest is None:
-            raise NotFoundError(f"The savepoint {self._manifest.savepoint} has no file {path}.")
+            raise NotFoundError(
+                f"The savepoint {self._manifest.savepoint} has no file {path}.",
+                hint="See what it has: streambank show.",
+            )
         if length is None or self._sizes[path] <= SMALL_BYTES:
             return self._whole(digest)[offset : None if length is None else offset + length]
         location = self._repository.object_location(digest)

@@ -1,17 +1,15 @@
 """The history of a query from its progress records: streamed file by file, however long it is.
 
 Files are looked at from the newest backwards until one begins before the time that is asked for; only those
-are read, one at a time, oldest first. What is told of a file before it is read is how its first line begins,
-and that is enough to know when a driver was replaced and where a clock went back (docs/formats/progress.md).
+are read, one at a time, oldest first (`timed.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from streambank.errors import NotFoundError
 from streambank.job.generations import MAIN
@@ -21,20 +19,16 @@ from streambank.job.progress import (
     Succession,
     last_of_segment,
     progress_keys,
-    read_segment,
     segment_head,
 )
 from streambank.job.segments import is_segment
-from streambank.savepoint.threads import at_once, each
 from streambank.sla.hour import HourOfRun
-from streambank.sla.order import Drivers, in_order, next_trusted
 from streambank.sla.point import History, Point
 from streambank.sla.points import Points
 from streambank.sla.spark_progress import Measuring
+from streambank.sla.timed import TimedFiles, read_each
 from streambank.storage import open_store
 from streambank.storage.base import Store
-
-T = TypeVar("T")
 
 _BEFORE_WINDOW = 2
 """So many files in a row must begin before the window, so that one odd line cannot end the look back."""
@@ -135,7 +129,10 @@ class HistoryScan:
         self._reset()
         succession, measuring = Succession(), Measuring()
         run: str | None = None
-        for record, at in self._timed():
+        files = TimedFiles(self._records.store, file_heads(self._records, self._since))
+        for _, _, record, at in files:
+            self.damaged, self.torn = files.damaged, files.torn
+            self.jumps, self.stale = files.jumps, files.stale
             new = succession.takes(record)
             self.lost, self.duplicates = succession.lost, succession.duplicates
             if not new:
@@ -146,6 +143,7 @@ class HistoryScan:
                     run = record.run_id
                     self.runs += 1
                 yield point
+        self.damaged, self.torn, self.jumps, self.stale = files.damaged, files.torn, files.jumps, files.stale
 
     def notes(self) -> tuple[str, ...]:
         """What was odd, in sentences."""
@@ -158,34 +156,6 @@ class HistoryScan:
             (self.stale, "{} stale: records of a driver that had lost its lease to another, left out."),
         )
         return tuple(sentence.format(number) for number, sentence in told if number)
-
-    def _timed(self) -> Iterator[tuple[ProgressRecord, datetime]]:
-        """The records that count, oldest first, each with the time that does."""
-        heads = file_heads(self._records, self._since)
-        drivers = Drivers([head for _, head in heads])
-        begins = [
-            None if head is None or drivers.began_late(place) else head.at
-            for place, (_, head) in enumerate(heads)
-        ]
-        ends = next_trusted(begins)
-        last: datetime | None = None
-        before: datetime | None = None
-        segments = _read_each(read_segment, self._records.store, [key for key, _ in heads])
-        for place, segment in enumerate(segments):
-            if segment is None:  # rolled away while we read
-                continue
-            self.torn += segment.torn
-            self.damaged += segment.damaged
-            records = [record for record in segment.records if not drivers.is_stale(place, record)]
-            self.stale += len(segment.records) - len(records)
-            for record in records:
-                self.jumps += before is not None and record.at < before
-                before = record.at
-                drivers.saw(record)
-            times = in_order([record.at for record in records], last, ends[place])
-            if times:
-                last = times[-1]
-            yield from zip(records, times, strict=True)
 
 
 class Scan(Protocol):
@@ -237,7 +207,7 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
     found: list[tuple[str, SegmentHead | None]] = []
     older = 0
     newest_first = records.keys[::-1]
-    heads = _read_each(segment_head, records.store, newest_first)
+    heads = read_each(segment_head, records.store, newest_first)
     for key, head in zip(newest_first, heads, strict=True):
         found.append((key, head))
         if head is not None and since is not None:
@@ -245,13 +215,6 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
             if older == _BEFORE_WINDOW:
                 break
     return found[::-1]
-
-
-def _read_each(read: Callable[[Store, str], T], store: Store, keys: Sequence[str]) -> Iterator[T]:
-    """What reading gives for each key, in their order; of a service a few are read ahead at the same time."""
-    parallel = at_once(store) if store.features.remote else 1
-    for begin in range(0, len(keys), parallel):
-        yield from each(partial(read, store), keys[begin : begin + parallel], parallel)
 
 
 def stream_history(

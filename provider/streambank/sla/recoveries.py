@@ -1,7 +1,8 @@
-"""How long a query took to commit a batch again, after each start and each restore of its job (RTO).
+"""How long a query took to commit a batch again, after each start, restart and restore of its job (RTO).
 
 From the job's records: when a driver was launched, which epoch of the lease it got, and when the first
-progress record of that epoch was written.
+progress record of that epoch was written. A restart counts from the moment at which the driver before was
+asked to make room: its query stood still from then on, or had stood still before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from streambank.errors import InputError
 from streambank.job.control import JobControl
 from streambank.job.progress import SegmentHead
 from streambank.job.records import RecordStream
+from streambank.job.restart import RESTARTED
 from streambank.sla.history import Records, file_heads
 from streambank.storage.names import split_job
 from streambank.times import from_json_time
@@ -25,23 +27,26 @@ NEWEST_EVENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One start or restore after which a batch was committed.
+    """One start, restart or restore after which a batch was committed.
 
     Attributes:
-        kind: `start`, or `restore`: such a time holds the start after it, and whatever lay between.
-        began_at: When the driver was launched, or the restore began.
+        kind: `start`; `restart`, which holds the stop before it; or `restore`: such a time holds the start
+            after it, and whatever lay between.
+        began_at: When the driver was launched, the one before was asked to make room, or the restore began.
         at: When the first batch after it was recorded.
         epoch: The epoch of the driver that committed it.
         batch: That batch.
         savepoint: The savepoint that was restored; None for a start.
+        cause: What a restart was for, where a program decided that: `health`.
     """
 
-    kind: Literal["start", "restore"]
+    kind: Literal["start", "restart", "restore"]
     began_at: datetime
     at: datetime
     epoch: int
     batch: int
     savepoint: str | None = None
+    cause: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -62,9 +67,9 @@ def recoveries(
     Raises:
         StorageError: The records cannot be read.
     """
-    launched = _launched(control)
+    launched, restarted = _launched(control)
     starts = [
-        Recovery("start", launched[head.epoch], head.at, head.epoch, head.batch)
+        _recovery(head, launched[head.epoch], restarted.get(head.epoch))
         for head in _first_of_epochs(Records.of_query(control.store, query), since)
         if head.epoch in launched and launched[head.epoch] <= head.at
     ]
@@ -74,10 +79,24 @@ def recoveries(
     )
 
 
-def _launched(control: JobControl) -> dict[int, datetime]:
-    """When the driver of each epoch was launched; one that nobody launched counts from its own start."""
+def _recovery(head: SegmentHead, launched: datetime, restarted: Mapping[str, Any] | None) -> Recovery:
+    asked = _time(restarted, "asked_at") if restarted is not None else None
+    if restarted is None or asked is None or asked > launched:
+        return Recovery("start", launched, head.at, head.epoch, head.batch)
+    cause = restarted.get("cause")
+    return Recovery(
+        "restart", asked, head.at, head.epoch, head.batch, cause=None if cause is None else str(cause)
+    )
+
+
+def _launched(control: JobControl) -> tuple[dict[int, datetime], dict[int, Mapping[str, Any]]]:
+    """When the driver of each epoch was launched, and the events of those that replaced another one.
+
+    One that nobody launched counts from its own start.
+    """
     by_launch: dict[str, datetime] = {}
     by_epoch: dict[int, datetime] = {}
+    restarted: dict[int, Mapping[str, Any]] = {}
     for record in control.events(newest=NEWEST_EVENTS):
         event = record.data
         moment = _time(event, "at")
@@ -87,7 +106,9 @@ def _launched(control: JobControl) -> dict[int, datetime]:
             by_launch[str(event.get("launch_id"))] = moment
         elif event.get("kind") == "driver-started" and isinstance(event.get("epoch"), int):
             by_epoch.setdefault(event["epoch"], by_launch.get(str(event.get("launch_id")), moment))
-    return by_epoch
+        elif event.get("kind") == RESTARTED and isinstance(event.get("epoch"), int):
+            restarted.setdefault(event["epoch"], event)
+    return by_epoch, restarted
 
 
 def _first_of_epochs(records: Records, since: datetime | None) -> list[SegmentHead]:

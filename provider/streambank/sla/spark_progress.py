@@ -36,13 +36,20 @@ class Measuring:
 
     It remembers of the batches before only what the next point needs: when the last one ended, and with which
     batch its run began.
+
+    Args:
+        run_id: The run that the first record belongs to, where it began before that; None where nobody knows.
+        began: The first batch of that run.
+
+    Attributes:
+        run_began: The first batch of the run that the last record belongs to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str | None = None, began: int = 0) -> None:
         self._batch: int | None = None
         self._end: datetime | None = None
-        self._run: str | None = None
-        self._run_began = 0
+        self._run = run_id
+        self.run_began = began
 
     def point(self, record: ProgressRecord, at: datetime) -> Point:
         """The next batch's point.
@@ -53,7 +60,7 @@ class Measuring:
         """
         progress = record.progress
         if record.run_id != self._run:
-            self._run, self._run_began = record.run_id, record.batch
+            self._run, self.run_began = record.run_id, record.batch
         values = _durations(_table(progress, "durationMs"))
         _put(values, "input_rows", _number(progress, "numInputRows"))
         operators = self._operators(progress, record.batch, values)
@@ -115,7 +122,7 @@ class Measuring:
         versions = [version for name in names if (version := _number(custom, name)) is not None]
         if not versions:
             return None
-        oldest = min(version if version >= 0 else self._run_began for version in versions)
+        oldest = min(version if version >= 0 else self.run_began for version in versions)
         return batch + 1 - oldest
 
     def _gap(self, values: dict[str, float], batch: int, begin: datetime | None) -> None:

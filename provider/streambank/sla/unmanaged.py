@@ -7,16 +7,17 @@ since then say what changed, not how much there is now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
-from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
+from streambank.checkpoint.shape import PartitionState
 from streambank.errors import NotFoundError, StorageError, StreambankError
 from streambank.sla.order import in_order
 from streambank.sla.point import History, Point
@@ -32,46 +33,36 @@ _SPENT = ("batch-not-retained", "checkpoint-moved")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PartitionMeasure:
     """One store of an operator in one partition, as its newest snapshot and the changes since tell.
 
     Attributes:
         operator: The stateful operator's id.
-        partition: The partition.
         store: The store's name.
-        snapshot_version: State version of its newest snapshot; 0 where there is none yet.
-        rows: Rows in that snapshot, of all column families; None where files do not count them.
-        snapshot_bytes: Bytes of that snapshot: SST files, or the HDFS-backed file.
-        changes: How many versions have changed since.
-        change_bytes: Bytes of those changes.
+        state: What the files tell of the partition.
     """
 
     operator: int
-    partition: int
     store: str
-    snapshot_version: int = 0
-    rows: int | None = None
-    snapshot_bytes: int = 0
-    changes: int = 0
-    change_bytes: int = 0
+    state: PartitionState
 
     @property
     def bytes(self) -> int:
         """What counts as its size: the snapshot; before the first one, the changes so far."""
-        return self.snapshot_bytes if self.snapshot_version else self.change_bytes
+        return self.state.base_bytes if self.state.base_version else self.state.change_bytes
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "operator": self.operator,
-            "partition": self.partition,
+            "partition": self.state.partition,
             "store": self.store,
-            "snapshot_version": self.snapshot_version,
-            "rows": self.rows,
+            "snapshot_version": self.state.base_version,
+            "rows": self.state.base_rows,
             "bytes": self.bytes,
-            "changes": self.changes,
-            "change_bytes": self.change_bytes,
+            "changes": self.state.change_files,
+            "change_bytes": self.state.change_bytes,
         }
 
 
@@ -258,7 +249,7 @@ def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict
     unread: StorageError | None = None
     for batch in batches:
         try:
-            looked[batch] = list(_partitions(planner, planner.plan(batch, "minimal")))
+            looked[batch] = _partitions(planner.plan(batch, "minimal"))
         except StreambankError as error:
             if isinstance(error, StorageError):
                 unread = error
@@ -271,31 +262,17 @@ def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict
     return looked
 
 
-def _partitions(planner: ClosurePlanner, closure: Closure) -> Iterator[PartitionMeasure]:
+def _partitions(closure: Closure) -> list[PartitionMeasure]:
     """What the files of a minimal closure say, partition by partition."""
-    found: dict[tuple[int, int, str], PartitionMeasure] = {}
-    rocksdb = closure.spark.provider == "rocksdb"
-    for file in closure.files:
-        if not file.role.startswith("state-"):
-            continue
-        part = classify(file.path)
-        if part.operator is None or part.partition is None or part.store is None:
-            continue
-        key = (part.operator, part.partition, part.store)
-        state = found.setdefault(key, PartitionMeasure(*key))
-        if part.kind in _SNAPSHOTS:
-            state.snapshot_version = part.version or 0
-            if rocksdb:
-                state.rows = planner.files.zip_metadata(file.path).keys
-            else:
-                state.snapshot_bytes += file.size_bytes
-        elif file.role == "state-sst":
-            state.snapshot_bytes += file.size_bytes
-        else:
-            state.changes += 1
-            state.change_bytes += file.size_bytes
-    for key in sorted(found):
-        yield found[key]
+    return sorted(
+        (
+            PartitionMeasure(operator.operator, store.store, part)
+            for operator in closure.operators
+            for store in operator.stores
+            for part in store.parts
+        ),
+        key=lambda one: (one.operator, one.state.partition, one.store),
+    )
 
 
 def _operators(partitions: Iterable[PartitionMeasure], batch: int) -> dict[int, dict[str, float]]:
@@ -306,7 +283,7 @@ def _operators(partitions: Iterable[PartitionMeasure], batch: int) -> dict[int, 
     for operator, states in by_operator.items():
         found[operator] = {
             "state_bytes": sum(state.bytes for state in states),
-            "snapshot_age_batches": max(batch + 1 - state.snapshot_version for state in states),
+            "snapshot_age_batches": max(batch + 1 - one.state.base_version for one in states),
         }
         rows = _rows(states)
         if rows is not None:
@@ -317,9 +294,9 @@ def _operators(partitions: Iterable[PartitionMeasure], batch: int) -> dict[int, 
 def _rows(states: Iterable[PartitionMeasure]) -> int | None:
     total = 0
     for state in states:
-        if state.rows is None:
+        if state.state.base_rows is None:
             return None
-        total += state.rows
+        total += state.state.base_rows
     return total
 
 
@@ -358,7 +335,7 @@ def _directory(index: CheckpointIndex, batch: int) -> dict[str, float]:
 
 def _growth(looked: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> Growth | None:
     """From the oldest to the newest batch that stands on snapshots alone in every partition."""
-    whole = [batch for batch, states in looked.items() if all(state.snapshot_version for state in states)]
+    whole = [batch for batch, states in looked.items() if all(one.state.base_version for one in states)]
     whole = [batch for batch in whole if looked[batch]]
     if len(whole) < 2:
         return None

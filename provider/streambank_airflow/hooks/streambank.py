@@ -15,7 +15,7 @@ from streambank.job.telling import Lines
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
-from streambank_airflow.hooks.repository import RepositoryHook
+from streambank_airflow.hooks.health import TELL_EVERY_S, HealthHook
 
 if TYPE_CHECKING:
     from streambank.job.restart import RestartAsked, RestartResult
@@ -34,11 +34,7 @@ LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
 
 
-TELL_EVERY_S = 60.0
-"""How often a task's log says that it still waits."""
-
-
-class StreambankHook(RepositoryHook):
+class StreambankHook(HealthHook):
     """The engine's verbs, on jobs that are found as `DeclarationHook` says."""
 
     # The engine's verbs, on declared jobs.

@@ -1,4 +1,4 @@
-"""Operators that start a streaming job, keep it running, and stop it."""
+"""Operators that start a streaming job and stop it; the one that keeps it running is in `keep.py`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from streambank.errors import StorageError
 from streambank.job.generations import MAIN
 from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.driver import HOPELESS, DriverOperator
+from streambank_airflow.driver import DriverOperator
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import (
@@ -27,12 +26,15 @@ from streambank_airflow.operators.base import (
     flat,
     is_template,
 )
+from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from pydantic import JsonValue
 
     from streambank.job.start import StartResult
+
+__all__ = ["KeepStreamingJobRunningOperator", "StartStreamingJobOperator", "StopStreamingJobOperator"]
 
 STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
 
@@ -133,133 +135,6 @@ class StartStreamingJobOperator(DriverOperator):
             raise AirflowSkipException(STOPPED_IN_BETWEEN.format(self.job))
         self.show_driver_log()
         return flat(result.to_dict()) | ({"state": state} if state else {})
-
-
-class KeepStreamingJobRunningOperator(DriverOperator):
-    """Keeps a job running for as long as it is meant to run; waits in the triggerer, for days if need be.
-
-    It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing
-    is done. When the driver is gone although the job is meant to run, it is started again from its
-    checkpoint, later each time as long as no driver commits a batch. All that is remembered between two
-    starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
-
-    Args:
-        max_failures: How many drivers in a row may end without a new batch before the task fails.
-        backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
-            `max_backoff_s`.
-        max_backoff_s: The longest pause.
-        poll_interval_s: Seconds between two looks.
-        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
-
-    Returns:
-        `job`, `state` (`stopped` or `finished`), `why`, `batch`, `restarts`.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_failures: int = 3,
-        backoff_s: float = 10.0,
-        max_backoff_s: float = 300.0,
-        poll_interval_s: float = 5.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.max_failures = max_failures
-        self.backoff_s = backoff_s
-        self.max_backoff_s = max_backoff_s
-        self.poll_interval_s = poll_interval_s
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Make sure that it runs, then watch; see the class."""
-        persist_driver_log_link(context)
-        return self._start(context, failures=0, restarts=0)
-
-    def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on after the pause before a start."""
-        return self._start(context, **event["remember"])
-
-    def _start(self, context: Context, *, failures: int, restarts: int) -> dict[str, Any]:
-        """Start the job, unless it is not meant to run any more, and watch it.
-
-        Args:
-            context: Airflow's.
-            failures: How many drivers in a row ended without a new batch.
-            restarts: How many drivers were started instead of one that was gone.
-        """
-        with airflow_failures():
-            try:
-                result = self.hook.start(
-                    self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
-                )
-            except StorageError as error:
-                # It did not even get as far as the lease: one more of the drivers that did not get on.
-                self.show_driver_log()
-                self._pause(f"{error.message}", failures + 1, restarts + 1)
-            if result.state == "not-desired":
-                return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), restarts)
-        self._watch({"batch": result.batch, "failures": failures, "restarts": restarts})
-
-    def _watch(self, remember: dict[str, Any]) -> NoReturn:
-        from streambank_airflow.triggers.job import JobEndTrigger
-
-        self.defer(
-            trigger=JobEndTrigger(
-                job=self.job,
-                jobs_file=self.jobs_file,
-                streambank_conn_id=self.streambank_conn_id,
-                poll_interval_s=self.poll_interval_s,
-                remember=remember,
-            ),
-            method_name="execute_complete",
-        )
-        raise AssertionError("a task that defers does not return")
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Go on when the job runs no more; see the class."""
-        self.raise_for_error(event)
-        self.show_driver_log()
-        before = event["remember"]
-        if event["status"] != "gone":
-            return self._over(event["status"], event, before["restarts"])
-        if event["exit_code"] in HOPELESS:
-            self.raise_gone(f"The driver of job {self.job} gave up", event)
-        got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
-        self._pause(event["why"], 0 if got_on else before["failures"] + 1, before["restarts"] + 1)
-
-    def _pause(self, why: str, failures: int, restarts: int) -> NoReturn:
-        """Wait a while before the next start, the longer the more drivers have failed in a row."""
-        if failures >= self.max_failures:
-            raise AirflowFailException(
-                f"{failures} drivers of job {self.job} in a row ended without a new batch; the last one: "
-                f"{why}. Hint: the end of its log is above; repair the cause and trigger this DAG again, or "
-                "restore a savepoint."
-            )
-        from streambank_airflow.triggers.job import PauseTrigger
-
-        pause_s = min(self.max_backoff_s, self.backoff_s * 2 ** max(0, failures - 1))
-        self.log.warning("The driver is gone (%s); another one is started in %g s.", why, pause_s)
-        self.defer(
-            trigger=PauseTrigger(
-                until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
-                remember={"failures": failures, "restarts": restarts},
-            ),
-            method_name="start_again",
-        )
-        raise AssertionError("a task that defers does not return")
-
-    def _over(self, state: str, view: dict[str, Any], restarts: int) -> dict[str, Any]:
-        who = view["desired_by"] or "somebody"
-        why = f"{who}: {view['desired_why']}" if view["desired_why"] else who
-        said = f"stopped by {why}" if state == "stopped" else view["why"]
-        self.log.info("Job %s runs no more: %s.", self.job, said)
-        return {
-            "job": self.job,
-            "state": state,
-            "why": said,
-            "batch": view["batch"],
-            "restarts": restarts,
-        }
 
 
 class StopStreamingJobOperator(DriverOperator):

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from streambank.job.awake import MOST_S, AwakeClock
+from streambank.job.health import Observer
 from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
 from streambank_airflow.watching import DRIVEN
 
 if TYPE_CHECKING:
-    from streambank_airflow.watching import JobView
+    from streambank_airflow.hooks.streambank import StreambankHook
+    from streambank_airflow.watching import JobView, JobWatcher
 
 
 class JobReadyTrigger(JobTrigger):
@@ -44,18 +47,38 @@ class JobReadyTrigger(JobTrigger):
 
 
 class JobEndTrigger(JobTrigger):
-    """Waits, for days if need be, until a job runs no more and nobody works on it.
+    """Waits, for days if need be, until a job runs no more and nobody works on it, or does not get on.
 
     While a restore or another operation has the job, whatever its driver does is that operation's business.
-    Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end) or `gone`.
+    Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`, or
+    `unhealthy` (a driver lives and makes no progress, as the job declares it).
+
+    Args:
+        heal: Whether to look for that, too.
+        kwargs: As for every `JobTrigger`.
     """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("heal",)
+
+    def __init__(self, *, heal: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.heal = heal
+
+    def open_watcher(self, hook: StreambankHook) -> JobWatcher:
+        """What looks at the job, and notices when it has not looked for a while itself."""
+        watcher = hook.watcher(self.job)
+        watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
+        return watcher
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
-        if not view.down:
-            return None
-        status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
-        return {"status": status, **view.to_dict()}
+        if view.down:
+            status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
+            return {"status": status, **view.to_dict()}
+        wanted = view.desired != "stopped" and view.operation is None
+        if self.heal and wanted and view.health == "unhealthy":
+            return {"status": "unhealthy", **view.to_dict()}
+        return None
 
 
 class DriverGoneTrigger(JobTrigger):

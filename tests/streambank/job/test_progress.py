@@ -350,4 +350,4 @@ def test_a_head_is_that_of_the_documented_line(store: Store) -> None:
     )
     store.write("progress/left/0000000001.jsonl", line)
     head = segment_head(store, "progress/left/0000000001.jsonl")
-    assert head == SegmentHead(datetime(2026, 11, 21, 10, 20, 1, 966_000, tzinfo=UTC), 1, 12)
+    assert head == SegmentHead(datetime(2026, 11, 21, 10, 20, 1, 966_000, tzinfo=UTC), 1, 12, "d9f9fec6")

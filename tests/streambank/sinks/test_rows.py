@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]  # it has no stubs
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it has no stubs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streambank.sinks.rows import count_rows

@@ -40,7 +40,7 @@ def test_records_and_checkpoints_on_s3(seaweedfs: S3Server, monkeypatch: pytest.
     store = found.into(open_store(seaweedfs.location()))
     measured = measure_checkpoint(store)
     assert batches(measured.history.points) == found.batches()
-    assert [one.rows for one in measured.partitions] == [7, 7]
+    assert [one.state.base_rows for one in measured.partitions] == [7, 7]
     answer = succeed("inspect", store.uri, "--history", place, "--json").document
     assert answer["measured"]["metrics"]["state_rows"]["newest"] == 14
     assert answer["history"]["metrics"]["input_rows"]["max"] == 11

@@ -34,6 +34,7 @@ EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
     JobEndTrigger(**COMMON),
+    JobEndTrigger(heal=True, **COMMON),
     DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
     BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
@@ -98,6 +99,26 @@ def test_an_end_is_judged_by_what_is_meant_to_be_and_never_while_somebody_works_
     seen: JobView, status: str | None
 ) -> None:
     assert judged(JobEndTrigger(job="flights"), seen) == status
+
+
+@pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        (view(health="healthy"), None),
+        (view(health="unknown"), None),
+        (view(health="unhealthy"), "unhealthy"),
+        (view("stopping", health="unhealthy", desired="running"), "unhealthy"),
+        (view(health="unhealthy", desired="stopped"), None),
+        (view("stopping", health="unhealthy", desired="stopped"), None),
+        (view(health="unhealthy", operation="restore"), None),
+        (view("failed", desired="running"), "gone"),
+    ],
+)
+def test_an_unhealthy_driver_is_told_of_where_that_is_wanted_and_nobody_works_on_the_job(
+    seen: JobView, status: str | None
+) -> None:
+    assert judged(JobEndTrigger(job="flights", heal=True), seen) == status
+    assert judged(JobEndTrigger(job="flights"), seen) == (None if status == "unhealthy" else status)
 
 
 @pytest.mark.parametrize(

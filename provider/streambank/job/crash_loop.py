@@ -1,0 +1,157 @@
+"""A job that starts again and again and gets nowhere: nobody starts it any more, and a person is told why.
+
+What is meant to be stays as it is, and so does a driver that lives: deciding is the person's. What they need
+for it is the last error, and the savepoint that they would go back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.errors import StreambankError
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.job.last_error import last_error, shown
+from streambank.job.launcher import Handle, Launcher, LocalLauncher
+from streambank.job.status import job_status
+from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
+from streambank.times import to_json_time
+
+CRASH_LOOP = "crash-loop"
+"""The kind of event that says that a job is not started any more, and why."""
+_LINES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class CrashLoop:
+    """What a person needs to know.
+
+    Attributes:
+        job: The job.
+        why: What happened again and again, as half a sentence.
+        error: The last error of the last driver, without secrets; None where nothing tells.
+        log: That driver's log.
+        savepoints: In half a sentence for each query, its last good savepoint.
+        lives: Whether a driver is still there.
+    """
+
+    job: str
+    why: str
+    error: str | None
+    log: str | None
+    savepoints: Mapping[str, str]
+    lives: bool
+
+    @property
+    def message(self) -> str:
+        """All of it for a person, with what they can do."""
+        saved = "; ".join(
+            text if query == MAIN else f"query {query}: {text}" for query, text in self.savepoints.items()
+        )
+        left = "Its driver is left alone" if self.lives else "Nothing of it runs"
+        parts = [
+            f"Job {self.job} is not started any more: {self.why}.",
+            f"Last error: {self.error.rstrip('.')}." if self.error else "Its drivers' logs tell of no error.",
+            f"Last good savepoint: {saved}.",
+            f"{left}, and it is still meant to run. Hint: repair the cause and trigger {self.job}.run again, "
+            f"restore the savepoint by {self.job}.restore, or stop it: `streambank job stop {self.job}`.",
+        ]
+        return " ".join(parts) + (f" The driver's log is {self.log}." if self.log else "")
+
+
+def record_crash_loop(
+    job: Job,
+    *,
+    why: str,
+    by: Mapping[str, str],
+    launcher: Launcher | None = None,
+    control: JobControl | None = None,
+    **facts: Any,
+) -> CrashLoop:
+    """Leave behind that a job is not started any more, and gather what a person has to know.
+
+    Args:
+        job: The declared job.
+        why: What happened again and again.
+        by: Who gives up.
+        launcher: Where drivers run; this machine when left out.
+        control: The job's records; opened from the declaration when left out.
+        facts: More for the event: how many failures, how many restarts.
+
+    Raises:
+        StorageError: The records cannot be read or written. A repository that cannot be read is no error: it
+            is said in place of the savepoint.
+    """
+    records = control or job.records()
+    place = launcher or LocalLauncher()
+    status = job_status(job, control=records, launcher=place)
+    lives = status.state in ("starting", "running", "stopping", "unknown")
+    found = CrashLoop(
+        job.name,
+        why,
+        _last_error(records, place, status.launch_id, status.log),
+        status.log,
+        _saved(job),
+        lives,
+    )
+    records.record_event(
+        CRASH_LOOP,
+        launch_id=status.launch_id,
+        epoch=status.epoch,
+        why=why,
+        error=found.error,
+        savepoints=dict(found.savepoints),
+        by=dict(by),
+        **facts,
+    )
+    return found
+
+
+def _last_error(
+    records: JobControl, launcher: Launcher, launch_id: str | None, log: str | None
+) -> str | None:
+    """What the runner recorded of a query that failed; else what the log says."""
+    if launch_id is not None:
+        for record in records.event_records.history(newest=100):
+            event = record.data
+            mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
+            if mine and event.get("failure"):
+                return shown(str(event["failure"]))
+    if log is None:
+        return None
+    try:
+        return last_error(launcher.log_lines(Handle("", (), log), _LINES))
+    except StreambankError as error:
+        return f"unknown, since {error.message}"
+
+
+def _saved(job: Job) -> dict[str, str]:
+    try:
+        repository = Repository.open(open_store(job.repository))
+        return {name: _newest_good(repository, job.savepoint_name(_key(name))) for name in job.queries}
+    except StreambankError as error:
+        return {name: f"unknown, since {error.message.rstrip('.')}" for name in job.queries}
+
+
+def _key(name: str) -> str | None:
+    return None if name == MAIN else name
+
+
+def _newest_good(repository: Repository, name: str) -> str:
+    """The savepoint that was taken last and that no verification found damaged, in words."""
+    there = [one for one in repository.manifests(name) if one.job == name and one.error is None]
+    good = [one for one in there if one.verified_ok is not False]
+    if not good:
+        return "there is none" if not there else "there is none that verified"
+    return _described(max(good, key=lambda one: one.taken_at.timestamp() if one.taken_at else 0.0))
+
+
+def _described(one: SavepointSummary) -> str:
+    taken = f", taken {to_json_time(one.taken_at)}" if one.taken_at else ""
+    verified = f"verified ({one.verified_level})" if one.verified_ok else "not verified yet"
+    return f"{one.savepoint} of batch {one.batch}{taken}, {verified}"

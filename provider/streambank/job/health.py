@@ -1,0 +1,207 @@
+"""Whether a running job gets on: judged by progress, not by its processes. Nothing is read here.
+
+A query gets on when it commits a batch, or when one of its triggers finds that there is nothing to do. Its
+driver says with each heartbeat for how long neither has happened, by a clock of its own that does not count
+what it did not live to see (`still_s`; docs/formats/job.md). Whoever looks on adds what they see themselves:
+for how long that heartbeat has been standing still, which a frozen driver cannot say, and batches that appear
+in the commit log, which a driver may fail to notice. No two clocks are compared, so a clock that jumps
+changes nothing.
+
+What cannot be told is `unknown`, and nobody acts on that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from streambank.job.awake import AwakeClock
+from streambank.job.claims import ClaimView
+from streambank.job.health_policy import HealthPolicy
+
+HealthState = Literal["healthy", "unhealthy", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a job with a living driver gets on.
+
+    Attributes:
+        state: `healthy`; `unhealthy`: a query has made no progress for longer than it may; `unknown`.
+        why: What that rests on, as half a sentence.
+        query: The query that is nearest to its limit, or beyond it; None where none runs.
+        still_s: For how long it has made no progress, in seconds.
+        window_s: For how long it may.
+    """
+
+    state: HealthState
+    why: str
+    query: str | None = None
+    still_s: float | None = None
+    window_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """A driver that was found to make no progress, for who is to replace it; JSON by `to_dict`.
+
+    Attributes:
+        epoch: Its epoch of the lease.
+        beat: The number of its last heartbeat then; None where there was none.
+        silent_s: For how long that heartbeat had been standing still.
+        batches: The newest committed batch of each query then.
+        why: Why, as half a sentence.
+    """
+
+    epoch: int
+    beat: int | None = None
+    silent_s: float = 0.0
+    batches: Mapping[str, int | None] = field(default_factory=dict)
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Unhealthy:
+        """From what `to_dict` gave."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an observer has seen with their own eyes; nothing, for one who looks for the first time.
+
+    Attributes:
+        silent_s: For how long the driver's heartbeat has been standing still, in seconds.
+        committed_s: How long ago a new batch of a query appeared, by query; only of those where one did.
+    """
+
+    silent_s: float = 0.0
+    committed_s: Mapping[str, float] = field(default_factory=dict)
+
+
+class Observer:
+    """Sees what a driver cannot say. Keep one for as long as you watch a job.
+
+    Args:
+        clock: A clock that stands still while the observer does.
+    """
+
+    def __init__(self, clock: AwakeClock | None = None) -> None:
+        self._clock = clock or AwakeClock()
+        self._beat: tuple[int, Any] | None = None
+        self._beat_at = 0.0
+        self._batches: dict[str, int | None] = {}
+        self._committed_at: dict[str, float] = {}
+
+    def look(self, view: ClaimView, batches: Mapping[str, int | None]) -> Seen:
+        """Look once more.
+
+        Args:
+            view: The driver's lease.
+            batches: The newest committed batch of each query.
+        """
+        now = self._clock.now()
+        beat = (view.epoch, view.beat.get("beat"))
+        if self._beat is None or self._beat[0] != view.epoch:
+            self._batches, self._committed_at = dict(batches), {}
+        if self._beat != beat:
+            self._beat, self._beat_at = beat, now
+        for name, batch in batches.items():
+            if batch != self._batches.get(name):
+                self._batches[name], self._committed_at[name] = batch, now
+        return Seen(now - self._beat_at, {name: now - at for name, at in self._committed_at.items()})
+
+
+NOTHING_SEEN = Seen()
+
+
+def judge_health(
+    policy: HealthPolicy, queries: Iterable[str], said: Mapping[str, Any], seen: Seen = NOTHING_SEEN
+) -> Health:
+    """Judge a job whose driver lives.
+
+    Args:
+        policy: What it declares.
+        queries: The names of its queries.
+        said: What its driver said with its last heartbeat.
+        seen: What the observer has seen.
+    """
+    driver_s = _seconds(said.get("still_s"))
+    if driver_s is None:
+        return Health("unknown", "its driver does not say when it last made progress")
+    about = said.get("queries")
+    of_queries: Mapping[str, Any] = about if isinstance(about, dict) else {}
+    judged: list[Health] = []
+    for name in queries:
+        one = of_queries.get(name)
+        found = (
+            _judge_query(policy, name, one, seen)
+            if isinstance(one, dict)
+            else _judge_absent(policy, name, driver_s, seen)
+        )
+        if found is not None and found.state == "unknown":
+            return found
+        if found is not None:
+            judged.append(found)
+    if not judged:
+        return Health("healthy", "its queries have ended")
+    return max(judged, key=lambda one: (one.still_s or 0.0) / (one.window_s or 1.0))
+
+
+def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], seen: Seen) -> Health | None:
+    """One query; None where it has ended well, which is for its application to decide."""
+    failed = bool(said.get("failed"))
+    if said.get("over") and not failed:
+        return None
+    still_s = _seconds(said.get("still_s"))
+    if still_s is None:
+        return Health("unknown", f"its driver does not say when query {name} last made progress", name)
+    first = not isinstance(said.get("batch"), int) or said["batch"] < 0
+    window_s = policy.window_s(_seconds(said.get("trigger_s")), first=first and not failed)
+    still_s += seen.silent_s
+    if name in seen.committed_s:
+        still_s = min(still_s, seen.committed_s[name])
+    if failed:
+        return _health(name, still_s, window_s, f"query {name} failed {still_s:,.0f} s ago")
+    if seen.silent_s >= still_s / 2 > 0 and still_s > window_s:
+        return _health(name, still_s, window_s, f"its driver has said nothing for {seen.silent_s:,.0f} s")
+    if said.get("idle") and still_s <= window_s:
+        return _health(name, still_s, window_s, f"query {name} finds nothing to do")
+    batch = "its first batch" if first else "a batch"
+    return _health(
+        name,
+        still_s,
+        window_s,
+        f"query {name} has neither committed {batch} nor found its input empty for {still_s:,.0f} s"
+        if still_s > window_s
+        else f"query {name} made progress {still_s:,.0f} s ago",
+    )
+
+
+def _judge_absent(policy: HealthPolicy, name: str, driver_s: float, seen: Seen) -> Health:
+    """A query that its application has not started: it counts from the last thing that any query did."""
+    still_s, window_s = driver_s + seen.silent_s, policy.window_s(first=True)
+    return _health(name, still_s, window_s, f"query {name} has not been started for {still_s:,.0f} s")
+
+
+def _health(name: str, still_s: float, window_s: float, what: str) -> Health:
+    if still_s <= window_s:
+        return Health("healthy", what, name, round(still_s, 1), window_s)
+    why = f"{what}; {window_s:,.0f} s are allowed"
+    return Health("unhealthy", why, name, round(still_s, 1), window_s)
+
+
+def _seconds(value: Any) -> float | None:
+    """A number of seconds that somebody wrote; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None

@@ -1,0 +1,61 @@
+"""The hook's verbs on a job that does not get on: let another driver take over, or give up and say why.
+
+The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from streambank.job.telling import Lines
+from streambank_airflow.hooks.base import connected
+from streambank_airflow.hooks.repository import RepositoryHook
+
+if TYPE_CHECKING:
+    from streambank.job.health_policy import HealthPolicy
+    from streambank.job.restart import RestartResult
+
+TELL_EVERY_S = 60.0
+"""How often a task's log says that it still waits."""
+
+
+class HealthHook(RepositoryHook):
+    """What is done about a job's health."""
+
+    def health_policy(self, ref: str) -> HealthPolicy:
+        """What a job declares about its health."""
+        return self.declared(ref)[0].health
+
+    @connected
+    def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
+        """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
+
+        Args:
+            ref: The job.
+            found: What `Unhealthy.to_dict` gave.
+            note: Why, beside what was found.
+            by: Who asks.
+        """
+        from streambank.job.heal import heal_job
+        from streambank.job.health import Unhealthy
+
+        job, _ = self.declared(ref)
+        tell = Lines(self.log.info, TELL_EVERY_S)
+        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note, tell=tell)
+
+    @connected
+    def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:
+        """Record that a job is not started any more, and say what a person needs to know.
+
+        Args:
+            ref: The job.
+            why: What happened again and again.
+            by: Who gives up.
+            failures: How many drivers in a row made no batch.
+            restarts: How many drivers were started in place of another one.
+        """
+        from streambank.job.crash_loop import record_crash_loop
+
+        job, _ = self.declared(ref)
+        return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message

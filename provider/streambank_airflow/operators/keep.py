@@ -1,0 +1,273 @@
+"""The operator that keeps a job running, and getting on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from streambank.errors import ConflictError, StorageError, StreambankError
+from streambank.times import from_json_time, to_json_time, utc_now
+from streambank_airflow.driver import HOPELESS, DriverOperator
+from streambank_airflow.failures import airflow_failures, describe
+from streambank_airflow.links import persist_driver_log_link
+from streambank_airflow.operators.base import asked_by
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.job.health_policy import HealthPolicy
+
+_PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is remembered from one start to the next; JSON by `to_dict`.
+
+    Attributes:
+        failures: How many drivers in a row came to their end, or to a standstill, without a new batch.
+        restarts: How many drivers were started in place of another one.
+        recent: When the last of them were, ISO-8601.
+    """
+
+    failures: int = 0
+    restarts: int = 0
+    recent: tuple[str, ...] = ()
+
+    def after(self, *, got_on: bool, within_s: float) -> Course:
+        """What is remembered once another driver has to be started.
+
+        Args:
+            got_on: Whether the last one has committed a batch.
+            within_s: For how long a start is remembered as a recent one.
+        """
+        now = utc_now()
+        recent = [one for one in self.recent if 0 <= (now - from_json_time(one)).total_seconds() < within_s]
+        return Course(0 if got_on else self.failures + 1, self.restarts + 1, (*recent, to_json_time(now)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"recent": list(self.recent)}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Course:
+        """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
+        return cls(int(data["failures"]), int(data["restarts"]), tuple(data.get("recent", ())))
+
+
+class KeepStreamingJobRunningOperator(DriverOperator):
+    """Keeps a job running for as long as it is meant to run; waits in the triggerer, for days if need be.
+
+    It obeys: what somebody stops stays stopped, and while a restore or another operation has the job nothing
+    is done. When the driver is gone although the job is meant to run, it is started again from its
+    checkpoint, later each time as long as no driver commits a batch. A driver that lives and makes no
+    progress, as `[jobs.NAME.health]` says it, makes room for another one. A job that starts again and again
+    and gets nowhere is given up: the task fails for good, and says why. All that is remembered between two
+    starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
+
+    Args:
+        max_failures: How many drivers in a row may end, or make no progress, without a new batch before the
+            task fails; None for what the job declares, and so are the others.
+        backoff_s: Seconds before the second start in a row; doubled for each one after it, up to
+            `max_backoff_s`.
+        max_backoff_s: The longest pause.
+        poll_interval_s: Seconds between two looks.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `state` (`stopped` or `finished`), `why`, `batch`, `restarts`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_failures: int | None = None,
+        backoff_s: float | None = None,
+        max_backoff_s: float | None = None,
+        poll_interval_s: float = 5.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_failures = max_failures
+        self.backoff_s = backoff_s
+        self.max_backoff_s = max_backoff_s
+        self.poll_interval_s = poll_interval_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make sure that it runs, then watch; see the class."""
+        persist_driver_log_link(context)
+        return self._start(context, Course())
+
+    def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on after the pause before a start."""
+        remember = event["remember"]
+        if "unhealthy" in remember:
+            return self._heal(context, remember)
+        return self._start(context, Course.of(remember))
+
+    def _policy(self) -> HealthPolicy:
+        """What the job declares, but for what this task says itself."""
+        own = {name: getattr(self, name) for name in _PATIENCE if getattr(self, name) is not None}
+        return replace(self.hook.health_policy(self.job), **own)
+
+    def _start(self, context: Context, course: Course) -> dict[str, Any]:
+        """Start the job, unless it is not meant to run any more, and watch it."""
+        with airflow_failures():
+            try:
+                result = self.hook.start(
+                    self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
+                )
+            except StorageError as error:
+                # It did not even get as far as the lease: one more of the drivers that did not get on.
+                self.show_driver_log()
+                self._pause(context, error.message, course, got_on=False)
+            if result.state == "not-desired":
+                return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), course)
+            self._watch(course, result.batch)
+
+    def _watch(self, course: Course, batch: int | None) -> NoReturn:
+        """Wait until the job needs somebody.
+
+        Args:
+            course: What is remembered.
+            batch: The newest batch when the driver was started: it gets on with the next one.
+        """
+        from streambank_airflow.triggers.job import JobEndTrigger
+
+        self.defer(
+            trigger=JobEndTrigger(
+                job=self.job,
+                jobs_file=self.jobs_file,
+                streambank_conn_id=self.streambank_conn_id,
+                poll_interval_s=self.poll_interval_s,
+                heal=self._policy().restart,
+                remember={"batch": batch, **course.to_dict()},
+            ),
+            method_name="execute_complete",
+        )
+        raise AssertionError("a task that defers does not return")
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the job runs no more, or does not get on; see the class."""
+        self.raise_for_error(event)
+        self.show_driver_log()
+        before = event["remember"]
+        course = Course.of(before)
+        got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
+        if event["status"] == "unhealthy":
+            found = {"unhealthy": event["unhealthy"], "before": before}
+            self._pause(context, event["health_why"], course, got_on=got_on, found=found)
+        if event["status"] != "gone":
+            return self._over(event["status"], event, course)
+        if event["exit_code"] in HOPELESS:
+            self.raise_gone(f"The driver of job {self.job} gave up", event)
+        self._pause(context, event["why"], course, got_on=got_on)
+
+    def _heal(self, context: Context, remember: Mapping[str, Any]) -> dict[str, Any]:
+        """Let another driver take over, if that is still needed, and watch on."""
+        course, before = Course.of(remember), remember["before"]
+        with airflow_failures():
+            try:
+                result = self.hook.heal(self.job, remember["unhealthy"], note=self.why, by=asked_by(context))
+            except ConflictError as error:
+                self.log.info("Nothing is done: %s", describe(error))
+                self._watch(Course.of(before), before["batch"])
+            except StorageError as error:
+                self.show_driver_log()
+                self._pause(context, error.message, course, got_on=False)
+            if result.state == "not-needed":
+                self.log.info("Nothing is done: the driver makes progress again.")
+                self._watch(Course.of(before), before["batch"])
+            if result.state in ("not-desired", "finished"):
+                state = "finished" if result.state == "finished" else "stopped"
+                return self._over(state, self.hook.watcher(self.job).look().to_dict(), course)
+            self._watch(course, result.start.batch)
+
+    def _pause(
+        self,
+        context: Context,
+        why: str,
+        course: Course,
+        *,
+        got_on: bool,
+        found: Mapping[str, Any] | None = None,
+    ) -> NoReturn:
+        """Wait a while before the next start, the longer the more drivers have failed in a row.
+
+        Args:
+            context: Airflow's.
+            why: What is wrong with the last driver.
+            course: What was remembered when it was started.
+            got_on: Whether it has committed a batch.
+            found: Of one that lives and makes no progress: what was seen, and what is to be remembered where
+                nothing is to be done after all.
+
+        Raises:
+            AirflowFailException: It has come to nothing too often.
+        """
+        with airflow_failures():
+            policy = self._policy()
+        after = course.after(got_on=got_on, within_s=policy.restarts_within_s)
+        what = "made no progress" if found is not None else "ended"
+        if after.failures >= policy.max_failures:
+            self._give_up(
+                context,
+                f"{after.failures} drivers of job {self.job} in a row {what} without a new batch; the last "
+                f"one: {why}",
+                after,
+            )
+        if len(after.recent) > policy.max_restarts:
+            self._give_up(
+                context,
+                f"{len(after.recent)} drivers of job {self.job} {what} within "
+                f"{policy.restarts_within_s:g} s; the last one: {why}",
+                after,
+            )
+        from streambank_airflow.triggers.job import PauseTrigger
+
+        pause_s = policy.pause_s(after.failures)
+        said = "makes no progress" if found is not None else "is gone"
+        self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
+        self.defer(
+            trigger=PauseTrigger(
+                until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
+                remember={**after.to_dict(), **(found or {})},
+            ),
+            method_name="start_again",
+        )
+        raise AssertionError("a task that defers does not return")
+
+    def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
+        """Start nothing any more, and say so.
+
+        Raises:
+            AirflowFailException: Always: another try would begin the same again.
+        """
+        try:
+            message = self.hook.give_up(
+                self.job,
+                why=why,
+                by=asked_by(context),
+                failures=course.failures,
+                restarts=course.restarts,
+            )
+        except StreambankError as error:
+            message = f"{why}. No more can be said, and nothing was recorded, since: {describe(error)}"
+        raise AirflowFailException(message)
+
+    def _over(self, state: str, view: dict[str, Any], course: Course) -> dict[str, Any]:
+        who = view["desired_by"] or "somebody"
+        why = f"{who}: {view['desired_why']}" if view["desired_why"] else who
+        said = f"stopped by {why}" if state == "stopped" else view["why"]
+        self.log.info("Job %s runs no more: %s.", self.job, said)
+        return {
+            "job": self.job,
+            "state": state,
+            "why": said,
+            "batch": view["batch"],
+            "restarts": course.restarts,
+        }

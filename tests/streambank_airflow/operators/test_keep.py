@@ -1,0 +1,202 @@
+"""A job is kept getting on, not only running; and given up, once and for good, where it gets nowhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.job.savepoint import savepoint_job
+from streambank.times import to_json_time, utc_now
+from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
+from streambank_airflow.operators.keep import Course
+from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.jobs import BY, poll
+from tests.support.managed import Managed
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+QUICK = '\n[jobs.flights.health]\ninterval = "100ms"\ntimeout = "{}"\ntolerated = 0\nbackoff = "100ms"\n'
+
+
+def dag_of(managed: Managed, **arguments: Any) -> DAG:
+    with DAG("keep", schedule=None) as dag:
+        KeepStreamingJobRunningOperator(
+            task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1, **arguments
+        )
+    return dag
+
+
+@contextmanager
+def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
+    """Do some steps beside the block; where one fails the job is stopped, so that its keeper ends."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for step in steps:
+                step()
+        except BaseException as error:
+            failed.append(error)
+            managed.stop("a step of the test failed")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+def events(managed: Managed, kind: str) -> list[dict[str, Any]]:
+    return [one.data for one in managed.control.events() if one.data["kind"] == kind]
+
+
+def launches(managed: Managed) -> int:
+    return len(managed.control.lease.recent_launches())
+
+
+def test_a_driver_that_lives_and_makes_no_progress_is_replaced(managed: Managed) -> None:
+    managed.declare(QUICK.format("600ms"))
+    with meanwhile(
+        managed,
+        lambda: managed.wait_for_batch(2),
+        lambda: managed.hangs.write_text("0"),
+        lambda: poll(lambda: events(managed, "unhealthy"), timeout_s=60),
+        managed.hangs.unlink,
+        lambda: poll(lambda: launches(managed) >= 2, timeout_s=60),
+        lambda: managed.wait_for_batch(managed.last_batch() + 3),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["restarts"] >= 1) == ("stopped", True)
+    first = events(managed, "restarted")[0]
+    assert (first["cause"], first["how"]) == ("health", "boundary")
+    assert len(events(managed, "restarted")) == result["restarts"]
+
+
+def test_where_that_is_not_wanted_nothing_is_done(managed: Managed) -> None:
+    managed.declare(QUICK.format("100ms") + "restart = false\n")
+    records = managed.control
+
+    def hung() -> bool:
+        view = records.lease.view()
+        return view is not None and float(view.status.get("still_s", 0.0)) > 0.6
+
+    with meanwhile(
+        managed,
+        lambda: managed.wait_for_batch(2),
+        lambda: managed.hangs.write_text("0"),
+        lambda: poll(hung, timeout_s=60),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert xcom(run, "task")["restarts"] == 0
+    assert launches(managed) == 1
+
+
+def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_needs(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.declare(QUICK.format("300ms") + 'first_batch = "600ms"\nmax_failures = 2\n')
+    managed.start()
+    taken = savepoint_job(managed.job, by=BY).savepoints["main"].savepoint
+    managed.hangs.write_text("0")
+
+    run = run_dag(dag_of(managed, retries=3))
+
+    assert task_states(run) == {"task": "failed"}
+    out = capfd.readouterr().out
+    assert "drivers of job flights in a row made no progress without a new batch" in out
+    (given_up,) = events(managed, "crash-loop")
+    assert given_up["error"] == "java.lang.IllegalStateException: stuck with password=***"
+    assert given_up["savepoints"]["main"].startswith(f"{taken} of batch ")
+    assert f"Last good savepoint: {taken}" in out
+    desired = managed.control.desired()
+    assert desired is not None and desired.state == "running", "what is meant to be is left to a person"
+    assert managed.driver_lives(), "and so is what there is to look at"
+
+
+def test_drivers_that_get_on_and_end_all_the_same_are_given_up_some_time(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.declare(QUICK.format("10m") + "max_restarts = 1\n")
+    managed.dies.write_text("4")
+
+    run = run_dag(dag_of(managed, retries=3))
+
+    assert task_states(run) == {"task": "failed"}
+    assert "2 drivers of job flights ended within 3600 s" in capfd.readouterr().out
+    (given_up,) = events(managed, "crash-loop")
+    assert (given_up["failures"], given_up["restarts"], launches(managed)) == (0, 2, 2)
+
+
+def test_a_driver_that_is_gone_counts_as_before_where_its_error_is_told(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.declare(QUICK.format("10m") + "max_failures = 1\n")
+    managed.start()
+    managed.wait_for_batch(0)
+    managed.dies.write_text("0")
+
+    run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "failed"}
+    out = capfd.readouterr().out
+    assert "Nothing of it runs" in out
+    assert "Last error: it does not feel well." in out
+
+
+def test_what_is_remembered_travels_and_is_read_from_an_earlier_version() -> None:
+    assert Course.of({"failures": 2, "restarts": 5}) == Course(2, 5)
+    long_ago, soon = (to_json_time(utc_now() + timedelta(hours=hours)) for hours in (-2, 2))
+    recent = to_json_time(utc_now() - timedelta(minutes=1))
+    course = Course(1, 7, (long_ago, recent, soon))
+    assert Course.of(course.to_dict()) == course
+    after = course.after(got_on=False, within_s=3600.0)
+    assert (after.failures, after.restarts, after.recent[0], len(after.recent)) == (2, 8, recent, 2)
+    assert course.after(got_on=True, within_s=3600.0).failures == 0
+
+
+@pytest.mark.storm
+def test_a_frozen_driver_is_replaced(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP: it neither beats nor ends, and its processes exist."""
+    monkeypatch.setattr("streambank.job.stop._MARGIN_S", 1.0)
+    text = managed.jobs_file.read_text(encoding="utf-8")
+    managed.jobs_file.write_text(
+        text.replace('force_after = "5s"', 'force_after = "100ms"'), encoding="utf-8"
+    )
+    managed.declare(QUICK.format("1500ms"))
+    frozen: list[int] = []
+
+    def freeze() -> None:
+        view = managed.control.lease.view()
+        assert view is not None and view.holder is not None
+        frozen.append(view.holder.processes[0].pid)
+        os.kill(frozen[0], signal.SIGSTOP)
+
+    with meanwhile(
+        managed,
+        lambda: managed.wait_for_batch(2),
+        freeze,
+        lambda: poll(lambda: launches(managed) >= 2, timeout_s=60),
+        lambda: managed.wait_for_batch(managed.last_batch() + 3),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert xcom(run, "task")["restarts"] >= 1
+    first = events(managed, "restarted")[0]
+    assert (first["cause"], first["how"]) == ("health", "killed")
+    assert "has said nothing for" in events(managed, "unhealthy")[0]["why"]
