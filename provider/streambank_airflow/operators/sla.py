@@ -130,9 +130,9 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             subjects = self._subjects()
         checked = self._judge(subjects, skew)
         self._log(checked)
-        self._send_metrics(checked)
         # What was found is left before anybody is told, and before the task fails.
         self._leave(context, result_of(checked, (), alone=self.jobs is None))
+        self._send_metrics(checked)
         told = self._tell(checked, context, least) if tell else []
         result = result_of(checked, told, alone=self.jobs is None)
         self._leave(context, result)
@@ -179,13 +179,17 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
     def _send_metrics(self, checked: Sequence[Checked]) -> None:
         from streambank_airflow.sla_stats import Gauges
 
-        gauges = Gauges.of_settings()
-        for one in checked:
-            if one.found is not None:
-                gauges.send(one.ref, one.found)
-            else:
-                # What nobody could look at is not kept.
-                gauges.send_level(one.ref, "breach")
+        try:
+            gauges = Gauges.of_settings()
+            for one in checked:
+                if one.found is not None:
+                    gauges.send(one.ref, one.found)
+                else:
+                    # What nobody could look at is not kept.
+                    gauges.send_level(one.ref, "breach")
+        except Exception:
+            # As everywhere in Airflow: what becomes of metrics decides nothing.
+            self.log.exception("The metrics could not be sent.")
 
     def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:
         from streambank_airflow.telling import tell
@@ -222,10 +226,9 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             more = f" (and {result['breaches'] - 1} more, in the log above)" if result["breaches"] > 1 else ""
             said.append(f"{result['worst']}{more}")
         errors = [one for one in checked if one.error is not None]
-        for one in errors[:_SHOWN]:
-            said.append(f"Job {one.ref} could not be judged: {_described(one.error)}")
         failed = [one.why for one in told if one.why]
-        said += [f"Not told by {why}" for why in failed[:_SHOWN]]
+        said += _shortened([f"Job {one.ref} could not be judged: {_described(one.error)}" for one in errors])
+        said += _shortened([f"Not told by {why}." for why in failed])
         if errors or failed:
             hopeless = all(
                 isinstance(one.error, StreambankError) and not one.error.retryable for one in errors
@@ -267,6 +270,12 @@ def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: boo
         "levels": levels,
         "verdicts": [one.to_dict() for one in shown],
     }
+
+
+def _shortened(said: list[str]) -> list[str]:
+    """The first few of many sentences."""
+    more = len(said) - _SHOWN
+    return said if more <= 0 else [*said[:_SHOWN], f"(And {more} more such, in the log above.)"]
 
 
 def _described(error: Exception | None) -> str:

@@ -255,6 +255,29 @@ def test_what_was_told_before_a_notifier_failed_is_not_told_again(
     assert told(tmp_path / "chat") == []
 
 
+def test_two_that_tell_at_once_are_told_twice_at_worst_and_the_retry_says_nothing_more(
+    check: Check, assessor: Assessor, tmp_path: Path
+) -> None:
+    class Slow(FileNotifier):
+        """While the first is telling, another process judges and tells, too."""
+
+        def notify(self, context: Any) -> None:
+            super().notify(context)
+            if len(told(tmp_path / "own")) == 1:
+                check(notifiers=own)
+
+    assessor.says(state_bytes="breach")
+    own = [Slow(str(tmp_path / "own"))]
+
+    first = check(notifiers=own, on_breach="report")
+    retry = check(notifiers=own, on_breach="report")
+
+    assert not isinstance(first.error, AirflowFailException)
+    assert "Another process has told of job flights" in str(first.error)
+    assert (retry.error, retry.result["told"]) == (None, 0)
+    assert told(tmp_path / "own") == ["flights state_bytes broke breach"] * 2
+
+
 def test_notifiers_may_be_given_as_objects_and_are_told_from_a_level_on(
     check: Check, assessor: Assessor, tmp_path: Path
 ) -> None:
@@ -317,6 +340,29 @@ def test_one_job_that_cannot_be_judged_hides_no_other(
     }
     assert [(one["job"], one["objective"]) for one in done.result["verdicts"]] == [("flights", "state_bytes")]
     assert (done.result["jobs"], done.result["not_judged"]) == (4, 2)
+    assert told(tmp_path / "chat") == ["flights state_bytes broke breach"]
+
+
+def test_of_many_that_cannot_be_judged_a_few_are_named(check: Check, assessor: Assessor) -> None:
+    done = check(jobs=[f"ship{number}" for number in range(9)])
+
+    assert str(done.error).count("could not be judged") == 3
+    assert str(done.error).endswith("(And 6 more such, in the log above.)")
+
+
+def test_metrics_that_cannot_be_sent_change_nothing(
+    check: Check, assessor: Assessor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*args: Any, **how: Any) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", fail)
+    assessor.says(state_bytes="breach")
+
+    done = check()
+
+    assert isinstance(done.error, AirflowFailException)
     assert told(tmp_path / "chat") == ["flights state_bytes broke breach"]
 
 
