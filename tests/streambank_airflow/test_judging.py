@@ -8,7 +8,7 @@ from streambank.errors import InputError
 from streambank.sla.verdict import Level
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.judging import standing
-from tests.support.assessing import MUTE, verdict
+from tests.support.said_verdicts import MUTE, verdict
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from airflow.sdk.observability.metrics import stats_utils
 
 from streambank.sla.assess import Assessment
 from streambank_airflow.sla_stats import Gauges
-from tests.support.assessing import AT, MUTE, verdict
+from tests.support.said_verdicts import AT, MUTE, verdict
 from tests.support.statsd_client import have_statsd
 
 FOUND = Assessment(

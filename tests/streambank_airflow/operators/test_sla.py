@@ -18,8 +18,8 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.operators.sla import CheckSlaOperator
 from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.assessing import Assessor, assessor
 from tests.support.notifiers import AsyncNotifier, FileNotifier, told
+from tests.support.said_verdicts import Assessor, assessor
 
 __all__ = ["assessor"]
 

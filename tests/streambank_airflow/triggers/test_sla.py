@@ -18,8 +18,8 @@ from streambank.sla.verdict import Level
 from streambank_airflow.assets import sanitize_uri, sla_asset
 from streambank_airflow.triggers.base import PATIENCE
 from streambank_airflow.triggers.sla import SlaEventTrigger, SlaTrigger
-from tests.support.assessing import Assessor, assessor
 from tests.support.jobs import write_jobs
+from tests.support.said_verdicts import Assessor, assessor
 
 __all__ = ["assessor"]
 
