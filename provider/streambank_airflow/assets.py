@@ -1,6 +1,6 @@
-"""Assets of a job: its savepoints, one event each; and how far it is, for DAGs that follow a stream.
+"""Assets of a job: its savepoints, one event each; how far it is, for DAGs that follow a stream; its SLA.
 
-Those of the second kind have a watcher: while a DAG that is not paused is scheduled by them, the triggerer
+All but the savepoints have a watcher: while a DAG that is not paused is scheduled by them, the triggerer
 looks.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SCHEME = "streambank"
 
-_STREAMS = {"watermark": "watermarks", "batch": "batches"}
+_STREAMS = {"watermark": "watermarks", "batch": "batches", "sla": "slas"}
 
 EVENT_FIELDS = (
     "savepoint",
@@ -84,6 +84,19 @@ def batch_asset(job: str, every: int = 1, **how: Any) -> Asset:
     return _stream_asset("batch", job, str(every), trigger)
 
 
+def sla_asset(job: str, least: str = "breach", **how: Any) -> Asset:
+    """The asset whose events tell that something of a job's SLA broke or has healed.
+
+    Args:
+        job: As for `watermark_asset`.
+        least: From which level on there is an event: `warn` or `breach`.
+        how: See there, but the triggerer looks once a minute by default.
+    """
+    from streambank_airflow.triggers.sla import SlaEventTrigger
+
+    return _stream_asset("sla", job, least, SlaEventTrigger(job=job, least=least, **how))
+
+
 def _stream_asset(kind: str, job: str, every: str, trigger: BaseEventTrigger) -> Asset:
     place = f"{job}/{every}"
     return Asset(
@@ -106,7 +119,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     )
     if not known or not all(parts):
         raise ValueError(
-            f"An asset URI of Streambank reads {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY or "
-            f"{SCHEME}://batches/JOB/EVERY, not {uri.geturl()}."
+            f"An asset URI of Streambank reads {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY, "
+            f"{SCHEME}://batches/JOB/EVERY or {SCHEME}://slas/JOB/LEVEL, not {uri.geturl()}."
         )
     return uri

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from streambank.errors import InputError
+from streambank.job.sla import PROMISES
 from streambank.recovery.new_sinks import parse_new_sinks
 from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.storage import scheme_of
@@ -64,3 +65,28 @@ def new_sink_choices(value: Any) -> dict[str, str]:
                 hint="Workers have no working directory that counts: write it from its root on.",
             )
     return found
+
+
+def one_of(value: Any, option: str, choices: Sequence[str]) -> str:
+    """A value that is one of a few.
+
+    Raises:
+        InputError: It is none of them (code `bad-option`).
+    """
+    if value not in choices:
+        raise InputError(
+            f"{option} is to be one of {', '.join(choices)}, not {value!r}.",
+            code="bad-option",
+            hint="docs/reference/airflow.md says what each means.",
+        )
+    return str(value)
+
+
+def check_objectives(names: Sequence[str]) -> list[str]:
+    """Names of objectives, checked when the DAG is read rather than waited for in vain.
+
+    Raises:
+        InputError: There is no such objective (code `bad-option`).
+    """
+    known = ("history", *PROMISES)
+    return [one_of(name, "An objective", known) for name in names]

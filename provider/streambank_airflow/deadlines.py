@@ -7,18 +7,16 @@ that the DAG processor does not need what they import.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from streambank.errors import InputError, StreambankError
+from streambank.errors import StreambankError
 from streambank.job.notify import Notify
 from streambank_airflow.failures import describe
 
@@ -75,6 +73,8 @@ async def tell_late_restore(job: str, deadline_s: float, notify: str, context: M
         f"{deadline_s:g} s after it was queued."
     )
     log.warning("%s", message)
+    from streambank_airflow.notifiers import load_notifier
+
     failed: list[str] = []
     for data in json.loads(notify):
         declared = Notify(**data)
@@ -100,37 +100,3 @@ async def _tell(notifier: BaseNotifier, context: dict[str, Any]) -> None:
         return
     one.context = context
     await one
-
-
-def load_notifier(declared: Notify) -> BaseNotifier:
-    """A notifier of a jobs file.
-
-    Raises:
-        InputError: It cannot be loaded, is none, or does not take these arguments (code `bad-notifier`).
-    """
-    from airflow.sdk import BaseNotifier
-
-    module, _, name = declared.path.rpartition(".")
-    try:
-        kind: Any = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"The notifier {declared.path} cannot be loaded: {error}.",
-            code="bad-notifier",
-            hint="Install what it belongs to where Airflow's triggerer runs, or mend `notify`.",
-        ) from error
-    if not inspect.isclass(kind) or not issubclass(kind, BaseNotifier):
-        raise InputError(
-            f"{declared.path} is no notifier of Airflow.",
-            code="bad-notifier",
-            hint="Name a class that extends airflow.sdk.BaseNotifier.",
-        )
-    try:
-        notifier: BaseNotifier = kind(**declared.args)
-    except TypeError as error:
-        raise InputError(
-            f"The notifier {declared.path} does not take these arguments: {error}.",
-            code="bad-notifier",
-            hint="Mend `args` in the jobs file.",
-        ) from error
-    return notifier

@@ -26,6 +26,11 @@ LEVEL_CHOICES = {
     "full": "full - every byte read and compared",
     "sampled": "sampled - of all savepoints, the next share read and compared",
 }
+BREACH_CHOICES = {
+    "fail": "fail - the task fails",
+    "warn": "warn - a warning in its log",
+    "report": "report - only the result says so",
+}
 LATER = {
     "replicate": ("Replicate", "Bring what the replicas lack to them, once all is verified."),
     "expire": (
@@ -144,6 +149,27 @@ def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[s
             )
             for query in (*queries,) or (None,)
         },
+    }
+
+
+def sla_form() -> dict[str, Param]:
+    """The form of `<job>.sla`."""
+    return {
+        "on_breach": _choice("fail", BREACH_CHOICES, title="When something is broken"),
+        "tell": Param(
+            True,
+            type="boolean",
+            title="Tell",
+            description="Tell the declared notifiers what is news to them. What they are told now is not "
+            "told again by a scheduled run.",
+        ),
+        "skew": Param(
+            True,
+            type="boolean",
+            title="Skew",
+            description="Look at the files of the state, too: how unevenly it lies over its partitions.",
+            section="More",
+        ),
     }
 
 

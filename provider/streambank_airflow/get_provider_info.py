@@ -46,13 +46,18 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.restart",
                     "streambank_airflow.operators.restore",
                     "streambank_airflow.operators.savepoint",
+                    "streambank_airflow.operators.sla",
                 ],
             }
         ],
         "sensors": [
             {
                 "integration-name": INTEGRATION,
-                "python-modules": ["streambank_airflow.sensors.job", "streambank_airflow.sensors.watermark"],
+                "python-modules": [
+                    "streambank_airflow.sensors.job",
+                    "streambank_airflow.sensors.sla",
+                    "streambank_airflow.sensors.watermark",
+                ],
             }
         ],
         "triggers": [
@@ -61,6 +66,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "streambank_airflow.triggers.events",
                     "streambank_airflow.triggers.job",
+                    "streambank_airflow.triggers.sla",
                     "streambank_airflow.triggers.watermark",
                 ],
             }

@@ -1,4 +1,4 @@
-"""From `streaming_jobs.toml` to DAGs: `<job>.run`, `.stop`, `.savepoint` and `.restore` for each job.
+"""From `streaming_jobs.toml` to DAGs: `<job>.run`, `.stop`, `.savepoint`, `.restore` and `.sla` for each job.
 
 A DAG file needs two lines:
 
@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING
 
 from streambank.errors import InputError
 from streambank.job.declaration import Job, load_jobs
-from streambank_airflow.dags import restore_dag, run_dag, savepoint_dag, stop_dag
+from streambank_airflow.dags import restore_dag, run_dag, savepoint_dag, sla_dag, stop_dag
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
-BUILDERS: tuple[Callable[[Job, str], DAG], ...] = (run_dag, stop_dag, savepoint_dag, restore_dag)
+BUILDERS: tuple[Callable[[Job, str], DAG], ...] = (
+    run_dag,
+    stop_dag,
+    savepoint_dag,
+    restore_dag,
+    sla_dag,
+)
 """What is built for each job, in the order in which the lists show it."""
 
 

@@ -7,18 +7,21 @@ passes again after that is told again, and said to be so, because the output was
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streambank.errors import FormatError, InputError
 
 if TYPE_CHECKING:
     from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
+T = TypeVar("T")
+
 SETTLE_S = 30.0
-"""How long after it was told a position is remembered: by then the triggerer has written the event to
+"""How long after it was told something is remembered: by then the triggerer has written the event to
 Airflow's database, which takes it two rounds of a second. One that dies before tells the same again."""
 
 
@@ -71,8 +74,8 @@ def next_news(reached: int | None, told: Told | None, step: int) -> tuple[News |
     return News(told.upto, reached, told.upto < told.highest), Told(reached, max(reached, told.highest))
 
 
-class Memory:
-    """How far has been told, kept in the state store of the asset that a trigger watches for.
+class Memory(Generic[T]):
+    """What has been told, kept in the state store of the asset that a trigger watches for.
 
     Args:
         store: Airflow's; None where a trigger runs without an asset, and forgets with its process.
@@ -89,11 +92,24 @@ class Memory:
         self._store = store
         self._key = key
         self._clock = clock
-        self._noted: deque[tuple[float, Told]] = deque()
-        self._newest: Told | None = None
+        self._noted: deque[tuple[float, T]] = deque()
+        self._newest: T | None = None
 
-    async def recall(self) -> Told | None:
-        """How far was told by whoever ran before; None for nothing.
+    @abstractmethod
+    def read(self, value: Any) -> T:
+        """What `write` has made a value of.
+
+        Raises:
+            LookupError, TypeError, ValueError: It is something else.
+            FormatError: The same.
+        """
+
+    @abstractmethod
+    def write(self, told: T) -> dict[str, Any]:
+        """A value for the store."""
+
+    async def recall(self) -> T | None:
+        """What was told by whoever ran before; None for nothing.
 
         Raises:
             FormatError: The value was changed by hand (code `damaged-record`).
@@ -107,22 +123,23 @@ class Memory:
             raise InputError(
                 "Several assets are watched by triggers with the same arguments, which Airflow makes one of.",
                 code="bad-option",
-                hint="Let all DAGs use one asset: streambank_airflow.assets.watermark_asset or batch_asset.",
+                hint="Let all DAGs use one asset: watermark_asset, batch_asset or sla_asset of "
+                "streambank_airflow.assets.",
             ) from error
         if value is None:
             return None
         try:
-            self._newest = Told(int(value["upto"]), int(value["highest"]))
-        except (KeyError, TypeError, ValueError) as error:
+            self._newest = self.read(value)
+        except (FormatError, LookupError, TypeError, ValueError) as error:
             raise FormatError(
-                f"The asset's state {self._key!r} does not say how far has been told: {error!r}.",
+                f"The asset's state {self._key!r} does not say what has been told: {error!r}.",
                 code="damaged-record",
-                hint="Delete that key on the asset's page; the next event then has no beginning.",
+                hint="Delete that key on the asset's page; the next event is then the first one.",
             ) from error
         return self._newest
 
-    def note(self, told: Told | None) -> None:
-        """Remember a position, once it has settled."""
+    def note(self, told: T | None) -> None:
+        """Remember what was told, once it has settled."""
         if told is not None and told != self._newest:
             self._newest = told
             self._noted.append((self._clock() + SETTLE_S, told))
@@ -133,4 +150,16 @@ class Memory:
         while self._noted and self._noted[0][0] <= self._clock():
             settled = self._noted.popleft()[1]
         if settled is not None and self._store is not None:
-            await self._store.aset(self._key, {"upto": settled.upto, "highest": settled.highest})
+            await self._store.aset(self._key, self.write(settled))
+
+
+class PositionMemory(Memory[Told]):
+    """How far has been told."""
+
+    def read(self, value: Any) -> Told:
+        """See `Memory.read`."""
+        return Told(int(value["upto"]), int(value["highest"]))
+
+    def write(self, told: Told) -> dict[str, Any]:
+        """See `Memory.write`."""
+        return {"upto": told.upto, "highest": told.highest}

@@ -30,10 +30,16 @@ def only_once(dag: DAG) -> DAG:
     return dag
 
 
-def test_each_job_gets_four_dags_that_airflow_can_serialize(managed: Managed) -> None:
+def test_each_job_gets_five_dags_that_airflow_can_serialize(managed: Managed) -> None:
     dags = dags_of(managed)
 
-    assert list(dags) == ["flights.run", "flights.stop", "flights.savepoint", "flights.restore"]
+    assert list(dags) == [
+        "flights.run",
+        "flights.stop",
+        "flights.savepoint",
+        "flights.restore",
+        "flights.sla",
+    ]
     for dag in dags.values():
         once = DagSerialization.to_dict(dag)
         again = DagSerialization.from_dict(once)

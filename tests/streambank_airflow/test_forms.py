@@ -12,6 +12,7 @@ FORMS = {
     "savepoint": forms.savepoint_form("full"),
     "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
     "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
+    "sla": forms.sla_form(),
     "restore": forms.restore_form((), "refuse"),
     "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
 }

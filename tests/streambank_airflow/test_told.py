@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streambank.errors import FormatError, InputError
-from streambank_airflow.told import SETTLE_S, Memory, News, Told, next_news
+from streambank_airflow.told import SETTLE_S, News, PositionMemory, Told, next_news
 
 
 def told_of(positions: list[int | None], step: int = 1) -> list[News]:
@@ -86,7 +86,7 @@ class Clock:
 def test_a_position_is_remembered_when_its_event_is_surely_in_the_database() -> None:
     async def story() -> None:
         store, clock = Store(), Clock()
-        memory = Memory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
+        memory = PositionMemory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
         assert await memory.recall() is None
         memory.note(Told(3, 3))
         await memory.keep()
@@ -99,7 +99,7 @@ def test_a_position_is_remembered_when_its_event_is_surely_in_the_database() -> 
         clock.now += 1
         memory.note(Told(4, 4))
         await memory.keep()
-        again = Memory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
+        again = PositionMemory(store, "key", clock)  # type: ignore[arg-type]  # what is used of Airflow's
         assert await again.recall() == Told(4, 4)
 
     asyncio.run(story())
@@ -107,7 +107,7 @@ def test_a_position_is_remembered_when_its_event_is_surely_in_the_database() -> 
 
 def test_a_trigger_without_an_asset_remembers_nothing() -> None:
     async def story() -> None:
-        memory = Memory(None, "key", clock := Clock())
+        memory = PositionMemory(None, "key", clock := Clock())
         assert await memory.recall() is None
         memory.note(Told(3, 3))
         clock.now += 2 * SETTLE_S
@@ -118,7 +118,7 @@ def test_a_trigger_without_an_asset_remembers_nothing() -> None:
 
 @pytest.mark.parametrize("value", ["nothing", {"upto": 3}, {"upto": None, "highest": 1}, [1]])
 def test_what_somebody_has_changed_by_hand_is_named(value: Any) -> None:
-    memory = Memory(Store(key=value), "key")  # type: ignore[arg-type]  # what is used of Airflow's
+    memory = PositionMemory(Store(key=value), "key")  # type: ignore[arg-type]  # what is used of Airflow's
 
     with pytest.raises(FormatError, match="'key'") as caught:
         asyncio.run(memory.recall())
@@ -130,7 +130,7 @@ def test_airflows_own_store_refuses_where_it_cannot_tell_which_asset() -> None:
     from airflow.sdk import Asset
     from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
-    memory = Memory(AssetStateStoreAccessors([Asset("one"), Asset("other")]), "key")
+    memory = PositionMemory(AssetStateStoreAccessors([Asset("one"), Asset("other")]), "key")
 
     with pytest.raises(InputError, match="Several assets") as caught:
         asyncio.run(memory.recall())

@@ -17,7 +17,7 @@ from streambank.job.generations import MAIN
 from streambank.job.progress import last_progress, progress_keys
 from streambank.savepoint.newest import newest_good
 from streambank.sla.objectives import Objective
-from streambank.sla.recoveries import NEWEST_EVENTS, recoveries
+from streambank.sla.recoveries import NEWEST_EVENTS, Recovery, recoveries
 from streambank.sla.reported import Fact, Facts
 from streambank.sla.skew_report import skew_of_checkpoint
 from streambank.storage import open_store
@@ -182,14 +182,16 @@ def breaks_of(control: JobControl, query: str | None) -> tuple[datetime, ...]:
 
 def _recoveries(control: JobControl, query: str | None, since: datetime) -> list[Fact]:
     return [
-        Fact(
-            one.at,
-            one.seconds,
-            one.kind,
-            f"A restore of {one.savepoint}." if one.kind == "restore" else f"A start, epoch {one.epoch}.",
-        )
+        Fact(one.at, one.seconds, one.kind, _recovered(one))
         for one in recoveries(control, query, since=since)
     ]
+
+
+def _recovered(one: Recovery) -> str:
+    if one.kind == "restore":
+        return f"A restore of {one.savepoint}."
+    made_none = " of a driver that made no progress" if one.cause == "health" else ""
+    return f"A {one.kind}{made_none}, epoch {one.epoch}."
 
 
 def _failure(event: Mapping[str, Any], query: str) -> str | None:

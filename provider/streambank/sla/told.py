@@ -128,6 +128,25 @@ def news(
     return tuple(found), Told(after)
 
 
+def without(after: Told, before: Told, untold: Iterable[News]) -> Told:
+    """What has been told where not all of the news could be: the rest stays news.
+
+    Args:
+        after: What would have been told.
+        before: What was told before.
+        untold: The news that nobody got.
+    """
+    found = dict(after.open)
+    for one in untold:
+        key = (one.verdict.job, one.verdict.query, one.verdict.objective)
+        was = before.open.get(key)
+        if was is None:
+            found.pop(key, None)
+        else:
+            found[key] = was
+    return Told(found)
+
+
 def read_told(data: Any) -> Told:
     """What `Told.to_dict` gave.
 

@@ -39,7 +39,7 @@ def job_dag(
 
     Args:
         job: The declared job.
-        verb: `run`, `stop`, `savepoint` or `restore`.
+        verb: `run`, `stop`, `savepoint`, `restore` or `sla`.
         summary: What it does, in one sentence; Markdown, since it stands on the DAG's page.
         params: The form.
         schedule: When it runs by itself.

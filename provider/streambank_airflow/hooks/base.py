@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, StreambankError
-from streambank.job.declaration import Job, load_jobs
+from streambank.job.declaration import Declarations, Job, load_jobs
 from streambank.savepoint.header import check_apart
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store, using_s3
@@ -21,6 +21,7 @@ from streambank_airflow.watching import JobWatcher
 
 if TYPE_CHECKING:
     from streambank_airflow.event_time import EventTimeWatcher, WatermarkWatcher
+    from streambank_airflow.judging import SlaSubject
 
 DEFAULT_CONN_ID = "streambank_default"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
@@ -174,15 +175,44 @@ class DeclarationHook(BaseHook):
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`).
         """
-        name, query = split_job(ref)
-        job = load_jobs(self.jobs_file).job(name)
-        if query is not None and query not in job.queries:
-            raise InputError(
-                f"Job {name} has no query {query!r}.",
-                code="no-such-query",
-                hint=f"It has: {', '.join(job.queries)}.",
-            )
-        return job, query
+        return find_declared(load_jobs(self.jobs_file), ref)
+
+    def sla(self, ref: str, checkpoint: str | None = None) -> SlaSubject:
+        """What can be judged by its SLA.
+
+        Args:
+            ref: `job` or `job/query`; just a name where `checkpoint` is given.
+            checkpoint: The directory of a query that is not declared.
+
+        Raises:
+            InputError: See `declared`; or the name is not allowed (code `bad-name`).
+            NotFoundError: See `declared`.
+        """
+        from streambank_airflow.judging import SlaSubject
+
+        if checkpoint is not None:
+            return SlaSubject.of_checkpoint(ref, checkpoint, self.settings)
+        return SlaSubject(ref, *self.declared(ref), access=self.settings.s3)
+
+    def slas(self, refs: Sequence[str] | None) -> dict[str, SlaSubject | StreambankError]:
+        """The same of several jobs, or (for None) of all that are declared; the file is read once.
+
+        Returns:
+            By reference, as given; for one that is not declared, what is wrong with it.
+
+        Raises:
+            InputError: The jobs file is wrong.
+        """
+        from streambank_airflow.judging import SlaSubject
+
+        declared, access = load_jobs(self.jobs_file), self.settings.s3
+        found: dict[str, SlaSubject | StreambankError] = {}
+        for ref in declared.jobs if refs is None else refs:
+            try:
+                found[ref] = SlaSubject(ref, *find_declared(declared, ref), access=access)
+            except StreambankError as error:
+                found[ref] = error
+        return found
 
     @connected
     def watcher(self, ref: str) -> JobWatcher:
@@ -246,6 +276,19 @@ class DeclarationHook(BaseHook):
             return None
         name, _ = split_job(ref)
         return load_jobs(self.jobs_file).jobs.get(name)
+
+
+def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:
+    """See `DeclarationHook.declared`."""
+    name, query = split_job(ref)
+    job = declared.job(name)
+    if query is not None and query not in job.queries:
+        raise InputError(
+            f"Job {name} has no query {query!r}.",
+            code="no-such-query",
+            hint=f"It has: {', '.join(job.queries)}.",
+        )
+    return job, query
 
 
 def _without_connection(conn_id: str) -> Settings:

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 _TEMPLATE_HINT = "Where it is a template, see in the task's rendered fields what came of it."
 
 
-class StreambankOperator(BaseOperator):
+class FindsJobs:
+    """What has a connection and a jobs file, both templates, and finds jobs by them."""
+
+    streambank_conn_id: str
+    jobs_file: str | None
+
+    @cached_property
+    def hook(self) -> StreambankHook:
+        """The hook; to be used once the templates are rendered."""
+        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
+
+
+class StreambankOperator(FindsJobs, BaseOperator):
     """An operator on one streaming job.
 
     Args:
@@ -50,11 +62,6 @@ class StreambankOperator(BaseOperator):
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
-
-    @cached_property
-    def hook(self) -> StreambankHook:
-        """The hook; to be used once the templates are rendered."""
-        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
 
     @property
     def why(self) -> str:

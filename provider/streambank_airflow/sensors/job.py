@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
@@ -12,8 +11,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.errors import InputError
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
-from streambank_airflow.operators.base import as_integer
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import FindsJobs, as_integer
 from streambank_airflow.watching import STATES
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from streambank_airflow.triggers.base import JobTrigger, Watcher
 
 
-class JobSensor(BaseSensorOperator):
+class JobSensor(FindsJobs, BaseSensorOperator):
     """A sensor on one streaming job; it waits by a trigger's judgement, in the triggerer or in a worker.
 
     Args:
@@ -66,11 +65,6 @@ class JobSensor(BaseSensorOperator):
         self.failed_states = check_states(failed_states)
         self.deferrable = deferrable
         self._watcher: Watcher | None = None
-
-    @cached_property
-    def hook(self) -> StreambankHook:
-        """The hook; to be used once the templates are rendered."""
-        return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
 
     def make_trigger(self) -> JobTrigger:
         """The trigger that judges; to be made once the templates are rendered."""

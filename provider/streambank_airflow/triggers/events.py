@@ -1,5 +1,7 @@
 """Triggers for asset watchers: a DAG starts when a stream has committed a batch, or is far enough.
 
+`TellingTrigger` is how all of them look and tell, the one on SLAs (sla.py) too.
+
 They wait for as long as a DAG that is not paused is scheduled by their asset. An event is told at least
 once: a triggerer that dies within half a minute of telling one tells it again when it is back.
 """
@@ -10,7 +12,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
@@ -20,27 +22,102 @@ from streambank.times import parse_duration_s
 from streambank_airflow.event_time import LAST_MS, spelled
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.told import Memory, News, next_news
+from streambank_airflow.told import Memory, News, PositionMemory, Told, next_news
 from streambank_airflow.triggers.base import PATIENCE, LookingTrigger
 
-if TYPE_CHECKING:
-    from streambank_airflow.event_time import EventTimeWatcher
+Seen = TypeVar("Seen")
+Kept = TypeVar("Kept")
+Sight = TypeVar("Sight", covariant=True)
 
 
-class JobEventTrigger(LookingTrigger, BaseEventTrigger):
-    """Tells how a stream gets on, again and again.
+class Looks(Protocol[Sight]):
+    """What looks at a job again and again."""
+
+    def look(self) -> Sight:
+        """How it is now."""
+
+
+class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
+    """Tells what is new about a job, again and again.
 
     Args:
         checkpoint: The directory of a query that is not declared; `job` is just its name then.
         kwargs: As for every `LookingTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "every")
-    every: Any
+    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint",)
+    apart: ClassVar[tuple[str, ...]] = ()
+    """Names of own arguments that make it another one, with a memory of its own."""
 
     def __init__(self, *, checkpoint: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.checkpoint = checkpoint
+
+    @abstractmethod
+    def open_watcher(self, hook: StreambankHook) -> Looks[Seen]:
+        """What looks."""
+
+    @abstractmethod
+    def open_memory(self) -> Memory[Kept]:
+        """Where it is kept what was told."""
+
+    @abstractmethod
+    def find_news(self, seen: Seen, told: Kept | None) -> tuple[list[dict[str, Any]], Kept | None]:
+        """The events that are to be told now, and what has been told then."""
+
+    @property
+    def memory_key(self) -> str:
+        """Under which key of the asset's state store it is kept what was told."""
+        names = (self.job, self.jobs_file, self.checkpoint, *(getattr(self, name) for name in self.apart))
+        what = "\n".join(map(str, names))
+        return f"streambank.{type(self).__name__}.{sha256(what.encode()).hexdigest()[:12]}"
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look and tell, for ever; files are read in threads, so that other triggers are not held up.
+
+        Raises:
+            StreambankError: What somebody has to repair, or a storage that goes on failing. Airflow logs and
+                counts it (`triggers.failed`), and makes the trigger again at once.
+        """
+        memory = self.open_memory()
+        told = await memory.recall()
+        watcher: Looks[Seen] | None = None
+        failures = 0
+        while True:
+            try:
+                if watcher is None:
+                    hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
+                    watcher = await asyncio.to_thread(self.open_watcher, hook)
+                seen = await asyncio.to_thread(watcher.look)
+            except StreambankError as error:
+                failures += 1
+                # The next look begins with the declaration, which may have been mended.
+                watcher = None
+                if not error.retryable or failures >= PATIENCE:
+                    self.log.error("Nothing is told of job %s: %s", self.job, describe(error))
+                    await asyncio.sleep(self.poll_interval_s)
+                    raise
+                self.warn_of_failure(error, failures)
+            else:
+                failures = 0
+                events, told = self.find_news(seen, told)
+                for said in events:
+                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]  # Airflow's has no types
+                memory.note(told)
+            await memory.keep()
+            await asyncio.sleep(self.poll_interval_s)
+
+
+class JobEventTrigger(TellingTrigger[EventTime, Told]):
+    """Tells how a stream gets on, again and again.
+
+    Args:
+        kwargs: As for every `TellingTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "every")
+    apart: ClassVar[tuple[str, ...]] = ("every",)
+    every: Any
 
     @property
     def step(self) -> int:
@@ -55,53 +132,27 @@ class JobEventTrigger(LookingTrigger, BaseEventTrigger):
     def spell(self, news: News) -> dict[str, Any]:
         """What the event says of that."""
 
-    @property
-    def memory_key(self) -> str:
-        """Under which key of the asset's state store it is kept how far has been told."""
-        what = "\n".join(map(str, (self.job, self.jobs_file, self.checkpoint, self.every)))
-        return f"streambank.{type(self).__name__}.{sha256(what.encode()).hexdigest()[:12]}"
+    def open_watcher(self, hook: StreambankHook) -> Looks[EventTime]:
+        """See `TellingTrigger.open_watcher`."""
+        return hook.event_time(self.job, self.checkpoint)
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look and tell, for ever; files are read in threads, so that other triggers are not held up.
+    def open_memory(self) -> Memory[Told]:
+        """See `TellingTrigger.open_memory`."""
+        return PositionMemory(self.asset_state_store, self.memory_key)
 
-        Raises:
-            StreambankError: What somebody has to repair, or a storage that goes on failing. Airflow logs and
-                counts it (`triggers.failed`), and makes the trigger again at once.
-        """
-        memory = Memory(self.asset_state_store, self.memory_key)
-        told = await memory.recall()
-        watcher: EventTimeWatcher | None = None
-        failures = 0
-        while True:
-            try:
-                if watcher is None:
-                    hook = await StreambankHook.aopen(self.streambank_conn_id, self.jobs_file)
-                    watcher = await asyncio.to_thread(hook.event_time, self.job, self.checkpoint)
-                seen = await asyncio.to_thread(watcher.look)
-            except StreambankError as error:
-                failures += 1
-                # The next look begins with the declaration, which may have been mended.
-                watcher = None
-                if not error.retryable or failures >= PATIENCE:
-                    self.log.error("Nothing is told of job %s: %s", self.job, describe(error))
-                    await asyncio.sleep(self.poll_interval_s)
-                    raise
-                self.warn_of_failure(error, failures)
-            else:
-                failures = 0
-                news, told = next_news(self.reached(seen), told, self.step)
-                if news is not None:
-                    said = {
-                        "job": self.job,
-                        **self.spell(news),
-                        "batch": seen.batch,
-                        "watermark": spelled(seen.watermark_ms),
-                        "again": news.again,
-                    }
-                    yield TriggerEvent(said)  # type: ignore[no-untyped-call]  # Airflow's has no types
-                memory.note(told)
-            await memory.keep()
-            await asyncio.sleep(self.poll_interval_s)
+    def find_news(self, seen: EventTime, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
+        """See `TellingTrigger.find_news`."""
+        news, told = next_news(self.reached(seen), told, self.step)
+        if news is None:
+            return [], told
+        said = {
+            "job": self.job,
+            **self.spell(news),
+            "batch": seen.batch,
+            "watermark": spelled(seen.watermark_ms),
+            "again": news.again,
+        }
+        return [said], told
 
 
 class BatchCommittedEventTrigger(JobEventTrigger):

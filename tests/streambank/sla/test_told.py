@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streambank.errors import FormatError
 from streambank.job.sla import Mute
-from streambank.sla.told import News, Told, news, read_told
+from streambank.sla.told import News, Told, news, read_told, without
 from streambank.sla.verdict import LEVELS, Level, Verdict
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
@@ -156,3 +156,26 @@ def test_a_record_that_cannot_be_read_is_said(data: object) -> None:
     with pytest.raises(FormatError) as caught:
         read_told(data)
     assert caught.value.code == "bad-told" and "told once more" in caught.value.hint
+
+
+def test_what_nobody_got_stays_news() -> None:
+    before = news([verdict("warn"), verdict("breach", objective="pause")], Told())[1]
+    now = [
+        verdict("breach", 1),
+        verdict("ok", 1, objective="pause"),
+        verdict("breach", 1, objective="growth"),
+        verdict("breach", 1, objective="hot_key"),
+    ]
+    found, after = news(now, before)
+
+    told = without(after, before, found[1:])
+
+    assert [(one.kind, one.verdict.objective) for one in found] == [
+        ("worse", "state_bytes"),
+        ("healed", "pause"),
+        ("broke", "growth"),
+        ("broke", "hot_key"),
+    ]
+    assert news(now, told) == (found[1:], after)
+    assert without(after, before, found) == before
+    assert without(after, before, ()) == after

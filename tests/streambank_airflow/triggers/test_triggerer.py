@@ -16,12 +16,13 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.storage import open_store
-from streambank_airflow.assets import watermark_asset
+from streambank_airflow.assets import sla_asset, watermark_asset
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from tests.support.airflow_db import asset_events, run_dag, task_states, write_dags, xcom
 from tests.support.jobs import ROOT, poll
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.managed import Managed
+from tests.support.slow_batches import commit, slow_job
 
 
 @contextmanager
@@ -192,3 +193,44 @@ def test_a_stream_is_followed_by_a_real_triggerer_and_by_the_one_after_it(tmp_pa
 
     assert waits_for_its_run("follower")
     assert told() == [(None, second[5]), (second[5], second[10]), (second[10], second[35])]
+
+
+@pytest.mark.storm
+@pytest.mark.usefixtures("airflow_database")
+def test_a_breach_is_told_by_one_triggerer_and_its_healing_by_the_one_after_it(tmp_path: Path) -> None:
+    jobs_file = slow_job(tmp_path)
+    asset = sla_asset("flights", jobs_file=str(jobs_file), poll_interval_s=0.5)
+    with DAG("on_call", schedule=[asset]) as dag:
+        pass
+    write_dags(dag)
+    unpause("on_call")
+    write_dags(dag)  # only an active DAG's assets are watched
+
+    def told() -> list[tuple[str, str]]:
+        payloads = [extra["payload"] for extra in asset_events(asset.uri)]
+        return [(one["objective"], one["kind"]) for one in payloads]
+
+    with triggerer(tmp_path):
+        poll(lambda: triggers() == 1, timeout_s=120)
+        commit(jobs_file, 60.0)
+        poll(lambda: len(told()) == 1, timeout_s=60)
+        poll(lambda: [len(one["open"]) for one in remembered(asset.uri)] == [1], timeout_s=120)
+    commit(jobs_file, 61.0)
+    with triggerer(tmp_path):
+        poll(lambda: triggers() == 1, timeout_s=120)
+        commit(jobs_file, 1.0)
+        poll(lambda: len(told()) == 2, timeout_s=120)
+
+    assert waits_for_its_run("on_call")
+    assert told() == [("batch_duration", "broke"), ("batch_duration", "healed")]
+
+
+def triggers() -> int:
+    """How many triggers a triggerer that lives has taken."""
+    from airflow.models.trigger import Trigger
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        taken = session.scalars(select(Trigger).where(Trigger.triggerer_id.is_not(None))).all()
+        return sum(one.classpath.endswith("SlaEventTrigger") for one in taken)

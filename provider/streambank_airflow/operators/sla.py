@@ -1,0 +1,282 @@
+"""The operator that judges SLAs: of one job, of several, of all that are declared, or of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier, BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streambank.errors import InputError, StreambankError
+from streambank_airflow.choices import one_of
+from streambank_airflow.failures import airflow_failures, describe
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.sla.assess import Assessment
+    from streambank_airflow.judging import SlaSubject
+    from streambank_airflow.telling import Teller, Telling
+
+ALL = "all"
+ON_BREACH = ("fail", "warn", "report")
+LEASTS = ("warn", "breach")
+AT_ONCE = 8
+"""How many jobs are judged at once: they wait for their storage most of the time."""
+RESULT_KEY = "return_value"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of one job: an assessment, or an error that kept it from being judged."""
+
+    ref: str
+    subject: SlaSubject | None
+    found: Assessment | None
+    error: Exception | None = None
+
+
+class CheckSlaOperator(FindsJobs, BaseOperator):
+    """Judges what jobs promise, tells what is news, sends metrics, and says what it found.
+
+    One job that cannot be judged, or one notifier that fails, hides nothing of the others: the task goes
+    through all of them, leaves its result, and fails at the end.
+
+    Args:
+        job: The declared job, or `job/query`; the name of a query that `checkpoint` leads to.
+        jobs: Several of them instead, or `all` that the jobs file declares.
+        checkpoint: The directory of a query that no jobs file declares.
+        jobs_file: The file that declares them; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        on_breach: `fail`: the task fails, and is not tried again; `warn`: a warning in its log; `report`:
+            only the result says so.
+        notifiers: Who is told: notifiers of Airflow, instead of those that each job declares; an empty list
+            for nobody.
+        least: From which level on these are told: `warn` or `breach`.
+        tell: Whether anybody is told.
+        skew: Look at the files of the state, too: how unevenly it lies over its partitions.
+        kwargs: As for every operator.
+
+    Returns:
+        `job` (of one), `jobs` (their number), `level` (the worst; muted objectives do not count), `breaches`,
+            `warnings`, `unknown`, `muted` (numbers of verdicts), `not_judged` (of jobs), `told`, `not_told`
+            (of news), `failed_notifiers`, `worst` (a sentence, or None), `levels` (by job), and `verdicts`:
+            all of one job; of several those that are broken or warn.
+    """
+
+    template_fields: Sequence[str] = (
+        "job",
+        "jobs",
+        "checkpoint",
+        "jobs_file",
+        "streambank_conn_id",
+        "on_breach",
+        "least",
+        "tell",
+        "skew",
+    )
+    ui_color = "#d6e8ee"
+
+    def __init__(
+        self,
+        *,
+        job: str | None = None,
+        jobs: Sequence[str] | str | None = None,
+        checkpoint: str | None = None,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        on_breach: str = "fail",
+        notifiers: Sequence[BaseNotifier] | None = None,
+        least: str = "warn",
+        tell: bool | str = True,
+        skew: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.jobs = jobs
+        self.checkpoint = checkpoint
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.on_breach = on_breach if is_template(on_breach) else one_of(on_breach, "on_breach", ON_BREACH)
+        self.notifiers = None if notifiers is None else list(notifiers)
+        self.least = least if is_template(least) else one_of(least, "least", LEASTS)
+        self.tell = tell
+        self.skew = skew
+        if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
+            raise InputError(
+                "Either job (with checkpoint, or without) or jobs is to be given.",
+                code="bad-option",
+                hint='One job: job="flights"; several: jobs=["flights", "trains"] or jobs="all".',
+            )
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Judge; see the class.
+
+        Raises:
+            AirflowFailException: Something is broken (`on_breach="fail"`), or has to be repaired.
+            AirflowException: Somebody could not be told, or a job could not be judged, and a retry may help.
+        """
+        with airflow_failures():
+            on_breach = one_of(self.on_breach, "on_breach", ON_BREACH)
+            tell, skew = as_bool(self.tell, "tell"), as_bool(self.skew, "skew")
+            least = one_of(self.least, "least", LEASTS)
+            subjects = self._subjects()
+        checked = self._judge(subjects, skew)
+        self._log(checked)
+        # What was found is left before anybody is told, and before the task fails.
+        self._leave(context, result_of(checked, (), alone=self.jobs is None))
+        self._send_metrics(checked)
+        told = self._tell(checked, context, least) if tell else []
+        result = result_of(checked, told, alone=self.jobs is None)
+        self._leave(context, result)
+        self._fail_where_due(result, checked, told, on_breach)
+        return result
+
+    def _subjects(self) -> dict[str, SlaSubject | StreambankError]:
+        if self.jobs is None:
+            return {str(self.job): self.hook.sla(str(self.job), self.checkpoint)}
+        if isinstance(self.jobs, str):
+            one_of(self.jobs, "jobs, unless it is a list,", (ALL,))
+            return self.hook.slas(None)
+        return self.hook.slas([str(one) for one in self.jobs])
+
+    def _judge(self, subjects: dict[str, SlaSubject | StreambankError], skew: bool) -> list[Checked]:
+        def judge(ref: str, subject: SlaSubject | StreambankError) -> Checked:
+            if isinstance(subject, StreambankError):
+                return Checked(ref, None, None, subject)
+            try:
+                return Checked(ref, subject, subject.assess(skew=skew))
+            except Exception as error:
+                # Whatever it is, the other jobs are judged; it fails the task at the end.
+                return Checked(ref, subject, None, error)
+
+        with ThreadPoolExecutor(min(AT_ONCE, len(subjects) or 1), "sla") as threads:
+            return list(threads.map(judge, subjects.keys(), subjects.values()))
+
+    def _log(self, checked: Sequence[Checked]) -> None:
+        from streambank_airflow.sla_news import sentence
+
+        for one in checked:
+            if one.found is None:
+                self.log.error("Job %s could not be judged.", one.ref, exc_info=one.error)
+                continue
+            self.log.info("Job %s: %s, %d verdicts.", one.ref, one.found.level, len(one.found.verdicts))
+            for verdict in one.found.verdicts:
+                bad = verdict.level in ("warn", "breach")
+                say = self.log.warning if bad and verdict.mute is None else self.log.info
+                if bad or (verdict.level == "unknown" and self.jobs is None):
+                    say("%s", sentence(verdict))
+                    for each in verdict.evidence:
+                        self.log.info("  %s", each)
+
+    def _send_metrics(self, checked: Sequence[Checked]) -> None:
+        from streambank_airflow.sla_stats import Gauges
+
+        try:
+            gauges = Gauges.of_settings()
+            for one in checked:
+                if one.found is not None:
+                    gauges.send(one.ref, one.found)
+                else:
+                    # What nobody could look at is not kept.
+                    gauges.send_level(one.ref, "breach")
+        except Exception:
+            # As everywhere in Airflow: what becomes of metrics decides nothing.
+            self.log.exception("The metrics could not be sent.")
+
+    def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:
+        from streambank_airflow.telling import tell
+
+        told = []
+        values: dict[str, Any] = {**context}
+        for one in checked:
+            if one.subject is None or one.found is None:
+                continue
+            for teller in self._tellers(one.subject, least):
+                told.append(tell(one.subject, one.found, teller, values))
+                if told[-1].why:
+                    self.log.error("%s", told[-1].why)
+        return told
+
+    def _tellers(self, subject: SlaSubject, least: str) -> Sequence[Teller]:
+        from streambank_airflow.sla_news import level_of
+        from streambank_airflow.telling import declared_tellers, given_tellers
+
+        if self.notifiers is not None:
+            return given_tellers(self.notifiers, level_of(least))
+        return () if subject.job is None else declared_tellers(subject.job.sla.notify)
+
+    def _leave(self, context: Context, result: dict[str, Any]) -> None:
+        """A task that fails returns nothing, and what it found is wanted most then."""
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=RESULT_KEY, value=result)
+
+    def _fail_where_due(
+        self, result: dict[str, Any], checked: Sequence[Checked], told: Sequence[Telling], on_breach: str
+    ) -> None:
+        broken, said = result["breaches"] > 0, []
+        if broken and on_breach != "report":
+            more = f" (and {result['breaches'] - 1} more, in the log above)" if result["breaches"] > 1 else ""
+            said.append(f"{result['worst']}{more}")
+        errors = [one for one in checked if one.error is not None]
+        failed = [one.why for one in told if one.why]
+        said += _shortened([f"Job {one.ref} could not be judged: {_described(one.error)}" for one in errors])
+        said += _shortened([f"Not told by {why}." for why in failed])
+        if errors or failed:
+            hopeless = all(
+                isinstance(one.error, StreambankError) and not one.error.retryable for one in errors
+            )
+            kind = AirflowFailException if not failed and hopeless else AirflowException
+            raise kind(" ".join(said))
+        if broken and on_breach == "fail":
+            raise AirflowFailException(" ".join(said))
+        if said:
+            self.log.warning("%s", " ".join(said))
+
+
+def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: bool) -> dict[str, Any]:
+    """What the operator returns; see there."""
+    from streambank.sla.verdict import LEVELS
+    from streambank_airflow.sla_news import sentence
+
+    verdicts = [verdict for one in checked if one.found is not None for verdict in one.found.verdicts]
+    heard = [one for one in verdicts if one.mute is None]
+    bad = sorted(
+        (one for one in heard if one.level in ("warn", "breach")), key=lambda one: -LEVELS.index(one.level)
+    )
+    # What nobody could look at is not kept.
+    levels = {one.ref: "breach" if one.found is None else one.found.level for one in checked}
+    shown = verdicts if alone else [one for one in verdicts if one.level in ("warn", "breach")]
+    return {
+        **({"job": checked[0].ref} if alone else {}),
+        "jobs": len(checked),
+        "level": max(levels.values(), key=LEVELS.index, default="ok"),
+        "breaches": sum(one.level == "breach" for one in heard),
+        "warnings": sum(one.level == "warn" for one in heard),
+        "unknown": sum(one.level == "unknown" for one in heard),
+        "muted": len(verdicts) - len(heard),
+        "not_judged": sum(one.found is None for one in checked),
+        "told": sum(one.told for one in told),
+        "not_told": sum(one.missed for one in told),
+        "failed_notifiers": sum(bool(one.why) for one in told),
+        "worst": sentence(bad[0]) if bad else None,
+        "levels": levels,
+        "verdicts": [one.to_dict() for one in shown],
+    }
+
+
+def _shortened(said: list[str]) -> list[str]:
+    """The first few of many sentences."""
+    more = len(said) - _SHOWN
+    return said if more <= 0 else [*said[:_SHOWN], f"(And {more} more such, in the log above.)"]
+
+
+def _described(error: Exception | None) -> str:
+    return describe(error) if isinstance(error, StreambankError) else f"{type(error).__name__}: {error}"

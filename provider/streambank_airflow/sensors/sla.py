@@ -1,0 +1,86 @@
+"""The sensor on a job's SLA: work that begins when it is kept, or when it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from streambank.errors import InputError
+from streambank_airflow.choices import check_objectives
+from streambank_airflow.sensors.job import JobSensor
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank_airflow.triggers.base import JobTrigger
+
+
+class SlaSensor(JobSensor):
+    """Waits until the SLA of a job is kept, or until it is broken.
+
+    Muted objectives do not count. It is kept where none is broken and the history is known; where objectives
+    are named, all of them have to be known.
+
+    Args:
+        until: `kept` or `broken`.
+        least: From which level on an objective is broken: `warn` or `breach`.
+        objectives: Those that count, such as `["watermark_lag"]`; empty for all.
+        checkpoint: The directory of a query that no jobs file declares; `job` is just its name then.
+        kwargs: As for every `JobSensor`; `poke_interval` is 60 seconds by default.
+
+    Returns:
+        `job`, `state`, `why`, `desired`, `operation`, `epoch`, `batch`, `sla` (`kept`, `broken`), `level`,
+            `broken` (names of the broken objectives, with commas), `sla_why` (why the first of them is).
+    """
+
+    template_fields: Sequence[str] = (*JobSensor.template_fields, "until", "least", "checkpoint")
+    says: ClassVar[tuple[str, ...]] = (*JobSensor.says, "sla", "level", "broken", "sla_why")
+
+    def __init__(
+        self,
+        *,
+        until: str = "kept",
+        least: str = "breach",
+        objectives: Sequence[str] = (),
+        checkpoint: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poke_interval": 60.0, **kwargs})
+        self.until = until
+        self.least = least
+        self.objectives = check_objectives(objectives)
+        self.checkpoint = checkpoint
+        if checkpoint is not None and self.failed_states:
+            raise InputError(
+                "failed_states are those of a declared job, and checkpoint names a query without one.",
+                code="bad-option",
+                hint="Leave one of them out.",
+            )
+
+    def make_trigger(self) -> JobTrigger:
+        """See `JobSensor.make_trigger`."""
+        from streambank_airflow.triggers.sla import SlaTrigger
+
+        return SlaTrigger(
+            until=self.until,
+            least=self.least,
+            objectives=self.objectives,
+            checkpoint=self.checkpoint,
+            failed_states=self.failed_states,
+            **self.trigger_arguments,
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the wait is over; see `JobSensor.execute_complete`.
+
+        Raises:
+            AirflowFailException: An objective is named that is not judged, so this would never come.
+        """
+        if event["status"] == "never":
+            raise AirflowFailException(
+                f"The objective {event['objective']} of job {self.job} is not judged. Hint: declare a limit "
+                "for it, or leave it out of objectives."
+            )
+        return super().execute_complete(context, event)

@@ -1,0 +1,69 @@
+"""What is found of SLAs as Airflow's own metrics, for whatever `[metrics]` of its settings send to.
+
+Where tags arrive (OpenTelemetry, Datadog, statsd with Influx tags) there are few names with tags. Plain
+statsd drops tags, and all jobs would share one gauge, so there the tags are parts of the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow.sdk import conf
+from airflow.sdk.observability import stats
+
+from streambank.sla.assess import Assessment
+from streambank.sla.verdict import LEVELS, Level
+
+VALUE, LEVEL, JOB_LEVEL = "streambank.sla.value", "streambank.sla.level", "streambank.sla.job_level"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """Sends gauges, or nothing where metrics are off.
+
+    Attributes:
+        on: Whether Airflow sends metrics at all.
+        tagged: Whether tags arrive.
+    """
+
+    on: bool
+    tagged: bool
+
+    @classmethod
+    def of_settings(cls) -> Gauges:
+        """As Airflow is set."""
+        datadog, statsd, otel = (
+            conf.getboolean("metrics", name, fallback=False)
+            for name in ("statsd_datadog_enabled", "statsd_on", "otel_on")
+        )
+        if datadog:
+            # The order is Airflow's: of several that are on, the first counts.
+            return cls(True, conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True))
+        if statsd:
+            return cls(True, conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False))
+        return cls(otel, True)
+
+    def send(self, ref: str, found: Assessment) -> None:
+        """The level of what was judged, and level and value of each objective."""
+        self.send_level(ref, found.level)
+        if not self.on:
+            return
+        for one in found.verdicts:
+            tags = {"job": one.job, "query": one.query, "objective": one.objective}
+            self._gauge(LEVEL, LEVELS.index(one.level), tags)
+            if one.value is not None:
+                self._gauge(VALUE, one.value, tags)
+
+    def send_level(self, ref: str, level: Level) -> None:
+        """The level of what was judged (`job`, or `job/query`): what muted objectives say does not count."""
+        if self.on:
+            self._gauge(JOB_LEVEL, LEVELS.index(level), {"job": ref})
+
+    def _gauge(self, name: str, value: float, tags: Mapping[str, str]) -> None:
+        if self.tagged:
+            stats.gauge(name, value, tags=dict(tags))
+            return
+        # As Airflow does in its own names, whose parts are divided by dots.
+        parts = (part.replace(".", "__").replace("/", "__") for part in tags.values())
+        stats.gauge(".".join((name, *parts)), value)

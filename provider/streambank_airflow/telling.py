@@ -1,0 +1,147 @@
+"""Telling people through Airflow's notifiers: once when something breaks, once when it has healed.
+
+Each notifier has a memory of its own, so one that fails is asked again the next time, and the others are not
+made to tell twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+
+from streambank.job.notify import Notify, teller_name
+from streambank.sla import told_record
+from streambank.sla.assess import Assessment
+from streambank.sla.told import News, Told, news, without
+from streambank.sla.verdict import Level
+from streambank.storage import using_s3
+from streambank_airflow.judging import SlaSubject
+from streambank_airflow.notifiers import load_notifier
+from streambank_airflow.sla_news import level_of, news_context, subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """One notifier.
+
+    Attributes:
+        name: Under which it is kept what it was told.
+        label: How messages call it.
+        make: Makes the notifier, when there is something to tell.
+        least: From which level on it is told.
+    """
+
+    name: str
+    label: str
+    make: Callable[[], BaseNotifier]
+    least: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What came of telling one notifier of one job.
+
+    Attributes:
+        told: How many news it got.
+        missed: How many it should have got.
+        why: What went wrong, in a sentence; empty where nothing did.
+    """
+
+    told: int = 0
+    missed: int = 0
+    why: str = ""
+
+
+def declared_tellers(declared: Sequence[Notify]) -> tuple[Teller, ...]:
+    """Those of `notify` in a jobs file. Their classes are loaded when there is something to tell."""
+    return tuple(
+        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least)) for one in declared
+    )
+
+
+def given_tellers(notifiers: Sequence[BaseNotifier], least: Level) -> tuple[Teller, ...]:
+    """Notifiers that a DAG gives as objects; each is known again by its class and its templates."""
+    seen: Counter[str] = Counter()
+    found: list[Teller] = []
+    for one in notifiers:
+        kind = type(one)
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        name = teller_name(path, [{field: getattr(one, field, None) for field in one.template_fields}, least])
+        seen[name] += 1
+        number = f"-{seen[name]}" if seen[name] > 1 else ""
+        found.append(Teller(name + number, path, partial(_given, one), least))
+    return tuple(found)
+
+
+def tell(subject: SlaSubject, found: Assessment, teller: Teller, context: Mapping[str, Any]) -> Telling:
+    """Tell one notifier what is news to it, and remember what it got.
+
+    Args:
+        subject: What was judged, with its records.
+        found: The verdicts.
+        teller: The notifier.
+        context: The task's.
+
+    Returns:
+        What came of it. Whatever goes wrong is said there: a notifier that fails must not keep the others
+        from being told, nor hide what was found.
+    """
+    told, why = 0, ""
+    items: tuple[News, ...] = ()
+    try:
+        with using_s3(subject.access):
+            records = subject.records()
+            before = told_record.read(records, teller.name)
+        own = {key: one for key, one in before.open.items() if subject.concerns(key[0], key[1])}
+        others = {key: one for key, one in before.open.items() if key not in own}
+        items, after = news(found.verdicts, Told(own), least=teller.least)
+        told, why = _tell_each(teller, items, context)
+        kept = Told({**others, **without(after, before, items[told:]).open})
+        if kept != before:
+            with using_s3(subject.access):
+                told_record.keep(records, teller.name, kept, before)
+    except Exception as error:
+        why = _said(error)
+    return Telling(told, len(items) - told, why and f"{teller.label} ({subject.ref}): {why}")
+
+
+def _tell_each(teller: Teller, items: Sequence[News], context: Mapping[str, Any]) -> tuple[int, str]:
+    """Tell in turn until something goes wrong: how many were told, and what went wrong."""
+    if not items:
+        return 0, ""
+    notifier = teller.make()
+    for number, one in enumerate(items):
+        try:
+            _notify(notifier, {**context, **news_context(one)})
+        except Exception as error:
+            return number, f"{subject_of(one.verdict)} could not be told: {_said(error)}"
+    return len(items), ""
+
+
+def _notify(notifier: BaseNotifier, context: dict[str, Any]) -> None:
+    """Once, with templates rendered for this message: rendering changes a notifier for good."""
+    one: Any = copy.copy(notifier)
+    if type(one).notify is not BaseNotifier.notify:
+        one(context)
+        return
+    one.context = context
+
+    async def send() -> None:
+        await one
+
+    asyncio.run(send())
+
+
+def _given(notifier: BaseNotifier) -> BaseNotifier:
+    return notifier
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

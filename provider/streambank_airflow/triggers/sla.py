@@ -1,0 +1,132 @@
+"""The wait for a job's SLA to be kept or broken, and the asset watcher that tells when that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streambank.sla.assess import Assessment
+from streambank.sla.told import Told, news, read_told
+from streambank_airflow.choices import check_objectives, one_of
+from streambank_airflow.judging import SKEWS, SlaLooks, SlaView, SlaWatcher, standing
+from streambank_airflow.sla_news import event_of, level_of
+from streambank_airflow.told import Memory
+from streambank_airflow.triggers.base import Event, JobTrigger
+from streambank_airflow.triggers.events import TellingTrigger
+
+if TYPE_CHECKING:
+    from streambank_airflow.hooks.streambank import StreambankHook
+    from streambank_airflow.triggers.base import Watcher
+    from streambank_airflow.watching import JobView
+
+UNTIL = ("kept", "broken")
+LEASTS = ("warn", "breach")
+LOOK_EVERY_S = 60.0
+"""How often an SLA is looked at: that costs more than a look at a job's state."""
+
+
+class SlaTrigger(JobTrigger):
+    """Waits until the SLA of a job is kept, or until it is broken.
+
+    Ends with `done`; with `never` where an objective is named that is not judged; with `failed` where the job
+    is in a state in which this will not come.
+
+    Args:
+        until: `kept` or `broken`.
+        least: From which level on an objective is broken: `warn` or `breach`.
+        objectives: Those that count; empty for all.
+        checkpoint: The directory of a query that is not declared.
+        failed_states: What ends the wait as a failure, unless an operation works on the job.
+        kwargs: As for every `JobTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = (
+        "until",
+        "least",
+        "objectives",
+        "checkpoint",
+        "failed_states",
+    )
+
+    def __init__(
+        self,
+        *,
+        until: str = "kept",
+        least: str = "breach",
+        objectives: Sequence[str] = (),
+        checkpoint: str | None = None,
+        failed_states: Sequence[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
+        self.until = one_of(until, "until", UNTIL)
+        self.least = one_of(least, "least", LEASTS)
+        self.objectives = check_objectives(objectives)
+        self.checkpoint = checkpoint
+        self.failed_states = list(failed_states)
+
+    def open_watcher(self, hook: StreambankHook) -> Watcher:
+        """See `JobTrigger.open_watcher`."""
+        skew = not self.objectives or bool(SKEWS & set(self.objectives))
+        return SlaWatcher.of(lambda: hook.sla(self.job, self.checkpoint), skew=skew)
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        verdicts = view.verdicts if isinstance(view, SlaView) else ()
+        found = standing(verdicts, self.objectives, level_of(self.least))
+        first = found.broken[0] if found.broken else None
+        said = {
+            **view.to_dict(),
+            "sla": found.state,
+            "level": found.level,
+            "broken": ", ".join(dict.fromkeys(one.objective for one in found.broken)),
+            "sla_why": first.why if first is not None else "",
+        }
+        if found.state == self.until:
+            return {"status": "done", **said}
+        if found.never is not None:
+            return {"status": "never", **said, "objective": found.never}
+        if view.state in self.failed_states and view.operation is None:
+            return {"status": "failed", **said}
+        return None
+
+
+class SlaEventTrigger(TellingTrigger[Assessment, Told]):
+    """Tells that an objective broke, became worse (a warning that is a breach now), or has healed.
+
+    Args:
+        least: From which level on it is told: `warn` or `breach`.
+        kwargs: As for every `TellingTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("checkpoint", "least")
+    apart: ClassVar[tuple[str, ...]] = ("least",)
+
+    def __init__(self, *, least: str = "breach", **kwargs: Any) -> None:
+        super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
+        self.least = one_of(least, "least", LEASTS)
+
+    def open_watcher(self, hook: StreambankHook) -> SlaLooks:
+        """See `TellingTrigger.open_watcher`."""
+        return SlaLooks(lambda: hook.sla(self.job, self.checkpoint))
+
+    def open_memory(self) -> Memory[Told]:
+        """See `TellingTrigger.open_memory`."""
+        return SlaMemory(self.asset_state_store, self.memory_key)
+
+    def find_news(self, seen: Assessment, told: Told | None) -> tuple[list[dict[str, Any]], Told | None]:
+        """See `TellingTrigger.find_news`."""
+        found, after = news(seen.verdicts, told or Told(), least=level_of(self.least))
+        return [event_of(one) for one in found], after
+
+
+class SlaMemory(Memory[Told]):
+    """What has been told and has not healed."""
+
+    def read(self, value: Any) -> Told:
+        """See `Memory.read`."""
+        return read_told(value)
+
+    def write(self, told: Told) -> dict[str, Any]:
+        """See `Memory.write`."""
+        return told.to_dict()
