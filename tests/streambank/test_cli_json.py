@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from streambank.job.declaration import load_jobs
+from streambank.job.declaration import Job, load_jobs
 from streambank.storage import open_store
+from tests.support.assessing import grow
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs import end_drivers, fake_launcher, write_jobs
@@ -114,12 +115,19 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     given["job start"] = succeed("job", "start", "flights", "--json").document
     given["job restart"] = succeed("job", "restart", "flights", "--json").document
     given["job status"] = succeed("job", "status", "flights", "--json").document
+    given["sla"] = assessed(load_jobs(file).job("flights"))
     broken = ("job", "break", "flights", "--why", "a test", "--even-live", "--json")
     given["job break"] = succeed(*broken).document
     end_drivers(load_jobs(file).job("flights").records())
     given["job stop"] = succeed("job", "stop", "flights", "--json").document
     given["job savepoint"] = savepoint_of_two(tmp_path)
     yield given
+
+
+def assessed(job: Job) -> Any:
+    """A day in which the state of a job grew, as records say."""
+    grow(job, hours=24, per_hour=5e6)
+    return streambank("sla", job.name, "--json").document
 
 
 def replicas(folder: Path, savepoint: str) -> dict[str, Any]:
@@ -184,12 +192,25 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["restore --dry-run"]["refusals"] and answers["restore"]["skipped"]
     assert answers["job status"]["queries"] and answers["job savepoint"]["queries"]
     assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
+    assert any(verdict["growth"] and verdict["growth"]["backtest"] for verdict in answers["sla"]["verdicts"])
     assert answers["job break"]["broken"] is True
 
 
 def test_every_verb_with_json_has_an_example() -> None:
     headings = " ".join(examples())
-    for verb in ("inspect", "take", "list", "show", "verify", "reindex", "restore", "pin", "doctor", "skew"):
+    for verb in (
+        "inspect",
+        "take",
+        "list",
+        "show",
+        "verify",
+        "reindex",
+        "restore",
+        "pin",
+        "doctor",
+        "skew",
+        "sla",
+    ):
         assert verb in headings
     for verb in ("verify --all --sample", "replicate", "repair", "status"):
         assert verb in headings

@@ -109,7 +109,7 @@ def test_the_default_limit_is_the_engine_s() -> None:
 
 
 def test_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "_is_utf8", lambda: True)
+    monkeypatch.setattr(console, "is_utf8", lambda: True)
     assert [len(console.bar(share, 10)) for share in (0.0, 0.001, 0.5, 1.0, 7.0)] == [0, 1, 5, 10, 10]
     monkeypatch.setattr(console, "_is_utf8", lambda: False)
     assert console.bar(0.3, 10) == "###"

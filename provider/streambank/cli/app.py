@@ -20,6 +20,7 @@ from streambank.cli import (
     retention,
     savepoints,
     skew,
+    sla,
 )
 from streambank.errors import InputError
 
@@ -103,6 +104,6 @@ def root(
     """Savepoints for Spark Structured Streaming: inspect, take, verify, restore."""
 
 
-for module in (checkpoints, savepoints, restoring, retention, index, replicas, diagnosis, skew):
+for module in (checkpoints, savepoints, restoring, retention, index, replicas, diagnosis, skew, sla):
     module.register(app)
 app.add_typer(jobs.app, name="job")

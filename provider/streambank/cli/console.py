@@ -82,7 +82,7 @@ def write_document(data: Any) -> None:
     MODE.answered = True
     with _writing():
         # JSON is UTF-8; where stdout is something else its escapes say the same.
-        json.dump(data, sys.stdout, indent=2, ensure_ascii=not _is_utf8())
+        json.dump(data, sys.stdout, indent=2, ensure_ascii=not is_utf8())
         sys.stdout.write("\n")
 
 
@@ -120,7 +120,13 @@ def _not_written(why: str) -> StorageError:
     )
 
 
-def _is_utf8() -> bool:
+def is_terminal() -> bool:
+    """Whether stdout is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def is_utf8() -> bool:
+    """Whether stdout takes every character as it is."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
@@ -159,7 +165,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Se
         right: Headings of the columns that are aligned on the right.
     """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if is_terminal():
         _draw(columns, cells, right)
         return
     lines = [list(columns), *cells]
@@ -285,7 +291,7 @@ def count(number: int, what: str) -> str:
 def bar(share: float, width: int) -> str:
     """A bar of a share of some width; a share that is not nothing is at least one step."""
     steps = min(width, max(round(share * width), 1 if share > 0 else 0))
-    return ("\u2588" if _is_utf8() else "#") * steps
+    return ("\u2588" if is_utf8() else "#") * steps
 
 
 def findings(found: Sequence[Mapping[str, Any]]) -> None:

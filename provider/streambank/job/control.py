@@ -10,6 +10,7 @@ queries/<q>/      what a driver learnt from Spark about a query: its id, its sin
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back
+sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache
 ```
 
 `<q>` is the query's name, or `main` where the job has only one.

@@ -130,22 +130,38 @@ def assess_checkpoint(
     found = checkpoint_material(
         location, at, history=history, repository=repository, name=name, policy=policy, skew=skew
     )
-    job = split_job(name)[0] if name is not None else _last_part(location)
+    job = called(location, name)
     return Assessment(job, at, judge(job, found.history, policy, at, found.facts))
 
 
-def job_material(job: Job, query: str, now: datetime, *, skew: bool = True) -> Material:
+def called(location: str, name: str | None) -> str:
+    """What a checkpoint that nobody declares is called as a job.
+
+    Args:
+        location: The checkpoint.
+        name: `job` or `job/query`; None for the name of the directory.
+
+    Raises:
+        InputError: `name` is no name (code `bad-name`), or the location is none (`bad-location`).
+    """
+    return split_job(name)[0] if name is not None else _last_part(location)
+
+
+def job_material(
+    job: Job, query: str, now: datetime, *, history: str | None = None, skew: bool = True
+) -> Material:
     """What a query of a job is judged by; points are read while they are gone through.
 
     Args:
         job: The job.
         query: The query's name, `main` for the only one.
         now: The moment.
+        history: Other progress records than its own: a folder of them, or one file.
         skew: Whether to look at the checkpoint's files for skew.
     """
     wanted, key, looking = objectives(job.sla), None if query == MAIN else query, Looking()
     location = job.queries[query]
-    history: History | Unreadable
+    found: History | Unreadable
     try:
         control = job.records()
     except StreambankError as error:
@@ -153,12 +169,15 @@ def job_material(job: Job, query: str, now: datetime, *, skew: bool = True) -> M
     try:
         generation = control.generation(key)
         location = generation.location if generation is not None else location
-        history = _job_history(control, key, wanted, now, location)
+        if history is None:
+            found = _job_history(control, key, wanted, now, location)
+        else:
+            found = _named_history(history, query, wanted, now)
     except StreambankError as error:
-        history = Unreadable(query, error.message)
-    if isinstance(history, History):
-        whole = history
-        history = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
+        found = Unreadable(query, error.message)
+    if isinstance(found, History):
+        whole = found
+        found = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
     facts = facts_of_query(
         control,
         key,
@@ -169,7 +188,7 @@ def job_material(job: Job, query: str, now: datetime, *, skew: bool = True) -> M
         now=now,
         skew=skew,
     )
-    return Material(history, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
+    return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 
 
 def checkpoint_material(
@@ -189,8 +208,7 @@ def checkpoint_material(
     found: History | Unreadable
     try:
         if history is not None:
-            records = replace(Records.at(history), query=query)
-            found = with_directory(hourly_history(records, _windows(wanted, now)), uri, wanted)
+            found = with_directory(_named_history(history, query, wanted, now), uri, wanted)
         elif set(open_store(uri).names()).isdisjoint(("metadata", "offsets", "commits")):
             found = Unreadable(query, f"There is no checkpoint at {uri}.")
         else:
@@ -231,6 +249,11 @@ def _job_history(
     keep = abs(now - utc_now()) < _NOW
     files = HourFiles(control.store, query)
     return hourly_history(records, _windows(wanted, now), files, keep=keep)
+
+
+def _named_history(location: str, query: str, wanted: Sequence[Objective], now: datetime) -> History:
+    """By records that somebody names; nothing is kept beside them."""
+    return hourly_history(replace(Records.at(location), query=query), _windows(wanted, now))
 
 
 def _windows(wanted: Sequence[Objective], now: datetime) -> Windows:

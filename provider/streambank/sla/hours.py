@@ -150,9 +150,8 @@ class HourlyScan:
 
     def _first_late(self, kept: KeptHours) -> int:
         """The hour in which the earliest file begins that was not there when hours were made."""
-        last = max(kept.hours, default=0)
-        late = last + 1
-        for key in reversed(self._records.keys):
+        late = max(kept.hours, default=0) + 1
+        for key in reversed(self._records.keys if kept.hours else ()):
             if _number(key) <= kept.files:
                 break
             head = segment_head(self._records.store, key)

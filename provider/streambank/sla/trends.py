@@ -81,15 +81,23 @@ class TrendGauge:
                     self._gathered[key] = (_size(objective, subject), Gathered())
                 self._gathered[key][1].add(point.at, value)
 
+    def growths(self) -> dict[tuple[str, str], Growth]:
+        """How fast each size grows, by objective and subject; those that cannot be told are left out."""
+        return {
+            key: growth
+            for key, (_, gathered) in self._gathered.items()
+            if isinstance(growth := self._growth(gathered), Growth)
+        }
+
+    def _growth(self, gathered: Gathered) -> Growth | TooLittle:
+        return measure_growth(gathered, min_history_s=self.objective.min_history_s)
+
     def verdict(self, case: Case, batches: int, newest: datetime | None) -> Verdict:
         """What it amounts to."""
         if not self._gathered:
             why = "No size with a limit was measured." if batches else "The history has no batch."
             return case.verdict(self.objective, "unknown", why, as_of=newest)
-        trends = {
-            size: measure_growth(gathered, min_history_s=self.objective.min_history_s)
-            for size, gathered in self._gathered.values()
-        }
+        trends = {size: self._growth(gathered) for size, gathered in self._gathered.values()}
         grown = {size: trend for size, trend in trends.items() if isinstance(trend, Growth)}
         if not grown:
             why = "; ".join(

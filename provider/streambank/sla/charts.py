@@ -1,0 +1,243 @@
+"""What is drawn of a query: each measurement over time with its limits, its restarts and its forecast.
+
+Data only; who draws it decides how. Long histories are drawn as medians of stretches, between the smallest
+and the largest value of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from statistics import median
+
+from streambank.job.sla import PROMISES, SlaPolicy, Unit
+from streambank.sla.case import level_of
+from streambank.sla.gauges import values_of
+from streambank.sla.growth import Growth
+from streambank.sla.objectives import MEASURES, Objective, objectives
+from streambank.sla.point import History, Point
+from streambank.sla.trends import TrendGauge
+from streambank.sla.verdict import Level
+
+MOST_POINTS = 1000
+_AHEAD = 0.5
+_MOST_AHEAD = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A value at a time: of one batch, or the median of some.
+
+    Attributes:
+        at: When.
+        value: The value.
+        low: The smallest of them.
+        high: The largest.
+    """
+
+    at: datetime
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The crest of a measurement as it goes on by its rate.
+
+    Attributes:
+        begin: From when on.
+        end: Until when it is drawn.
+        value: At the beginning.
+        expected: At the end, by the rate.
+        low: At the end, by the lower end of the rate's interval; None where that is open.
+        high: By the upper end.
+        grows: Whether the whole interval is above zero.
+    """
+
+    begin: datetime
+    end: datetime
+    value: float
+    expected: float
+    low: float | None
+    high: float | None
+    grows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One measurement of a query.
+
+    Attributes:
+        query: The query.
+        objective: The objective that is about it.
+        subject: What of the query: an operator or metric; empty for all of it.
+        meaning: What it is, for people.
+        unit: Of the values.
+        dots: Its values, by time.
+        warn: Where it warns; None for not.
+        breach: Where it is broken.
+        level: The level of its newest value alone, whatever the window.
+        restarts: When another run of the query began.
+        forecast: How it goes on; None where that cannot be told.
+    """
+
+    query: str
+    objective: str
+    subject: str
+    meaning: str
+    unit: Unit
+    dots: Sequence[Dot]
+    warn: float | None
+    breach: float | None
+    level: Level
+    restarts: Sequence[datetime]
+    forecast: Forecast | None
+
+    @property
+    def name(self) -> str:
+        """For a heading: `state_rows of operator 0`."""
+        return f"{self.objective} of {self.subject}" if self.subject else self.objective
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """What is gathered of one objective's subject."""
+
+    objective: Objective
+    subject: str
+    dots: list[Dot] = field(default_factory=list)
+
+
+def charts_of(
+    history: History,
+    policy: SlaPolicy | None,
+    now: datetime,
+    *,
+    breaks: Sequence[datetime] = (),
+    judged_only: bool = False,
+) -> list[Chart]:
+    """Charts of a query, in the order of the objectives.
+
+    Args:
+        history: Its batches.
+        policy: What its job promises; the usual limits for None.
+        now: The moment.
+        breaks: Moments at which the state was made smaller or larger by somebody.
+        judged_only: Leave out what is measured but has no limit.
+
+    Raises:
+        StreambankError: The history cannot be read.
+    """
+    judged = {one.name: one for one in objectives(policy)}
+    shown = _shown(judged, policy, judged_only)
+    sizes = [one for one in shown if one.name in MEASURES["time_to_limit"].metrics]
+    trend = judged.get("time_to_limit") or judged.get("growth") or _unlimited("time_to_limit")
+    gauge = TrendGauge(trend, sizes, now, breaks)
+    drawn: dict[tuple[str, str], _Drawn] = {}
+    restarts: list[datetime] = []
+    run: str | None = None
+    for point in history.points:
+        if run is not None and point.run_id != run:
+            restarts.append(point.at if point.stretch is None else point.stretch.began)
+        run = point.run_id
+        gauge.add(point)
+        for objective in shown:
+            _take(drawn, objective, point)
+    growths = gauge.growths()
+    order = list(PROMISES)
+    return [
+        _chart(history.query, one, restarts, growths.get(key), now)
+        for key, one in sorted(drawn.items(), key=lambda each: (order.index(each[0][0]), each[0][1]))
+    ]
+
+
+def _shown(judged: Mapping[str, Objective], policy: SlaPolicy | None, judged_only: bool) -> list[Objective]:
+    """What is measured batch by batch: with its limits, or without; not what was switched off."""
+    declared = policy.objectives if policy is not None else {}
+    shown = []
+    for name, measure in MEASURES.items():
+        off = name in declared and declared[name].off
+        if measure.kind == "window" and not off and (name in judged or not judged_only):
+            shown.append(judged.get(name) or _unlimited(name))
+    return shown
+
+
+def _unlimited(name: str) -> Objective:
+    promise = PROMISES[name]
+    return Objective(name, promise, MEASURES[name], None, None, promise.window_s, promise.statistic)
+
+
+def _take(drawn: dict[tuple[str, str], _Drawn], objective: Objective, point: Point) -> None:
+    stretch = point.stretch
+    lows = highs = dict(values_of(objective, point))
+    values = highs
+    if stretch is not None:
+        lows, highs = (dict(values_of(objective, one)) for one in (stretch.lowest, stretch.highest))
+    for subject, value in values.items():
+        one = drawn.setdefault((objective.name, subject), _Drawn(objective, subject))
+        one.dots.append(Dot(point.at, value, lows[subject], highs[subject]))
+
+
+def _chart(
+    query: str, one: _Drawn, restarts: Sequence[datetime], growth: Growth | None, now: datetime
+) -> Chart:
+    objective = one.objective
+    return Chart(
+        query=query,
+        objective=objective.name,
+        subject=one.subject,
+        meaning=objective.measure.meaning,
+        unit=objective.promise.unit,
+        dots=thinned(one.dots),
+        warn=objective.warn,
+        breach=objective.breach,
+        level=level_of(objective, one.dots[-1].value),
+        restarts=[moment for moment in restarts if moment >= one.dots[0].at],
+        forecast=None if growth is None else _forecast(growth, objective.size_limit),
+    )
+
+
+def _forecast(growth: Growth, limit: float | None) -> Forecast:
+    """Half as far ahead as the history goes back, or until the limit is reached where that is not too far."""
+    ahead_s = _AHEAD * growth.span_s
+    reach_s = growth.reach(limit).expected_s if limit is not None and growth.grows else None
+    if reach_s is not None:
+        ahead_s = min(max(ahead_s, 1.1 * reach_s), _MOST_AHEAD * growth.span_s)
+    days = ahead_s / timedelta(days=1).total_seconds()
+    ends = (None if rate is None else growth.peak + rate * days for rate in (growth.low, growth.high))
+    low, high = ends
+    return Forecast(
+        begin=growth.at,
+        end=growth.at + timedelta(seconds=ahead_s),
+        value=growth.peak,
+        expected=growth.peak + growth.per_day * days,
+        low=low,
+        high=high,
+        grows=growth.grows,
+    )
+
+
+def thinned(dots: Sequence[Dot], most: int = MOST_POINTS) -> Sequence[Dot]:
+    """No more dots than can be told apart: medians of equal stretches of time.
+
+    Args:
+        dots: By time.
+        most: How many.
+    """
+    if len(dots) <= most:
+        return dots
+    begin, span_s = dots[0].at, (dots[-1].at - dots[0].at).total_seconds() or 1.0
+    together: dict[int, list[Dot]] = {}
+    for dot in dots:
+        place = int((dot.at - begin).total_seconds() / span_s * most)
+        together.setdefault(min(place, most - 1), []).append(dot)
+    return [_merged(some) for some in together.values()]
+
+
+def _merged(dots: Sequence[Dot]) -> Dot:
+    middle = dots[len(dots) // 2].at
+    return Dot(
+        middle, median(dot.value for dot in dots), min(dot.low for dot in dots), max(dot.high for dot in dots)
+    )

@@ -1,0 +1,137 @@
+"""A declared job, or a checkpoint, judged in one call."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import InputError
+from streambank.job.sla import Declared, Mute, SlaPolicy
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
+from streambank.sla.verdict import Verdict
+from streambank.storage import open_store
+from streambank.times import utc_now
+from tests.support.assessing import grow
+from tests.support.jobs import declare
+from tests.support.live_checkpoint import LiveCheckpoint
+
+
+def by_name(found: Assessment, query: str = "main") -> dict[str, Verdict]:
+    return {one.objective: one for one in found.verdicts if one.query == query}
+
+
+def test_a_job_that_never_ran_is_unknown_and_no_breach(tmp_path: Path) -> None:
+    found = assess_job(declare(tmp_path))
+    assert found.level == "unknown" and by_name(found)["history"].level == "unknown"
+    assert found.to_dict()["verdicts"][0]["objective"] == "history"
+
+
+def test_a_job_without_records_is_judged_by_its_checkpoint(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
+    verdicts = by_name(assess_job(job))
+    assert "5 batches" in verdicts["history"].why and verdicts["state_bytes"].level == "ok"
+    assert verdicts["partition_skew"].level == "ok"
+    assert by_name(assess_job(job, skew=False))["partition_skew"].level == "unknown"
+
+
+def test_a_leak_is_foretold_from_records_and_hours_are_kept_for_the_next_time(tmp_path: Path) -> None:
+    job = declare(tmp_path, more='[jobs.flights.sla]\nstate_bytes = {breach = "3GB"}\n')
+    LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
+    grow(job, hours=24 * 6, per_hour=1e7)
+    now = utc_now()
+    first = assess_job(job, now=now)
+    verdicts = by_name(first)
+    assert verdicts["time_to_limit"].level == "warn" and verdicts["growth"].level == "warn"
+    assert verdicts["time_to_limit"].value == pytest.approx((3e9 - 2.44e9) / 1e7 * 3600, rel=0.05)
+    assert len(job.records().store.names("sla/hours/main")) >= 6
+    assert assess_job(job, now=now) == first
+
+
+def test_another_moment_than_now_changes_nothing_that_is_kept(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    grow(job, hours=48, per_hour=0)
+    assess_job(job, now=utc_now() + timedelta(days=3), skew=False)
+    assert not job.records().store.names("sla")
+
+
+def test_a_mute_is_said_and_does_not_count(tmp_path: Path) -> None:
+    more = '[jobs.flights.sla.savepoint_age]\nbreach = "1h"\n'
+    job = declare(tmp_path, more=more)
+    assert assess_job(job).level == "breach"
+    (tmp_path / "muted").mkdir()
+    mute = 'mute = {until = 2099-01-01T00:00:00Z, why = "moving"}\n'
+    muted = assess_job(declare(tmp_path / "muted", more=more + mute))
+    assert muted.level == "unknown" and by_name(muted)["savepoint_age"].mute is not None
+
+
+def test_each_query_has_its_verdicts_and_one_can_be_chosen(tmp_path: Path) -> None:
+    job = declare(tmp_path, more='queries = ["left", "right"]\n')
+    LiveCheckpoint(open_store(job.queries["left"]), retain=9).run(3)
+    found = assess_job(job)
+    assert {one.query for one in found.verdicts} == {"left", "right"}
+    assert by_name(found, "left")["history"].level == "ok"
+    assert {one.query for one in assess_job(job, query="right").verdicts} == {"right"}
+    with pytest.raises(InputError, match="no query 'middle'"):
+        assess_job(job, query="middle")
+
+
+def test_records_that_cannot_be_read_are_a_breach_and_end_nothing(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    store = job.records().store
+    store.write("generation/main/0000000001.json", b"{damaged")
+    found = by_name(assess_job(job))
+    assert found["history"].level == "breach" and found["state_bytes"].level == "unknown"
+    assert found["recovery_time"].level == "ok"
+
+
+def test_a_lost_checkpoint_is_a_breach_though_there_are_records(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    grow(job, hours=2, per_hour=0)
+    found = by_name(assess_job(job))
+    assert found["history"].level == "breach" and found["state_bytes"].level == "ok"
+
+
+def test_the_size_of_the_directory_is_looked_at_where_it_is_promised(tmp_path: Path) -> None:
+    job = declare(tmp_path, more='[jobs.flights.sla]\ncheckpoint_bytes = {breach = "1kB"}\n')
+    LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
+    grow(job, hours=2, per_hour=0)
+    found = by_name(assess_job(job))["checkpoint_bytes"]
+    assert found.level == "breach" and (found.value or 0) > 1000
+
+
+def test_a_checkpoint_alone_is_judged_by_its_files(tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "orders"), retain=9).run(5)
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    found = assess_checkpoint(str(tmp_path / "orders"))
+    assert found.job == "orders" and by_name(found)["history"].level == "ok"
+    policy = SlaPolicy({"savepoint_age": Declared(breach=3600.0)})
+    place, there = str(tmp_path / "orders"), str(tmp_path / "repository")
+    alone = assess_checkpoint(place, repository=there, policy=policy)
+    assert by_name(alone)["savepoint_age"].level == "breach"
+    take(live.store, repository, "orders/left")
+    found = assess_checkpoint(place, repository=there, name="orders/left", policy=policy)
+    assert by_name(found, "left")["savepoint_age"].level == "ok" and found.job == "orders"
+
+
+def test_a_checkpoint_that_is_not_there_is_a_breach(tmp_path: Path) -> None:
+    assert assess_checkpoint(str(tmp_path / "nothing")).level == "breach"
+    LiveCheckpoint(open_store(tmp_path / "ck"), retain=9).run(2)
+    history = str(tmp_path / "no-records")
+    found = assess_checkpoint(str(tmp_path / "ck"), history=history)
+    assert found.level == "breach" and "no progress records" in by_name(found)["history"].why
+
+
+def test_records_beside_a_checkpoint_are_used_where_they_are_named(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
+    grow(job, hours=24, per_hour=5e6)
+    folder = f"{job.records().store.uri}/progress/main"
+    found = by_name(assess_checkpoint(job.checkpoint, history=folder, name="flights"))
+    assert found["history"].why == "The history has 144 batches." and found["growth"].level == "warn"
+    policy = SlaPolicy(mute=Mute(utc_now() + timedelta(days=1), "moving"))
+    assert assess_checkpoint(job.checkpoint, history=folder, policy=policy).level == "ok"
