@@ -62,7 +62,7 @@ def rows() -> Iterator[dict[str, Any]]:
     """What the job has written and committed."""
     from io import BytesIO
 
-    import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it ships no types
+    import pyarrow.parquet as parquet
 
     from streambank.job.declaration import load_jobs
     from streambank.sinks.file_log import Roots, list_log, read_log

@@ -237,7 +237,7 @@ def committed_files(output: Path) -> list[Path]:
 
 def output_rows(output: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Every committed row of a Parquet file sink; times as aware datetimes."""
-    import pyarrow.parquet  # type: ignore[import-untyped]  # pyarrow ships no types
+    import pyarrow.parquet
 
     for path in committed_files(output):
         table = pyarrow.parquet.ParquetFile(path).read(columns=list(columns))
