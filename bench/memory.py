@@ -42,7 +42,7 @@ def measure(files: int) -> dict[str, Any]:
 
 def main(files: int) -> dict[str, Any]:
     """Plan, write the manifest to nowhere, and look at the highest memory after each."""
-    answer: dict[str, Any] = {"files": files, "start_mb": _peak_mb()}
+    answer: dict[str, Any] = {"files": files, "start_mb": peak_mb()}
     with TemporaryDirectory() as name:
         small = LocalStore(name)
         SmallFiles(partitions=1).build(Path(name))
@@ -51,15 +51,15 @@ def main(files: int) -> dict[str, Any]:
         listing = Listing()
         for folder, rows in _folders(small, files // 100):
             listing.add_rows(folder, rows)
-        answer |= {"listed": len(listing), "listing_mb": _peak_mb()}
+        answer |= {"listed": len(listing), "listing_mb": peak_mb()}
 
         def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
             return small.read(path, offset, length)
 
         closure = plan_closure(listing, read)
-        answer |= {"closure": len(closure.files), "closure_mb": _peak_mb()}
+        answer |= {"closure": len(closure.files), "closure_mb": peak_mb()}
         plan = make_plan(small, listing, closure, [], {})
-        answer |= {"plan_mb": _peak_mb(), "plan_s": time.perf_counter() - started}
+        answer |= {"plan_mb": peak_mb(), "plan_s": time.perf_counter() - started}
         entries = tuple(
             FileEntry(
                 task.path, task.size_bytes, f"blake3:{number:064x}", task.mtime_ns, task.identity, task.role
@@ -76,9 +76,9 @@ def main(files: int) -> dict[str, Any]:
             file_count=len(entries),
         )
         size_bytes = sum(len(block) for block in encode(manifest))
-        answer |= {"manifest_bytes": size_bytes, "manifest_mb": _peak_mb()}
+        answer |= {"manifest_bytes": size_bytes, "manifest_mb": peak_mb()}
         decode_head(encode(manifest))
-        answer["peak_mb"] = _peak_mb()
+        answer["peak_mb"] = peak_mb()
     return answer
 
 
@@ -103,7 +103,7 @@ def _folders(store: LocalStore, partitions: int) -> Iterator[tuple[str, Sequence
             )
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """The highest resident memory of this process; `getrusage` would count what its parent had."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]

@@ -14,14 +14,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS_PER_BATCH = 20_000
 KEYS = 200_000
 
 
-def main(checkpoint: Path, durations: Path) -> None:
-    """Run the query until nobody listens any more."""
+def start(checkpoint: Path) -> tuple[SparkSession, StreamingQuery]:
+    """Start the query in a Spark of its own."""
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("bench")
@@ -31,6 +32,7 @@ def main(checkpoint: Path, durations: Path) -> None:
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -49,6 +51,12 @@ def main(checkpoint: Path, durations: Path) -> None:
         .option("checkpointLocation", str(checkpoint))
         .start()
     )
+    return spark, query
+
+
+def main(checkpoint: Path, durations: Path) -> None:
+    """Run the query until nobody listens any more."""
+    spark, query = start(checkpoint)
     ended = threading.Event()
     threading.Thread(target=_until_the_end_of_input, args=(ended,), daemon=True).start()
     last = -1

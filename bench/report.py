@@ -97,14 +97,14 @@ class Report:
         made = f"Made by `{self.command}` on {day} in {self.seconds:.0f} s, on {machine()}."
         return [
             "# Figures",
-            *_paragraph(made),
-            *_paragraph(_HOW),
-            *_paragraph(
+            *paragraph(made),
+            *paragraph(_HOW),
+            *paragraph(
                 f"The load average was {self.load:.1f} before the first round: 0 is a quiet machine, and "
                 "on a "
                 f"busy one the figures scatter. {missing(PEERS)}"
             ),
-            *_paragraph(
+            *paragraph(
                 f"What this machine can do, in MB/s: hashing {limits.hash_one:,.0f} with one thread and "
                 f"{limits.hash_all:,.0f} with {limits.cores}; writing into the page cache "
                 f"{limits.cached:,.0f}, and to the disk {limits.disk:,.0f}. The last column of a table "
@@ -119,7 +119,7 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
     changed = table.moved_bytes / table.changed_bytes if table.changed_bytes else 0.0
     lines = [
         f"## {table.workload.name.capitalize()}",
-        *_paragraph(f"{table.workload.says} Rounds: {len(table.row(copies.FULL).rounds)}."),
+        *paragraph(f"{table.workload.says} Rounds: {len(table.row(copies.FULL).rounds)}."),
         "| | seconds | times `cp -r` | lowest, highest | wanted | limited by |",
         "|---|---:|---:|---:|---:|---|",
     ]
@@ -130,7 +130,7 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
             f"| {row.what} | {row.seconds:.3f} | {row.ratio:.2f} | {low:.2f}, {high:.2f} | {goal} | "
             f"{_reason(row, limits)} |"
         )
-    return lines + _paragraph(
+    return lines + paragraph(
         f"The savepoint has {table.saved_files:,} files and {table.saved_bytes / MB:,.1f} MB of the "
         f"checkpoint's {table.source_bytes / MB:,.1f} MB. One more batch: {table.changed_files:,} new files, "
         f"{table.changed_bytes / MB:,.1f} MB; the take read {table.read_files:,} files and added "
@@ -142,7 +142,7 @@ def _table_lines(table: Table, limits: Limits) -> list[str]:
 def _bucket_lines(table: BucketTable, limits: Limits) -> list[str]:
     lines = [
         f"## {table.workload.name.capitalize()}, to S3",
-        *_paragraph(
+        *paragraph(
             f"{table.workload.says} The service is SeaweedFS on this machine, which works with the same "
             f"processors; there is no network. Rounds: {len(table.row(buckets.FULL).rounds)}."
         ),
@@ -158,7 +158,7 @@ def _bucket_lines(table: BucketTable, limits: Limits) -> list[str]:
             f"| {row.what} | {row.seconds:.3f} | {rate} | {row.ratio:.2f} | {low:.2f}, {high:.2f} | "
             f"{writes} | {_reason(row, limits)} |"
         )
-    return lines + _paragraph(
+    return lines + paragraph(
         f"The savepoint has {table.saved_files:,} files and {table.saved_bytes / MB:,.1f} MB. The other "
         "tools copy the whole checkpoint."
     )
@@ -172,7 +172,7 @@ def _running_lines(arms: Sequence[Arm]) -> list[str]:
     quiet = arms[0]
     lines = [
         "## A running query, with and without back-to-back takes",
-        *_paragraph(
+        *paragraph(
             "Counts per key in RocksDB with changelog, batches as fast as they go, on the cores that the "
             "takes "
             "use. Stretches without takes, with takes by another process, and with takes by one that "
@@ -197,7 +197,7 @@ def _running_lines(arms: Sequence[Arm]) -> list[str]:
     between = sorted(one for stretch in quiet.batches_ms for one in stretch)
     stretches = sorted(sorted(stretch)[len(stretch) // 2] for stretch in quiet.batches_ms if stretch)
     replans = sum(arm.replans for arm in arms)
-    return lines + _paragraph(
+    return lines + paragraph(
         f"Quiet stretches differ among themselves: medians from {stretches[0]} to {stretches[-1]} ms, "
         f"single batches from {between[0]} to {between[-1]} ms. {replans} takes had to plan again. They ask "
         "without a pause, at the priority of the query, which nobody does but this page; gentle ones give "
@@ -208,7 +208,7 @@ def _running_lines(arms: Sequence[Arm]) -> list[str]:
 def _memory_lines(memory: Mapping[str, Any]) -> list[str]:
     return [
         "## Memory",
-        *_paragraph(
+        *paragraph(
             f"A made-up checkpoint of {memory['listed']:,} files, of which the savepoint needs "
             f"{memory['closure']:,}: highest memory of the process (resident, Python itself with "
             f"{memory['start_mb']:.0f} MB included). Wanted: {MEMORY_WANTED_MB} MB for a million files."
@@ -220,14 +220,14 @@ def _memory_lines(memory: Mapping[str, Any]) -> list[str]:
         f"| plan | {memory['plan_mb']:.0f} |",
         f"| manifest of {memory['manifest_bytes'] / MB:,.0f} MB written | {memory['manifest_mb']:.0f} |",
         f"| its seal checked | {memory['peak_mb']:.0f} |",
-        *_paragraph(f"Listing, closure and plan took {memory['plan_s']:.1f} s."),
+        *paragraph(f"Listing, closure and plan took {memory['plan_s']:.1f} s."),
     ]
 
 
 def _executor_lines(rates: Sequence[Rate]) -> list[str]:
     return [
         "## Spark executors",
-        *_paragraph(
+        *paragraph(
             "Master and workers are on this very machine, so two workers of one core are all that it has: "
             "their disk is one, and what this shows is what a core does, not what a cluster does. Once each."
         ),
@@ -240,7 +240,7 @@ def _executor_lines(rates: Sequence[Rate]) -> list[str]:
     ]
 
 
-def _paragraph(text: str) -> list[str]:
+def paragraph(text: str) -> list[str]:
     """Text in lines, with an empty one before and after."""
     return ["", *textwrap.wrap(text.strip(), 110, break_long_words=False, break_on_hyphens=False), ""]
 
