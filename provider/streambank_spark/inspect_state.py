@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,14 +19,18 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streambank.errors import InputError, StorageError, StreambankError
+from streambank.errors import InputError, NotFoundError, StorageError, StreambankError
+from streambank.job.declaration import Job, load_jobs
 from streambank.job.processes import who
 from streambank.recovery.owner import restoring
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.layout import lay_out
+from streambank.savepoint.newest import newest_good
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.target import check_target_apart
+from streambank.sla.hot_key_record import keep_hot_keys
 from streambank.storage import Store, open_store
+from streambank.storage.names import split_job
 from streambank_spark.hot_keys import by_key, changes, sizes
 from streambank_spark.state import QueryState
 
@@ -52,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             ) from error
         finally:
             spark.stop()
+        if options.record:
+            keep(options, report)
         if options.report is not None:
             options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         print("\n".join(lines(report)))
@@ -78,15 +84,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="inspect_state.py", description="Find the largest keys of a query's state."
     )
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--checkpoint", help="a checkpoint directory: a path or a URI")
-    what.add_argument("--savepoint", help="a savepoint's id, or the unique beginning of one")
+    what.add_argument(
+        "--savepoint",
+        help="a savepoint's id, or the unique beginning of one; with --jobs the newest if left out",
+    )
     parser.add_argument("--batch", type=int, help="of a checkpoint: a committed batch that is retained")
     parser.add_argument(
         "--against", metavar="SAVEPOINT", help="an earlier savepoint: show what changed since"
     )
     parser.add_argument("--repository", "-r", help="the repository of the savepoints")
+    parser.add_argument("--jobs", metavar="FILE", help="the declared jobs, instead of --repository")
     parser.add_argument("--job", help="whose savepoints: job, or job/query")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the size of the largest key among the job's records, for `hot_key` of its SLA",
+    )
     parser.add_argument("--operator", type=int, help="only this stateful operator")
     parser.add_argument("--part", help="only this: left, right, a state variable, a store")
     parser.add_argument("--by", default="key", help="what counts as a key: an SQL expression (default: key)")
@@ -99,6 +114,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if (options.jobs is not None or options.record) and (options.jobs is None or options.job is None):
+        raise InputError("--jobs and --job go together.", code="usage", hint="Give --jobs FILE --job NAME.")
+    if options.record and (options.operator is not None or options.part is not None):
+        raise InputError("--record is for all of the state.", code="usage", hint="Leave out what narrows it.")
+    if options.jobs is not None:
+        _declared(options)
+    if options.checkpoint is None and options.savepoint is None:
+        raise InputError(
+            "Say what to inspect.", code="usage", hint="Give --checkpoint, --savepoint, or --jobs and --job."
+        )
     saved = options.savepoint is not None or options.against is not None
     if saved and options.repository is None:
         raise InputError(
@@ -108,6 +133,49 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError("--batch is for checkpoints.", code="usage", hint="A savepoint is of one batch.")
     if options.top < 1:
         raise InputError("--top must be at least 1.", code="usage", hint="Say how many keys to show.")
+
+
+def _declared(options: argparse.Namespace) -> None:
+    """Fill in what the declaration says: the repository, and its newest savepoint of the query.
+
+    Raises:
+        InputError: The jobs file is wrong, or `--job` names no query (code `which-query`).
+        NotFoundError: There is no such job, or no good savepoint of it (`no-such-savepoint`).
+    """
+    job, query = _job_of(options)
+    options.repository = options.repository or job.repository
+    if options.checkpoint is None and options.savepoint is None:
+        name = job.savepoint_name(query)
+        (newest,) = newest_good(open_store(options.repository), name, 1)[:1] or (None,)
+        if newest is None:
+            raise NotFoundError(
+                f"There is no good savepoint of {name}.", code="no-such-savepoint", hint="Take one first."
+            )
+        options.savepoint = newest.savepoint
+
+
+def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
+    name, query = split_job(options.job)
+    job = load_jobs(options.jobs).job(name)
+    if query not in job.query_names:
+        known = ", ".join(job.savepoint_name(one) for one in job.query_names)
+        raise InputError(f"{options.job} is no query.", code="which-query", hint=f"Say which: {known}.")
+    return job, query
+
+
+def keep(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
+    """Keep the size of each operator's largest key among the job's records.
+
+    Raises:
+        StreambankError: It could not be kept.
+    """
+    job, query = _job_of(options)
+    operators = [
+        {"operator": one["operator"], "keys": one["keys"]}
+        | {name: one["top"][0][name] if one["top"] else None for name in ("times_mean", "rows", "partitions")}
+        for one in report["operators"]
+    ]
+    keep_hot_keys(job.records(), query, of=report["of"], batch=report["batch"], operators=operators)
 
 
 def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:

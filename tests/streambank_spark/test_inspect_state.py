@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,18 @@ import pytest
 
 from streambank.checkpoint.closure import OperatorState, StoreState
 from streambank.errors import InputError, NotFoundError
+from streambank.job.declaration import load_jobs
+from streambank.job.sla import Declared, SlaPolicy
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
+from streambank.sla.assess import assess_job
+from streambank.sla.hot_key_record import read_hot_keys
 from streambank.storage import open_store
 from streambank_spark.hot_keys import by_key, changes, sizes
-from streambank_spark.inspect_state import inspect_state, laid_out, lines, main, parse
+from streambank_spark.inspect_state import inspect_state, keep, laid_out, lines, main, parse
 from streambank_spark.state import Part, parts_of
 from tests.support.checkpoints import checkpoint, unpack
+from tests.support.jobs import declare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +71,9 @@ def test_the_names_of_state_variables_come_from_the_operator_s_own_metadata() ->
         (["--checkpoint", "c", "--against", "b7"], "A savepoint needs its repository."),
         (["--savepoint", "b7", "-r", "r", "--batch", "3"], "--batch is for checkpoints."),
         (["--checkpoint", "c", "--top", "0"], "--top must be at least 1."),
+        (["--checkpoint", "c", "--record"], "--jobs and --job go together."),
+        (["--jobs", "f", "--job", "j", "--record", "--operator", "0"], "--record is for all of the state."),
+        ([], "Say what to inspect."),
     ],
 )
 def test_arguments_that_do_not_go_together(
@@ -220,6 +229,37 @@ def test_changes_between_two_savepoints(spark: SparkSession, saved: Path, tmp_pa
     # Nothing that was laid out is left, and nobody holds the savepoints any more.
     assert not list((tmp_path / "work").rglob("*"))
     assert not held(saved)
+
+
+@pytest.mark.spark
+def test_the_largest_key_of_a_declared_job_is_judged_by_its_sla(
+    spark: SparkSession, saved: Path, tmp_path: Path
+) -> None:
+    job = declare(
+        tmp_path, more=f'[jobs.rocksdb-window]\napplication = "app.py"\ncheckpoint = "{tmp_path}/ck"\n'
+    )
+    jobs = load_jobs(job.source)
+    job = replace(jobs.job("rocksdb-window"), repository=saved.as_uri())
+    named = ("--jobs", job.source, "--job", job.name, "-r", saved, "--record")
+    wanted = options(*named)
+    assert wanted.savepoint == str(_ref(saved, "rocksdb-window")[1]), "the newest good one"
+
+    assert read_hot_keys(job.records()) is None
+    report = inspect_state(spark, wanted)
+    keep(wanted, report)
+
+    recorded = read_hot_keys(job.records())
+    assert recorded is not None and len(recorded) == 1
+    fact = recorded[0]
+    (found,) = report["operators"]
+    assert fact.value == found["top"][0]["times_mean"] > 1
+    policy = SlaPolicy({"hot_key": Declared(warn=1.0)})
+    verdicts = {one.objective: one for one in assess_job(replace(job, sla=policy)).verdicts}
+    assert verdicts["hot_key"].level == "warn" and verdicts["hot_key"].value == fact.value
+    said = json.dumps([one.to_dict() for one in verdicts.values()])
+    assert found["top"][0]["key"]["k"] not in said, "nobody is told the key itself"
+    with pytest.raises(InputError, match="is no query"):
+        options(*named[:2], "--job", "rocksdb-window/left")
 
 
 @pytest.mark.spark

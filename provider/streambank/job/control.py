@@ -11,6 +11,7 @@ launches/<id>.json   what was started, with every setting     logs/   drivers' o
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back
 sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache
+sla/hot-keys/<q>/ the largest key of the state, as Spark found it
 ```
 
 `<q>` is the query's name, or `main` where the job has only one.

@@ -16,6 +16,7 @@ from streambank.job.control import JobControl
 from streambank.job.generations import MAIN
 from streambank.job.progress import last_progress, progress_keys
 from streambank.savepoint.newest import newest_good
+from streambank.sla.hot_key_record import read_hot_keys
 from streambank.sla.objectives import Objective
 from streambank.sla.recoveries import NEWEST_EVENTS, Recovery, recoveries
 from streambank.sla.reported import Fact, Facts
@@ -75,7 +76,7 @@ def facts_of_query(
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
-    savepoints = failures = recovered = skews = None
+    savepoints = failures = recovered = skews = hot_keys = None
     if "savepoint_age" in by_name:
         savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, savepoint_name))
     if "failed_batches" in by_name:
@@ -87,12 +88,15 @@ def facts_of_query(
         objective = by_name["partition_skew"]
         begun = bool(looking.at("Its records", lambda: progress_keys(control.store, query)))
         skews = looking.at("Its state", lambda: skews_of(location, objective, now, begun=begun))
+    if "hot_key" in by_name:
+        hot_keys = looking.at("Its largest keys", lambda: read_hot_keys(control, query))
     breaks = looking.at("Its generations", lambda: breaks_of(control, query)) or ()
     return Facts(
         savepoints=savepoints,
         failures=failures,
         recoveries=recovered,
         skews=skews,
+        hot_keys=hot_keys,
         breaks=breaks,
         unreadable=tuple(looking.unreadable),
     )
