@@ -46,6 +46,8 @@ def _isolate_environment() -> Path:
             "AIRFLOW_HOME": str(airflow_home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(airflow_home / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            # Tests have DAGs of the same name; one that was written seconds ago must not stay.
+            "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
             "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{airflow_home / 'airflow.db'}",
             "PYSPARK_PYTHON": sys.executable,

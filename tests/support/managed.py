@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,3 +142,24 @@ ttl = "2s"
         yield managed
     finally:
         end_drivers(managed.control)
+
+
+@contextmanager
+def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
+    """Do some steps beside the block; where one fails the job is stopped, so that its keeper ends."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for step in steps:
+                step()
+        except BaseException as error:
+            failed.append(error)
+            managed.stop("a step of the test failed")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join()
+    if failed:
+        raise failed[0]

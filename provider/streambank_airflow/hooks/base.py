@@ -177,6 +177,7 @@ class DeclarationHook(BaseHook):
         """
         return find_declared(load_jobs(self.jobs_file), ref)
 
+    @connected
     def sla(self, ref: str, checkpoint: str | None = None) -> SlaSubject:
         """What can be judged by its SLA.
 
@@ -194,6 +195,7 @@ class DeclarationHook(BaseHook):
             return SlaSubject.of_checkpoint(ref, checkpoint, self.settings)
         return SlaSubject(ref, *self.declared(ref), access=self.settings.s3)
 
+    @connected
     def slas(self, refs: Sequence[str] | None) -> dict[str, SlaSubject | StreambankError]:
         """The same of several jobs, or (for None) of all that are declared; the file is read once.
 

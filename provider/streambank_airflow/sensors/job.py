@@ -66,6 +66,22 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         self.deferrable = deferrable
         self._watcher: Watcher | None = None
 
+    def check_undeclared(self, checkpoint: str | None) -> None:
+        """Refuse what only a declared job has, for a sensor that may look at a checkpoint instead.
+
+        Args:
+            checkpoint: The directory of a query that no jobs file declares; None for a declared job.
+
+        Raises:
+            InputError: Both are given (code `bad-option`).
+        """
+        if checkpoint is not None and self.failed_states:
+            raise InputError(
+                "failed_states are those of a declared job, and checkpoint names a query without one.",
+                code="bad-option",
+                hint="Leave one of them out.",
+            )
+
     def make_trigger(self) -> JobTrigger:
         """The trigger that judges; to be made once the templates are rendered."""
         raise NotImplementedError

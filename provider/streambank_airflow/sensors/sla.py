@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.errors import InputError
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.sensors.job import JobSensor
 
@@ -52,12 +51,7 @@ class SlaSensor(JobSensor):
         self.least = least
         self.objectives = check_objectives(objectives)
         self.checkpoint = checkpoint
-        if checkpoint is not None and self.failed_states:
-            raise InputError(
-                "failed_states are those of a declared job, and checkpoint names a query without one.",
-                code="bad-option",
-                hint="Leave one of them out.",
-            )
+        self.check_undeclared(checkpoint)
 
     def make_trigger(self) -> JobTrigger:
         """See `JobSensor.make_trigger`."""

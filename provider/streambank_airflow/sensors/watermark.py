@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.errors import InputError
 from streambank_airflow.event_time import as_moment
 from streambank_airflow.sensors.job import JobSensor
 
@@ -39,12 +38,7 @@ class WatermarkSensor(JobSensor):
         super().__init__(**kwargs)
         self.moment = moment
         self.checkpoint = checkpoint
-        if checkpoint is not None and self.failed_states:
-            raise InputError(
-                "failed_states are those of a declared job, and checkpoint names a query without one.",
-                code="bad-option",
-                hint="Leave one of them out.",
-            )
+        self.check_undeclared(checkpoint)
 
     def make_trigger(self) -> JobTrigger:
         """See `JobSensor.make_trigger`."""

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,7 +17,7 @@ from streambank_airflow.operators.job import (
 )
 from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
 from tests.support.jobs import poll
-from tests.support.managed import Managed
+from tests.support.managed import Managed, meanwhile
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -27,27 +26,6 @@ def dag_of(task: Callable[..., Any], managed: Managed, **arguments: Any) -> DAG:
     with DAG("one_task", schedule=None) as dag:
         task(task_id="task", job="flights", jobs_file=str(managed.jobs_file), **arguments)
     return dag
-
-
-@contextmanager
-def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
-    """Do some steps beside the block; where one fails the job is stopped, so that its keeper ends."""
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for step in steps:
-                step()
-        except BaseException as error:
-            failed.append(error)
-            managed.stop("a step of the test failed")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield
-    thread.join()
-    if failed:
-        raise failed[0]
 
 
 @pytest.mark.parametrize("deferrable", [False, True])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +17,7 @@ from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.jobs import BY, poll
-from tests.support.managed import Managed
+from tests.support.managed import Managed, meanwhile
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -33,27 +30,6 @@ def dag_of(managed: Managed, **arguments: Any) -> DAG:
             task_id="task", job="flights", jobs_file=str(managed.jobs_file), poll_interval_s=0.1, **arguments
         )
     return dag
-
-
-@contextmanager
-def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
-    """Do some steps beside the block; where one fails the job is stopped, so that its keeper ends."""
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for step in steps:
-                step()
-        except BaseException as error:
-            failed.append(error)
-            managed.stop("a step of the test failed")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield
-    thread.join()
-    if failed:
-        raise failed[0]
 
 
 def events(managed: Managed, kind: str) -> list[dict[str, Any]]:

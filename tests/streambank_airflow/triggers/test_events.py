@@ -20,6 +20,7 @@ from streambank_airflow.triggers.events import (
     JobEventTrigger,
     WatermarkEventTrigger,
 )
+from tests.support.event_triggers import EndOfTestError, Store
 from tests.support.live_checkpoint import LiveCheckpoint
 
 HOUR_MS = 3_600_000
@@ -84,23 +85,6 @@ class Watcher:
         if isinstance(sight, Exception):
             raise sight
         return sight
-
-
-class EndOfTestError(Exception):
-    pass
-
-
-class Store:
-    """The state store of the asset that is watched."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    async def aget(self, key: str) -> Any:
-        return self.values.get(key)
-
-    async def aset(self, key: str, value: Any) -> None:
-        self.values[key] = value
 
 
 def events(

@@ -18,6 +18,7 @@ from streambank.sla.verdict import Level
 from streambank_airflow.assets import sanitize_uri, sla_asset
 from streambank_airflow.triggers.base import PATIENCE
 from streambank_airflow.triggers.sla import SlaEventTrigger, SlaTrigger
+from tests.support.event_triggers import EndOfTestError, Store
 from tests.support.jobs import write_jobs
 from tests.support.said_verdicts import Assessor, assessor
 
@@ -51,23 +52,6 @@ def test_it_is_made_again_from_what_airflow_stores(trigger: BaseTrigger) -> None
 def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         SlaTrigger(job="flights", **wrong)
-
-
-class EndOfTestError(Exception):
-    pass
-
-
-class Store:
-    """The state store of the asset that is watched."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    async def aget(self, key: str) -> Any:
-        return self.values.get(key)
-
-    async def aset(self, key: str, value: Any) -> None:
-        self.values[key] = value
 
 
 @pytest.fixture
