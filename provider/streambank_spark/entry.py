@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from streambank.errors import StreambankError
 from streambank_spark import signals
+from streambank_spark.failing import say_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +24,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return runner.run(arguments.parse(list(sys.argv[1:] if argv is None else argv)))
     except StreambankError as error:
-        print(f"streambank: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"streambank: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return say_error(error)

@@ -31,6 +31,7 @@ from streambank.savepoint.target import check_target_apart
 from streambank.sla.hot_key_record import keep_hot_keys
 from streambank.storage import Store, open_store
 from streambank.storage.names import split_job
+from streambank_spark.failing import say_error
 from streambank_spark.hot_keys import by_key, changes, sizes
 from streambank_spark.state import QueryState
 
@@ -62,10 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         print("\n".join(lines(report)))
     except StreambankError as error:
-        print(f"streambank: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"streambank: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return say_error(error)
     return 0
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from streambank.storage.base import Store
 from streambank.storage.names import check_job_name
 from streambank.times import parse_duration_s, to_json_time, utc_now
 from streambank_spark.bundle import PACKAGES, write_bundle, write_packages
+from streambank_spark.failing import say_error
 from streambank_spark.hourly import Counted, Listening, Source, rolled_hours, together
 from streambank_spark.rolled import HourRow, Mark, add, marks, moment
 
@@ -110,10 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         _refuse_overtaken(found)
     except StreambankError as error:
-        print(f"streambank: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"streambank: {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return say_error(error)
     return 0
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.errors import InputError, StorageError
 from streambank.job.declaration import load_jobs
@@ -18,62 +16,11 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.operators.sla import CheckSlaOperator
 from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.notifiers import AsyncNotifier, FileNotifier, told
+from tests.support.notifiers import FileNotifier, told
 from tests.support.said_verdicts import Assessor, assessor
+from tests.support.sla_checks import Check, check, jobs_file
 
-__all__ = ["assessor"]
-
-
-@pytest.fixture
-def jobs_file(tmp_path: Path) -> Path:
-    """Three jobs, one of two queries; the first declares whom to tell."""
-    notify = ", ".join(
-        f'{{class = "tests.support.notifiers.FileNotifier", args = {{file = "{tmp_path / name}"}}{more}}}'
-        for name, more in (("chat", ""), ("pager", ', least = "breach"'))
-    )
-    file = tmp_path / "streaming_jobs.toml"
-    file.write_text(
-        f"""
-repository = "repository"
-[jobs.flights]
-application = "a.py"
-checkpoint = "c/flights"
-sla.notify = [{notify}]
-[jobs.trains]
-application = "a.py"
-checkpoint = "c/trains"
-[jobs.orders]
-application = "a.py"
-checkpoint = "c/orders"
-queries = ["left", "right"]
-""",
-        encoding="utf-8",
-    )
-    return file
-
-
-Check = Callable[..., Any]
-
-
-@pytest.fixture
-def check(jobs_file: Path) -> Check:
-    """Runs the operator outside of any DAG; what it left is in `check.left`."""
-
-    def run(**arguments: Any) -> Any:
-        left: list[Any] = []
-        context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: left.append(value))}
-        arguments = {"jobs_file": str(jobs_file), **arguments}
-        if "jobs" not in arguments:
-            arguments = {"job": "flights", **arguments}
-        result = None
-        try:
-            result = CheckSlaOperator(task_id="check", **arguments).execute(context)
-        except AirflowException as error:
-            return SimpleNamespace(result=left[-1] if left else None, error=error)
-        assert result == left[-1]
-        return SimpleNamespace(result=result, error=None)
-
-    return run
+__all__ = ["assessor", "check", "jobs_file"]
 
 
 def dag_of(**arguments: Any) -> DAG:
@@ -172,153 +119,6 @@ def test_warnings_what_is_unknown_and_what_is_muted_fail_nothing(check: Check, a
 
     assert done.error is None
     assert (done.result["level"], done.result["muted"], done.result["breaches"]) == ("warn", 1, 0)
-
-
-def test_it_is_told_once_when_it_breaks_when_it_is_worse_and_when_it_has_healed(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    for level in ("warn", "warn", "breach", "breach", "unknown", "warn", "ok", "ok"):
-        assessor.says(state_bytes=level)
-        check(on_breach="report")
-
-    assert told(tmp_path / "chat") == [
-        "flights state_bytes broke warn",
-        "flights state_bytes worse breach",
-        "flights state_bytes healed ok",
-    ]
-    assert told(tmp_path / "pager") == [
-        "flights state_bytes broke breach",
-        "flights state_bytes healed ok",
-    ]
-
-
-def test_what_breaks_under_a_mute_is_told_when_the_mute_has_ended(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    assessor.says(state_bytes="breach")
-    assessor.muted.add("state_bytes")
-    check()
-    assert told(tmp_path / "chat") == []
-
-    assessor.muted.clear()
-    check(on_breach="report")
-
-    assert told(tmp_path / "chat") == ["flights state_bytes broke breach"]
-
-
-def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell_twice(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    assessor.says(state_bytes="breach")
-    (tmp_path / "chat.down").touch()
-
-    for _ in range(2):
-        done = check()
-        assert not isinstance(done.error, AirflowFailException), "nobody would try again"
-        assert "flights: state_bytes is broken." in str(done.error)
-        assert "FileNotifier (flights): flights: state_bytes could not be told: ConnectionError" in str(
-            done.error
-        )
-        assert (done.result["breaches"], done.result["not_told"], done.result["failed_notifiers"]) == (
-            1,
-            1,
-            1,
-        )
-        assert done.result["verdicts"][1]["level"] == "breach"
-    (tmp_path / "chat.down").unlink()
-    last = check()
-
-    assert isinstance(last.error, AirflowFailException)
-    assert told(tmp_path / "chat") == told(tmp_path / "pager") == ["flights state_bytes broke breach"]
-
-
-def test_what_was_told_before_a_notifier_failed_is_not_told_again(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    class FailsAt(FileNotifier):
-        """Fails once it has written a line."""
-
-        def notify(self, context: Any) -> None:
-            if told(tmp_path / "own") and not (tmp_path / "up").exists():
-                raise ConnectionError("gone")
-            super().notify(context)
-
-    assessor.says(state_bytes="breach", growth="warn")
-    notifier = FailsAt(str(tmp_path / "own"))
-
-    first = check(notifiers=[notifier])
-    (tmp_path / "up").touch()
-    check(notifiers=[notifier])
-
-    assert (first.result["told"], first.result["not_told"]) == (1, 1)
-    assert told(tmp_path / "own") == ["flights state_bytes broke breach", "flights growth broke warn"]
-    assert told(tmp_path / "chat") == []
-
-
-def test_two_that_tell_at_once_are_told_twice_at_worst_and_the_retry_says_nothing_more(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    class Slow(FileNotifier):
-        """While the first is telling, another process judges and tells, too."""
-
-        def notify(self, context: Any) -> None:
-            super().notify(context)
-            if len(told(tmp_path / "own")) == 1:
-                check(notifiers=own)
-
-    assessor.says(state_bytes="breach")
-    own = [Slow(str(tmp_path / "own"))]
-
-    first = check(notifiers=own, on_breach="report")
-    retry = check(notifiers=own, on_breach="report")
-
-    assert not isinstance(first.error, AirflowFailException)
-    assert "Another process has told of job flights" in str(first.error)
-    assert (retry.error, retry.result["told"]) == (None, 0)
-    assert told(tmp_path / "own") == ["flights state_bytes broke breach"] * 2
-
-
-def test_notifiers_may_be_given_as_objects_and_are_told_from_a_level_on(
-    check: Check, assessor: Assessor, tmp_path: Path
-) -> None:
-    assessor.says(state_bytes="breach", growth="warn")
-    same = [FileNotifier(str(tmp_path / "own")), FileNotifier(str(tmp_path / "own"))]
-    other = AsyncNotifier(str(tmp_path / "async"), "{{ news.message }} {{ news.since }} {{ verdict.value }}")
-
-    for _ in range(2):
-        done = check(notifiers=[*same, other], least="breach", on_breach="report")
-
-    assert done.error is None
-    assert told(tmp_path / "own") == ["flights state_bytes broke breach"] * 2
-    since = "2026-11-21T12:00:00.000Z"
-    assert told(tmp_path / "async") == [
-        f"flights: state_bytes is broken. It is breach. Since {since}. {since} 1.5"
-    ]
-    assert check(notifiers=[], on_breach="report").result["told"] == 0
-
-
-@pytest.mark.parametrize(
-    ("path", "args", "says"),
-    [
-        ("tests.support.no_such.Notifier", "{}", "cannot be loaded: No module named"),
-        ("tests.support.notifiers.Missing", "{}", "cannot be loaded"),
-        ("tests.support.notifiers.NoNotifier", "{}", "is no notifier of Airflow"),
-        ("tests.support.notifiers.FileNotifier", "{}", "does not take these arguments"),
-    ],
-)
-def test_a_notifier_that_cannot_be_made_is_said_when_there_is_something_to_tell(
-    check: Check, assessor: Assessor, jobs_file: Path, path: str, args: str, says: str
-) -> None:
-    text = jobs_file.read_text(encoding="utf-8").splitlines()
-    text[5] = f'sla.notify = [{{class = "{path}", args = {args}}}]'
-    jobs_file.write_text("\n".join(text), encoding="utf-8")
-
-    assert check().error is None
-    assessor.says(state_bytes="breach")
-    done = check(on_breach="report")
-
-    assert says in str(done.error)
-    assert done.result["not_told"] == 1
 
 
 def test_one_job_that_cannot_be_judged_hides_no_other(
@@ -436,24 +236,6 @@ def test_a_checkpoint_is_judged_and_what_was_told_is_kept_in_its_repository(
     assert isinstance(done.error, AirflowFailException)
     assert told(tmp_path / "own") == ["sales state_bytes broke breach"]
     assert assessor.asked[-1] == ("/data/sales", str(tmp_path / "own-repository"), True)
-
-
-def test_records_of_what_was_told_that_are_damaged_are_said_and_hide_nothing(
-    check: Check, assessor: Assessor, jobs_file: Path
-) -> None:
-    assessor.says(state_bytes="breach")
-    check()
-    store = load_jobs(jobs_file).job("flights").records().store
-    for info in [*store.list("sla/told")]:
-        store.delete(info.path)
-        store.write(info.path, b"{")
-
-    done = check()
-
-    assert done.result["breaches"] == 1
-    assert done.result["failed_notifiers"] == 2
-    assert "flights: state_bytes is broken" in str(done.error)
-    assert "cannot be read" in str(done.error)
 
 
 @pytest.mark.parametrize(
