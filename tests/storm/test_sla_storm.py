@@ -66,7 +66,7 @@ BROKEN: Mapping[str, tuple[Declared, str, str]] = {
     "state_memory_bytes": (limit(600_000, window_s=WINDOW_S), "leak", "steady"),
     "state_rows": (limit(4_000, window_s=WINDOW_S), "leak", "steady"),
     "checkpoint_bytes": (limit(2_000_000), "heavy", "steady"),
-    "checkpoint_duration": (limit(0.9, warn=0.9, statistic="median", window_s=WINDOW_S), "slow", "steady"),
+    "checkpoint_duration": (limit(60.0, statistic="median", window_s=WINDOW_S), "slow", "steady"),
     "batch_duration": (limit(5.5, statistic="median", window_s=WINDOW_S), "slow", "steady"),
     "failed_batches": (Declared(warn=0, breach=0), "failing", "steady"),
     "access_latency": (limit(0.0001, statistic="median", window_s=600.0), "heavy", "behind"),
@@ -83,6 +83,8 @@ WARNED: Mapping[str, tuple[Declared, str, str]] = {
     "growth": (replace(TREND, warn=1e6), "leak", "steady"),
     "row_growth": (replace(TREND, warn=20_000.0), "leak", "steady"),
 }
+BETWEEN = ("checkpoint_duration",)
+"""What takes as long as the machine likes: the limit is put between what the two queries take."""
 ELSEWHERE = {"source_lag", "hot_key", "recovery_time", "time_to_limit"}
 
 
@@ -165,9 +167,21 @@ def test_no_false_alarm_over_a_steady_run(stream: Stream) -> None:
     assert not {"warn", "breach"} & set(levels.values()), "nor by the usual limits"
 
 
+def between(stream: Stream, name: str) -> Declared:
+    """The same objective with a limit between what its two queries take."""
+    declared, *queries = BROKEN[name]
+    more, less = (stream.verdicts(query, **{name: declared})[name].value for query in queries)
+    assert more is not None and less is not None
+    assert more > 1.5 * less, f"{more:.3f} and {less:.3f} are too close to tell"
+    middle = (more * less) ** 0.5
+    return replace(declared, warn=middle, breach=middle)
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_objective_is_broken_by_one_query_and_kept_by_another(stream: Stream, name: str) -> None:
     declared, breaks, keeps = BROKEN[name]
+    if name in BETWEEN:
+        declared = between(stream, name)
     broken = stream.verdicts(breaks, **{name: declared})[name]
     assert broken.level == "breach", broken.why
     assert broken.why and broken.advice
