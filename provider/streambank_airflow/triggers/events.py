@@ -120,9 +120,9 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
     every: Any
 
     @property
+    @abstractmethod
     def step(self) -> int:
         """How much further the stream has to be for another event."""
-        raise NotImplementedError
 
     @abstractmethod
     def reached(self, seen: EventTime) -> int | None:
