@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from streambank.checkpoint.closure import Closure, OperatorState
 from streambank.checkpoint.reader import CheckpointReader
@@ -19,7 +20,9 @@ from streambank.storage import open_store
 
 PARTITION = "partition_id"
 FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+TIMERS = "timers"
 _SIDES = ("left", "right")
+_COLLECTIONS = ("list_value", "map_value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Part:
 
     Attributes:
         operator: The stateful operator's id.
-        name: `left` or `right` of a join, a state variable of a transformWithState, or else the store.
+        name: `left` or `right` of a join, a state variable of a transformWithState, its `timers`, or else
+            the store.
         options: What tells it to the state reader.
     """
 
@@ -38,9 +42,17 @@ class Part:
 
 
 def parts_of(operator: OperatorState) -> list[Part]:
-    """All parts of an operator; together they hold all its rows but timers."""
-    if operator.variables:
-        return [Part(operator.operator, name, {"stateVarName": name}) for name in operator.variables]
+    """All parts of an operator; together they hold all that it remembers.
+
+    What is left out is Spark's own: indexes by time of expiry, counters, and of a join whether a row has
+    found another one (`matched`), which the state reader does not show.
+    """
+    if operator.variables or operator.timers:
+        parts = [Part(operator.operator, name, {"stateVarName": name}) for name in operator.variables]
+        if operator.timers:
+            # Of a variable of that name, there is a part of each.
+            parts.append(Part(operator.operator, TIMERS, {"readRegisteredTimers": "true"}))
+        return parts
     stores = [store.store for store in operator.stores]
     if operator.name == "symmetricHashJoin" or any(name.startswith("left-") for name in stores):
         return [Part(operator.operator, side, {"joinSide": side}) for side in _SIDES]
@@ -100,6 +112,24 @@ class QueryState:
         return found
 
     def frame(self, part: Part) -> DataFrame:
-        """Its rows: `key`, what belongs to it (`value`, or an element of a list or map), and `PARTITION`."""
+        """Its rows: `key`, what belongs to it (`value`, or an element of a list or map), and `PARTITION`.
+
+        Of timers that is `expiration_timestamp_ms`.
+        """
+        return self._load(part, {})
+
+    def whole(self, part: Part) -> DataFrame:
+        """The same with each list and map as one value of its key, so that the order of a list is told."""
+        return self._load(part, {"flattenCollectionTypes": "false"} if "stateVarName" in part.options else {})
+
+    def _load(self, part: Part, more: Mapping[str, str]) -> DataFrame:
         reader = self._session.read.format("statestore").option("batchId", self.closure.batch)
-        return reader.option("operatorId", part.operator).options(**part.options).load(self.location)
+        return reader.option("operatorId", part.operator).options(**part.options, **more).load(self.location)
+
+
+def elements(frame: DataFrame) -> Column | None:
+    """How many elements a row of `QueryState.whole` stands for; None where each row is one."""
+    for name in _COLLECTIONS:
+        if name in frame.columns:
+            return F.size(name)
+    return None

@@ -219,7 +219,7 @@ class _Plan:
         )
         if metadata is None:
             return OperatorState(operator, None, stores)
-        return OperatorState(operator, metadata.name, stores, metadata.variables)
+        return OperatorState(operator, metadata.name, stores, metadata.variables, metadata.timers)
 
     def _operator_metadata(self, operator: int, files: OperatorFiles) -> OperatorMetadata | None:
         if files.metadata_v2:

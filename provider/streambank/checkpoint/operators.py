@@ -15,6 +15,7 @@ from streambank.checkpoint.text import load_json, parse_version
 from streambank.errors import FormatError
 
 MAX_OPERATOR_VERSION = 2
+_TIMED = ("EventTime", "ProcessingTime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class OperatorMetadata:
         name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
         stores: Its stores, in the order in which unique ids of the commit log are given.
         variables: Names of its state variables, which a transformWithState has (v2 only).
+        timers: Whether it may register timers, which a transformWithState with a time mode may (v2 only).
     """
 
     version: int
@@ -50,6 +52,7 @@ class OperatorMetadata:
     name: str
     stores: tuple[StoreInfo, ...]
     variables: tuple[str, ...] = ()
+    timers: bool = False
 
 
 def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
@@ -63,12 +66,14 @@ def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
     try:
         document = load_json(rest, path)
         info = document["operatorInfo"]
+        properties = _properties(document.get("operatorPropertiesJson"))
         return OperatorMetadata(
             version=version,
             operator=int(info["operatorId"]),
             name=str(info["operatorName"]),
             stores=tuple(_store(entry) for entry in document["stateStoreInfo"]),
-            variables=_variables(document.get("operatorPropertiesJson")),
+            variables=_variables(properties),
+            timers=properties.get("timeMode") in _TIMED,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(
@@ -86,15 +91,22 @@ def _store(entry: Any) -> StoreInfo:
     )
 
 
-def _variables(properties: Any) -> tuple[str, ...]:
-    """Names of state variables in an operator's properties, a JSON text within the JSON.
+def _properties(text: Any) -> dict[str, Any]:
+    """An operator's properties, a JSON text within the JSON.
 
     Nothing that a closure rests on: what a later Spark may write there instead is no reason to refuse it.
     """
     try:
-        variables = json.loads(properties or "{}").get("stateVariables") or ()
-        return tuple(str(variable["stateName"]) for variable in variables)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        properties = json.loads(text or "{}")
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return properties if isinstance(properties, dict) else {}
+
+
+def _variables(properties: dict[str, Any]) -> tuple[str, ...]:
+    try:
+        return tuple(str(variable["stateName"]) for variable in properties.get("stateVariables") or ())
+    except (TypeError, KeyError, AttributeError):
         return ()
 
 

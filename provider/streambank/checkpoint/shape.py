@@ -96,12 +96,14 @@ class OperatorState:
         name: Spark's name of it; None where Spark 3.5 left no operator metadata.
         stores: Its stores.
         variables: Names of its state variables, which a transformWithState has.
+        timers: Whether it may register timers, which a transformWithState with a time mode may.
     """
 
     operator: int
     name: str | None
     stores: tuple[StoreState, ...]
     variables: tuple[str, ...] = ()
+    timers: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The operator as manifests and `inspect` show it."""
