@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -21,18 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.errors import InputError, NotFoundError, StorageError, StreambankError
 from streambank.job.declaration import Job, load_jobs
-from streambank.job.processes import who
-from streambank.recovery.owner import restoring
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.layout import lay_out
 from streambank.savepoint.newest import newest_good
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.target import check_target_apart
 from streambank.sla.hot_key_record import keep_hot_keys
-from streambank.storage import Store, open_store
+from streambank.storage import open_store
 from streambank.storage.names import split_job
 from streambank_spark.failing import say_error
 from streambank_spark.hot_keys import by_key, changes, sizes
+from streambank_spark.laid_out import Workshop, savepoint_laid_out
 from streambank_spark.state import QueryState
 
 TOP = 20
@@ -240,38 +234,17 @@ def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterat
     """A savepoint's name, and a checkpoint directory of its own that Spark can read, for a `with`.
 
     Raises:
-        InputError: On a cluster nobody said where (code `usage`), or it lies where nothing is ever laid out.
-        StreambankError: As `lay_out`.
+        InputError, StreambankError: As `savepoint_laid_out`.
     """
     repository = Repository.open(open_store(options.repository))
     job, savepoint = repository.find(reference, options.job)
-    holds = Holds(repository, "restore", who("inspect_state"))
-    with ExitStack() as stack:
-        work = options.work
-        if work is None:
-            if not master.startswith("local"):
-                raise InputError(
-                    "On a cluster a savepoint is laid out where all of its machines see it.",
-                    code="usage",
-                    hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
-                )
-            work = stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
-        folder = f"{work.rstrip('/')}/inspect-{uuid.uuid4().hex}"
-        target = open_store(folder)
-        with holds.held(job, savepoint), restoring(exclusive=False) as owner:
-            manifest = repository.load(job, savepoint)
-            check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
-            stack.callback(_remove, target)
-            lay_out(repository, manifest, target, owner=owner)
-        for warning in holds.warnings:
-            print(f"streambank: {warning}", file=sys.stderr)
-        yield f"{job}/{savepoint}", folder
+    workshop = Workshop(master, options.work, _warn)
+    with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+        yield found.of, found.location
 
 
-def _remove(target: Store) -> None:
-    for info in list(target.list()):
-        target.delete(info.path)
-    target.prune()
+def _warn(text: str) -> None:
+    print(f"streambank: {text}", file=sys.stderr)
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
