@@ -73,6 +73,13 @@ def test_the_engine_loads_neither_airflow_nor_spark_nor_the_libraries_of_its_edg
     assert foreign <= {"streambank", "blake3"}, foreign
 
 
+def test_verbs_of_the_spark_face_load_without_spark() -> None:
+    verbs = [name for name in modules_of("streambank_spark") if name.startswith("streambank_spark.commands")]
+    assert len(verbs) > 4
+    loaded = top_level(loaded_by(*verbs))
+    assert not loaded & HEAVY, loaded & HEAVY
+
+
 def test_every_engine_module_can_be_the_first_one_imported() -> None:
     code = """
 import importlib, sys

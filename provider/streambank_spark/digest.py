@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from streambank.checkpoint.closure import OperatorState
+from streambank_spark.read import Choice, chosen_parts
 from streambank_spark.row_hash import row_hash
 from streambank_spark.state import Part, QueryState, elements
 
@@ -57,13 +57,13 @@ def digest_of(state: QueryState, operator: int | None = None, part: str | None =
         InputError: There is no such operator or part.
         FormatError: State of a type that is not known (code `unknown-type`).
     """
-    return [_digest(state, one, each) for one in state.operators(operator) for each in state.parts(one, part)]
+    return [_digest(state, each) for each in chosen_parts(state, Choice(operator, part))]
 
 
-def _digest(state: QueryState, operator: OperatorState, part: Part) -> StoreDigest:
+def _digest(state: QueryState, part: Part) -> StoreDigest:
     frame = state.whole(part)
     rows, digest = digest_frame(frame, elements(frame))
-    return StoreDigest(operator.operator, part.name, rows, digest)
+    return StoreDigest(part.operator, part.name, rows, digest)
 
 
 def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str]:

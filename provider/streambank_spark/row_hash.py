@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 )
 
 from streambank.errors import FormatError
+from streambank_spark.shown import column, fields_of
 from streambank_spark.state import PARTITION
 
 SEEDS = (0x5EED_0F_57A7E, 0x0DD_B0B_5EED)
@@ -78,20 +79,16 @@ def hashes(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]:
     Raises:
         FormatError: As `row_hash`.
     """
-    columns: list[Typed] = [(_column(name), frame.schema[name].dataType) for name in names]
+    columns: list[Typed] = [(column(name), frame.schema[name].dataType) for name in names]
     first, second = (_hash(seed, columns) for seed in SEEDS)
     return first, second
-
-
-def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
 
 
 def _hash(seed: int, columns: Sequence[Typed]) -> Column:
     values: list[Column] = []
     flags: list[Column] = []
-    for column, kind in columns:
-        for piece in _pieces(seed, column, kind):
+    for value, kind in columns:
+        for piece in _pieces(seed, value, kind):
             (flags if piece[1] else values).append(piece[0])
     return F.xxhash64(F.lit(seed), *_packed(flags), *values)
 
@@ -105,51 +102,39 @@ def _packed(flags: Sequence[Column]) -> Iterator[Column]:
         yield number
 
 
-def _pieces(seed: int, column: Column, kind: DataType) -> Iterator[tuple[Column, bool]]:
-    """What of a column goes into a hash, each with whether it is a flag."""
-    yield column.isNull(), True
+def _pieces(seed: int, value: Column, kind: DataType) -> Iterator[tuple[Column, bool]]:
+    """What of a value goes into a hash, each with whether it is a flag."""
+    yield value.isNull(), True
     if isinstance(kind, UserDefinedType):
-        column, kind = F.unwrap_udt(column), kind.sqlType()
+        value, kind = F.unwrap_udt(value), kind.sqlType()
     if isinstance(kind, StructType):
-        for field, inner in zip(kind.fields, _fields(column, kind), strict=True):
+        for field, inner in zip(kind.fields, fields_of(value, kind), strict=True):
             yield from _pieces(seed, inner, field.dataType)
     elif isinstance(kind, ArrayType):
         element = kind.elementType
-        yield F.size(column), False
-        yield F.transform(column, lambda each: _hash(seed, [(each, element)])), False
+        yield F.size(value), False
+        yield F.transform(value, lambda each: _hash(seed, [(each, element)])), False
     elif isinstance(kind, MapType):
         entry: list[DataType] = [kind.keyType, kind.valueType]
-        yield F.size(column), False
+        yield F.size(value), False
         hashed = F.transform(
-            F.map_entries(column),
+            F.map_entries(value),
             lambda each: _hash(seed, list(zip((each["key"], each["value"]), entry, strict=True))),
         )
         yield F.sort_array(hashed), False
     elif isinstance(kind, (DoubleType, FloatType)):
         # The text is made for zeros alone.
-        yield (column == F.lit(0.0)) & (column.cast("string") == F.lit("-0.0")), True
-        yield column, False
+        yield (value == F.lit(0.0)) & (value.cast("string") == F.lit("-0.0")), True
+        yield value, False
     elif isinstance(kind, VariantType):
-        yield F.to_json(column), False
+        yield F.to_json(value), False
     elif isinstance(kind, _TEXTS):
-        yield column.cast("binary"), False
+        yield value.cast("binary"), False
     elif isinstance(kind, _PLAIN):
-        yield column, False
+        yield value, False
     elif not isinstance(kind, NullType):
         raise FormatError(
             f"State of the type {kind.simpleString()} cannot be compared: the type is not known.",
             code="unknown-type",
             hint="Report it, with the Spark version.",
         )
-
-
-def _fields(column: Column, kind: StructType) -> list[Column]:
-    """The fields of a struct, by place where names do not tell them apart."""
-    names = [name.casefold() for name in kind.names]
-    if len(set(names)) == len(names):
-        return [column.getField(name) for name in kind.names]
-    renamed = StructType()
-    for place, field in enumerate(kind.fields):
-        renamed.add(f"_{place}", field.dataType, field.nullable)
-    numbered = column.cast(renamed)
-    return [numbered.getField(name) for name in renamed.names]

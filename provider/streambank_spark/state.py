@@ -56,7 +56,12 @@ def parts_of(operator: OperatorState) -> list[Part]:
     stores = [store.store for store in operator.stores]
     if operator.name == "symmetricHashJoin" or any(name.startswith("left-") for name in stores):
         return [Part(operator.operator, side, {"joinSide": side}) for side in _SIDES]
-    return [Part(operator.operator, name, {"storeName": name} if len(stores) > 1 else {}) for name in stores]
+    return [store_part(operator, name) for name in stores]
+
+
+def store_part(operator: OperatorState, store: str) -> Part:
+    """A store of an operator, as it is: of a join, with what Spark keeps beside the rows."""
+    return Part(operator.operator, store, {"storeName": store} if len(operator.stores) > 1 else {})
 
 
 class QueryState:
@@ -70,6 +75,7 @@ class QueryState:
     Attributes:
         location: The checkpoint.
         closure: What the engine knows of it.
+        session: A session of its own, which reads it as it was written.
 
     Raises:
         NotFoundError, FormatError, ConflictError: As `CheckpointReader.closure`.
@@ -79,8 +85,8 @@ class QueryState:
         store = open_store(location)
         self.location = location if "://" in location else store.uri
         self.closure: Closure = CheckpointReader(store).closure(batch, "minimal")
-        self._session = spark.newSession()
-        self._session.conf.set(FORMAT_VERSION, str(self.closure.spark.checkpoint_format))
+        self.session = spark.newSession()
+        self.session.conf.set(FORMAT_VERSION, str(self.closure.spark.checkpoint_format))
 
     def operators(self, wanted: int | None = None) -> Sequence[OperatorState]:
         """The stateful operators, or the one of this id.
@@ -99,11 +105,17 @@ class QueryState:
     def parts(self, operator: OperatorState, wanted: str | None = None) -> list[Part]:
         """The parts of an operator, or the one of this name.
 
+        Args:
+            operator: The operator.
+            wanted: A part's name, or that of one of several stores, such as `left-keyWithIndexToValue`.
+
         Raises:
             InputError: There is no such part.
         """
         every = parts_of(operator)
         found = [part for part in every if wanted in (None, part.name)]
+        if not found and len(operator.stores) > 1:
+            found = [store_part(operator, store.store) for store in operator.stores if store.store == wanted]
         if not found:
             raise InputError(
                 f"Operator {operator.operator} has no state called {wanted}.",
@@ -123,7 +135,7 @@ class QueryState:
         return self._load(part, {"flattenCollectionTypes": "false"} if "stateVarName" in part.options else {})
 
     def _load(self, part: Part, more: Mapping[str, str]) -> DataFrame:
-        reader = self._session.read.format("statestore").option("batchId", self.closure.batch)
+        reader = self.session.read.format("statestore").option("batchId", self.closure.batch)
         return reader.option("operatorId", part.operator).options(**part.options, **more).load(self.location)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from streambank.cli.app import app
+from tests.support.state_verbs import declared_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/cli.md"
 COMMON = {"--json", "--debug", "--help", "-h"}
@@ -39,4 +40,7 @@ def documented() -> dict[str, set[str]]:
 
 
 def test_every_verb_and_option_is_documented() -> None:
-    assert documented() == dict(commands(typer.main.get_command(app), "streambank"))
+    own = dict(commands(typer.main.get_command(app), "streambank"))
+    for entry in declared_commands():
+        own |= commands(typer.main.get_command(entry.load()), f"streambank {entry.name}")
+    assert documented() == own

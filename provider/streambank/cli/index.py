@@ -8,7 +8,7 @@ import typer
 
 from streambank.cli import console
 from streambank.cli.options import Debug, Json, RepositoryOption
-from streambank.cli.savepoints import open_repository
+from streambank.cli.repositories import open_repository
 
 if TYPE_CHECKING:
     from streambank.savepoint.index_files import Damage

@@ -51,7 +51,7 @@ def executor(
         )
     spark: Executor = importlib.import_module(SPARK).SparkExecutor(
         master,
-        conf=dict(_pair(each) for each in conf or ()),
+        conf=dict(pair(each) for each in conf or ()),
         properties=Path(properties) if properties is not None else None,
         parallel=parallel,
         say=console.note,
@@ -59,7 +59,12 @@ def executor(
     return spark if on is Where.spark else BySize(here, spark)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """A Spark property from `KEY=VALUE`.
+
+    Raises:
+        InputError: It is none (code `usage`).
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
         raise InputError(

@@ -22,7 +22,8 @@ from streambank.cli.options import (
     Where,
     bytes_per_s,
 )
-from streambank.cli.savepoints import open_repository, show_reports
+from streambank.cli.repositories import open_repository
+from streambank.cli.verifying import show_reports
 from streambank.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from streambank.cli.options import (
     Where,
     bytes_per_s,
 )
-from streambank.cli.savepoints import open_repository
+from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 
 if TYPE_CHECKING:

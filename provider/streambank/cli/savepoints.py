@@ -1,36 +1,25 @@
-"""Verbs on the savepoints of a repository: `list`, `show`, `verify`, `pin`, `unpin`."""
+"""Verbs on the savepoints of a repository: `list`, `show`, `pin`, `unpin` (`verify`: verifying.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli import console
+from streambank.cli import console, verifying
 from streambank.cli.options import (
     Debug,
     JobOption,
     Json,
-    Master,
-    MaxRate,
-    On,
-    Parallel,
     RepositoryOption,
     SavepointName,
-    SparkConf,
-    SparkProperties,
-    Where,
-    bytes_per_s,
 )
-from streambank.errors import InputError, NotFoundError
+from streambank.cli.repositories import open_repository
+from streambank.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.savepoint.catalog import SavepointSummary
-    from streambank.savepoint.executing import Executor
     from streambank.savepoint.repository import Repository
-    from streambank.savepoint.verify import VerifyReport
 
 LIST_EXAMPLES = """Examples:
 
@@ -38,38 +27,15 @@ LIST_EXAMPLES = """Examples:
 
   streambank list -r /data/savepoints --expired
 """
-VERIFY_EXAMPLES = """Examples:
-
-  streambank verify b000041-5c0ffee5 -r /data/savepoints --level full
-
-  streambank verify --all -r /data/savepoints --job orders --json
-
-  streambank verify --all -r /data/savepoints --sample 10%
-"""
-
-
-class Level(StrEnum):
-    """How deep a verification looks."""
-
-    quick = "quick"
-    full = "full"
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command("list", epilog=LIST_EXAMPLES)(list_savepoints)
     app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
-    app.command(epilog=VERIFY_EXAMPLES)(verify)
+    verifying.register(app)
     app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
     app.command(epilog="Example: streambank unpin b000041 -r /data/savepoints")(unpin)
-
-
-def open_repository(location: str) -> Repository:
-    """The repository that is there."""
-    from streambank.savepoint.repository import Repository
-    from streambank.storage import open_store
-
-    return Repository.open(open_store(location))
 
 
 def list_savepoints(
@@ -204,165 +170,6 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
     for sink in found["sinks"]:
         guarded = "guarded" if sink.get("guarded") else "not guarded: a restore cannot take it back"
         console.line(f"sink {sink.get('kind')} {sink.get('path')} ({guarded})")
-
-
-def verify(
-    repository: RepositoryOption,
-    savepoint: Annotated[
-        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Verify every savepoint (of the job).")] = False,
-    level: Annotated[
-        Level, typer.Option(help="quick: everything is there and has its size; full: every byte is hashed.")
-    ] = Level.quick,
-    job: JobOption = None,
-    sample: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="With --all: hash only this share, such as 10%, and the next one each time, "
-            "so that 10 runs cover everything.",
-        ),
-    ] = None,
-    parallel: Parallel = None,
-    max_rate: MaxRate = None,
-    on: On = Where.auto,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    spark_properties: SparkProperties = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Verify a savepoint, or all of them: exit code 1 where something is wrong. The result is recorded."""
-    if everything == (savepoint is not None):
-        raise InputError(
-            "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
-        )
-    if sample is not None and (not everything or level is not Level.quick or on is Where.spark):
-        raise InputError(
-            "--sample goes with --all, without --level and without --on spark: it hashes a share on this "
-            "machine and looks at the rest.",
-            code="usage",
-            hint="See `streambank verify --help`.",
-        )
-    from streambank.cli.machines import executor
-    from streambank.savepoint.catalog import require_any
-
-    rate = bytes_per_s(max_rate)
-    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
-    opened = open_repository(repository)
-    if everything and job is not None:
-        require_any(opened.store, job)
-    if sample is not None:
-        _verify_sample(opened, sample, job, parallel, rate)
-        return
-    if savepoint is not None:
-        reports = [_verify(opened, *opened.find(savepoint, job), level, machines, rate)]
-        document: Any = reports[0].to_dict()
-    else:
-        which = [(each.job, each.savepoint) for each in opened.manifests(job)]
-        found = (_verify_listed(opened, *each, level, machines, rate) for each in which)
-        reports = [report for report in found if report is not None]
-        document = _all(reports)
-    console.answer(document, lambda: show_reports(reports))
-    if not all(report.ok for report in reports):
-        raise typer.Exit(1)
-
-
-def _verify_listed(
-    opened: Repository, job: str, savepoint: str, level: Level, machines: Executor, rate: int | None
-) -> VerifyReport | None:
-    """One of many; None where it was expired since it was listed."""
-    try:
-        return _verify(opened, job, savepoint, level, machines, rate)
-    except NotFoundError as error:
-        if error.code != "no-such-savepoint":
-            raise
-        return None
-
-
-def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
-    """The answer about several savepoints."""
-    problems = [
-        {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
-        for report in reports
-        for finding in report.findings
-    ]
-    return {
-        "ok": all(report.ok for report in reports),
-        "findings": problems,
-        "savepoints": [report.to_dict() for report in reports],
-    }
-
-
-def _verify_sample(
-    opened: Repository, sample: str, job: str | None, parallel: int | None, rate: int | None
-) -> None:
-    from streambank.job.processes import who
-    from streambank.savepoint.coverage import parse_share
-    from streambank.savepoint.sampling import verify_sample
-
-    with console.progress() as progress:
-        found = verify_sample(
-            opened,
-            parse_share(sample),
-            job=job,
-            progress=progress,
-            parallel=parallel,
-            max_bytes_per_s=rate,
-            by=who("cli"),
-        )
-    document = _all(found.savepoints)
-    document["ok"] = document["ok"] and not found.findings
-    document["findings"] += [
-        {"savepoint": None, "job": None, **finding.to_dict()} for finding in found.findings
-    ]
-    document["sample"] = found.to_dict()
-
-    def text() -> None:
-        show_reports(found.savepoints)
-        console.findings([finding.to_dict() for finding in found.findings])
-        console.line(
-            f"hashed {console.count(found.objects, 'object')} of {found.all_objects:,}, "
-            f"{console.size(found.bytes)} of {console.size(found.all_bytes)}; "
-            f"{console.count(found.runs, 'run')} like this cover everything"
-        )
-
-    console.answer(document, text)
-    if not document["ok"]:
-        raise typer.Exit(1)
-
-
-def _verify(
-    opened: Repository, job: str, savepoint: str, level: Level, machines: Executor, rate: int | None
-) -> VerifyReport:
-    from streambank.job.processes import who
-    from streambank.savepoint.verify import verify as verify_savepoint
-
-    with console.progress() as progress:
-        return verify_savepoint(
-            opened,
-            job,
-            savepoint,
-            level.value,
-            progress=progress,
-            max_bytes_per_s=rate,
-            executor=machines,
-            by=who("cli"),
-        )
-
-
-def show_reports(reports: Sequence[VerifyReport]) -> None:
-    """What verifications found, for people."""
-    if not reports:
-        console.line("No savepoints.")
-    for report in reports:
-        state = "ok" if report.ok else "findings" if report.restorable else "DAMAGED"
-        looked = (
-            f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
-        )
-        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {looked})")
-        console.findings([finding.to_dict() for finding in report.findings])
 
 
 def pin(

@@ -8,7 +8,7 @@ import typer
 
 from streambank.cli import console
 from streambank.cli.options import Debug, JobOption, Json
-from streambank.cli.savepoints import open_repository
+from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 
 if TYPE_CHECKING:

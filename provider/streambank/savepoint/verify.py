@@ -2,6 +2,7 @@
 
 * quick: the manifest is whole, each object is there, and its file has the size it was written with.
 * full: each byte is hashed, the tables of the packs are checked, and Spark's own checksums agree.
+* deep: after a full one that found nothing wrong, whoever knows Spark has it open all state.
 
 What is wrong comes back as findings, each with what it is about, the cause, the effect and a way out. The
 result is recorded beside the manifest. `sampling` looks at a share of a whole repository instead.
@@ -10,7 +11,7 @@ result is recorded beside the manifest. `sampling` looks at a share of a whole r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,8 +34,10 @@ from streambank.savepoint.wholeness import flaws
 from streambank.times import to_json_time
 
 Level = Literal["quick", "full"]
-Depth = Literal["quick", "full", "sampled"]
+Depth = Literal["quick", "full", "sampled", "deep"]
 """How deep a report looked; `sampled` is what `sampling` does."""
+Deeper = Callable[[str, str], Iterable[Finding]]
+"""Opens the state of a savepoint, given its job and its id, and tells what is wrong with it."""
 
 _NO_RESTORE = "The savepoint cannot be restored."
 _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
@@ -103,6 +106,7 @@ def verify(
     max_bytes_per_s: int | None = None,
     executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
+    deeper: Deeper | None = None,
 ) -> VerifyReport:
     """Verify one savepoint; a full verification that is recorded holds it meanwhile.
 
@@ -119,6 +123,7 @@ def verify(
         max_bytes_per_s: How many bytes are read in a second by this process, at most.
         executor: Who hashes them; threads of this process where nobody is named.
         by: Who verifies, for the record.
+        deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
 
     Raises:
         InputError: The level is not known, or a number cannot be right.
@@ -130,6 +135,7 @@ def verify(
     check_parallel(parallel)
     rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
+    depth: Depth = level
     findings: list[Finding] = []
     manifest: Manifest | None = None
     files = size_bytes = 0
@@ -147,15 +153,18 @@ def verify(
             holding = holds.held(job, savepoint)
         with holding:
             findings += check.quick() if level == "quick" else check.full(progress)
+            if deeper is not None and level == "full" and _restorable(findings):
+                findings += deeper(job, savepoint)
+                depth = "deep"
         findings += [_not_held(job, savepoint, warning) for warning in holds.warnings]
     findings += repository_findings(repository, job, savepoint)
     report = VerifyReport(
         savepoint=savepoint,
         job=job,
         batch=manifest.batch if manifest else None,
-        level=level,
+        level=depth,
         ok=all(finding.severity == "info" for finding in findings),
-        restorable=not any(finding.severity == "error" for finding in findings),
+        restorable=_restorable(findings),
         findings=tuple(findings),
         files=files,
         bytes=size_bytes,
@@ -164,6 +173,7 @@ def verify(
     )
     if record:
         if level == "full" and manifest is not None:
+            # What Spark cannot read stands as damage until all is looked at again, as wrong bytes do.
             coverage = Coverage.whole(report.at, report.restorable)
         else:
             coverage = repository.coverage(job, savepoint)
@@ -174,6 +184,10 @@ def verify(
                 raise
             unrecorded.append(error)
     return report
+
+
+def _restorable(findings: Iterable[Finding]) -> bool:
+    return not any(finding.severity == "error" for finding in findings)
 
 
 def leave_record(

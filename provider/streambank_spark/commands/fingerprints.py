@@ -1,0 +1,100 @@
+"""`state schema` and `state digest`: what state looks like, and a fingerprint of what is in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobOption, Json, SparkConf
+from streambank_spark.commands.place import (
+    Master,
+    OfBatch,
+    OfPart,
+    Operator,
+    Place,
+    Repository,
+    SparkOptions,
+    Work,
+    state_of,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog="Example: streambank state schema b000041 -r /data/savepoints")(schema)
+    app.command(epilog="Example: streambank state digest b000041 -r /data/savepoints --json")(digest)
+
+
+def schema(
+    place: Place,
+    repository: Repository = None,
+    job: JobOption = None,
+    batch: OfBatch = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the operators, the parts of their state, and the columns of each."""
+    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+        from streambank_spark.schema import schema_of
+
+        document = {"of": found.of, **schema_of(found.state)}
+    console.answer(document, lambda: _show_schema(document))
+
+
+def _show_schema(document: dict[str, Any]) -> None:
+    console.fields(
+        [
+            ("state of", document["of"]),
+            ("batch", document["batch"]),
+            ("kept by", document["provider"]),
+            ("format", document["checkpoint_format"]),
+        ]
+    )
+    if not document["operators"]:
+        console.line("The query keeps no state.")
+    for operator in document["operators"]:
+        console.line()
+        console.line(f"operator {operator['operator']} {operator['name'] or ''}".rstrip())
+        rows = [
+            (part["part"], column["column"], column["type"])
+            for part in operator["parts"]
+            for column in part["columns"]
+        ]
+        console.table(("part", "column", "type"), rows)
+
+
+def digest(
+    place: Place,
+    repository: Repository = None,
+    job: JobOption = None,
+    batch: OfBatch = None,
+    operator: Operator = None,
+    part: OfPart = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give a fingerprint of all state: the same for the same rows, in any layout and number of partitions."""
+    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+        from streambank_spark.digest import digest_of
+
+        digests = [each.to_dict() for each in digest_of(found.state, operator, part)]
+        document = {"of": found.of, "batch": found.state.closure.batch, "operators": digests}
+    console.answer(document, lambda: _show_digests(document))
+
+
+def _show_digests(document: dict[str, Any]) -> None:
+    console.fields([("state of", document["of"]), ("batch", document["batch"])])
+    rows = [
+        (each["operator"], each["store"], f"{each['rows']:,}", each["digest"])
+        for each in document["operators"]
+    ]
+    columns = ("operator", "store", "rows", "digest")
+    console.table(columns, rows, right=("operator", "rows"))

@@ -1,0 +1,15 @@
+"""`streambank state ...`: look inside the state of a savepoint, or of a checkpoint."""
+
+from __future__ import annotations
+
+import typer
+
+from streambank_spark.commands import comparing, fingerprints, reading
+
+app = typer.Typer(
+    name="state",
+    help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
+    no_args_is_help=True,
+)
+for module in (fingerprints, reading, comparing):
+    module.register(app)

@@ -1,0 +1,38 @@
+"""What `streambank verify --level deep` asks: Spark opens all state of a savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streambank.cli import console
+from streambank_spark.commands.place import SparkOptions, require_pyspark, spark_of, workshop_of
+
+if TYPE_CHECKING:
+    from streambank.finding import Finding
+    from streambank.savepoint.repository import Repository
+    from streambank.savepoint.verify import Deeper
+
+
+@contextmanager
+def deep_look(
+    repository: Repository, master: str | None, conf: Sequence[str] | None, work: str | None
+) -> Iterator[Deeper]:
+    """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
+
+    Raises:
+        InputError: There is no PySpark here, or a property is none.
+        StorageError: Spark fails (code `spark-failed`).
+    """
+    require_pyspark()
+    from streambank_spark.deep import look_deep
+
+    options = SparkOptions(master, conf, work)
+    with spark_of(options) as session:
+
+        def look(job: str, savepoint: str) -> list[Finding]:
+            console.note(f"opening the state of {job}/{savepoint}")
+            return look_deep(session, repository, job, savepoint, workshop_of(options))
+
+        yield look

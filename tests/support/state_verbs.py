@@ -1,0 +1,33 @@
+"""`streambank state` as an installation has it: found by the entry point that pyproject.toml declares."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from streambank.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def declared_commands() -> list[importlib.metadata.EntryPoint]:
+    """The verbs that pyproject.toml adds to the command line."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    group = app.COMMANDS_GROUP
+    found = project["entry-points"][group]
+    return [importlib.metadata.EntryPoint(name, value, group) for name, value in found.items()]
+
+
+def install_commands(patch: pytest.MonkeyPatch) -> None:
+    """Let them be found, whatever was installed when this environment was made."""
+    entries = declared_commands()
+
+    def entry_points(*, group: str, name: str | None = None) -> list[importlib.metadata.EntryPoint]:
+        assert group == app.COMMANDS_GROUP
+        return [entry for entry in entries if name in (None, entry.name)]
+
+    patch.setattr(importlib.metadata, "entry_points", entry_points)
+    patch.setattr(app, "_added", lambda: [entry.name for entry in entries])
