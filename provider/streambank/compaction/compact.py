@@ -14,7 +14,7 @@ from streambank.compaction.life import Stillness, Watch, check_quiet, check_stil
 from streambank.compaction.moving import Move, move_files
 from streambank.compaction.plan import CompactionPlan, check_unchanged, plan_running, plan_stopped
 from streambank.compaction.quarantine import FILES, Quarantine, Record, check_place
-from streambank.compaction.reasons import Reason
+from streambank.compaction.reasons import IN_ORDER, Reason
 from streambank.compaction.report import CompactionReport
 from streambank.compaction.undo import WENT_ON, bring_back
 from streambank.errors import RefusedError, StreambankError
@@ -152,7 +152,13 @@ def _move(
             still.check()
 
     moves = [
-        Move(dead.info.path, f"{FILES}/{dead.info.path}", dead.info.size_bytes, dead.info.identity)
+        Move(
+            dead.info.path,
+            f"{FILES}/{dead.info.path}",
+            dead.info.size_bytes,
+            dead.info.identity,
+            dead.reason in IN_ORDER,
+        )
         for dead in planned.dead
     ]
     won = planned.won

@@ -40,11 +40,13 @@ class Entry:
         path: Its path in the checkpoint.
         size_bytes: Its size.
         reason: Why it is dead.
+        identity: What told it from every other file of its name, before it was moved.
     """
 
     path: str
     size_bytes: int
     reason: Reason
+    identity: str
 
     @property
     def key(self) -> str:
@@ -93,7 +95,10 @@ class Record:
             created_at=utc_now(),
             by=dict(by),
             why=why,
-            entries=tuple(Entry(dead.info.path, dead.info.size_bytes, dead.reason) for dead in plan.dead),
+            entries=tuple(
+                Entry(dead.info.path, dead.info.size_bytes, dead.reason, dead.info.identity)
+                for dead in plan.dead
+            ),
         )
 
 
@@ -123,7 +128,9 @@ class Quarantine:
             "created_at": to_json_time(record.created_at),
             "by": dict(record.by),
             "why": record.why,
-            "files": [[entry.path, entry.size_bytes, entry.reason.value] for entry in record.entries],
+            "files": [
+                [entry.path, entry.size_bytes, entry.reason.value, entry.identity] for entry in record.entries
+            ],
         }
         self.store.write(RECORD_KEY, encode_record(fields, DEFAULT_DIGEST), exclusive=True)
 
@@ -151,7 +158,10 @@ class Quarantine:
                 created_at=from_json_time(fields["created_at"]),
                 by=fields["by"],
                 why=fields["why"],
-                entries=tuple(Entry(path, size, Reason(reason)) for path, size, reason in fields["files"]),
+                entries=tuple(
+                    Entry(path, size, Reason(reason), identity)
+                    for path, size, reason, identity in fields["files"]
+                ),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(what, "a field is missing or of another kind") from error

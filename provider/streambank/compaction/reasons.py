@@ -35,6 +35,9 @@ WHY = {
 NEVER_NEEDED = frozenset({Reason.ABANDONED_ATTEMPT, Reason.TEMPORARY, Reason.ORPHAN_CHECKSUM})
 """What no batch ever needed: an undo may leave it where it is, if something else has its name by now."""
 
+IN_ORDER = frozenset({Reason.OLD_LOG_ENTRY})
+"""What goes one after the other, and comes back the other way round: a log never has a gap."""
+
 _STAGES = (
     # What names other files goes before what it names: nobody who looks in the middle finds it torn.
     {Reason.OLD_LOG_ENTRY, Reason.OLD_OPERATOR_METADATA},

@@ -10,7 +10,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
 from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, Record
-from streambank.compaction.reasons import NEVER_NEEDED
+from streambank.compaction.reasons import IN_ORDER, NEVER_NEEDED
 from streambank.errors import NotFoundError, RefusedError
 from streambank.savepoint.progress import Meter, Progress
 from streambank.storage import Store
@@ -70,34 +70,14 @@ def bring_back(
     """
     record = quarantine.existing()
     _check(checkpoint, quarantine, record)
-    here = {info.path: info for info in quarantine.store.list(FILES)}
-    there = CheckpointReader(checkpoint).listing()
-    back: list[Entry] = []
-    double: list[Entry] = []
-    left: list[str] = []
-    missing: list[str] = []
-    for entry in reversed(record.entries):
-        if entry.key not in here:
-            if entry.path not in there:
-                missing.append(entry.path)
-        elif entry.path not in there:
-            back.append(entry)
-        elif same_bytes(quarantine.store, entry.key, checkpoint, entry.path):
-            double.append(entry)
-        elif entry.reason in NEVER_NEEDED:
-            left.append(entry.path)
-        else:
-            raise RefusedError(
-                f"{entry.path} in {checkpoint.uri} is another file than the one that was moved.",
-                code="undo-conflict",
-                hint=f"Somebody wrote it since. Look at both: the old one is {entry.key} in "
-                f"{quarantine.store.uri}. Where the query goes on, nothing has to be brought back.",
-            )
+    back, double, left, missing = _sorted(checkpoint, quarantine, record)
     check()
     quarantine.store.delete(DONE_KEY)  # what is half undone must not be taken for a whole compaction
     meter = Meter(progress, "undo", len(back), sum(entry.size_bytes for entry in back))
-    moves = [Move(entry.key, entry.path, entry.size_bytes) for entry in back]
-    move_files(quarantine.store, checkpoint, moves, check=check, meter=meter)
+    moves = [
+        Move(entry.key, entry.path, entry.size_bytes, in_order=entry.reason in IN_ORDER) for entry in back
+    ]
+    move_files(quarantine.store, checkpoint, moves, check=check, meter=meter, together=False)
     for entry in double:
         quarantine.store.delete(entry.key)
     if not left:
@@ -108,9 +88,43 @@ def bring_back(
         quarantine=quarantine.store.uri,
         files=len(back) + len(double),
         bytes=sum(entry.size_bytes for entry in (*back, *double)),
-        left=tuple(left),
-        missing=tuple(missing),
+        left=tuple(entry.path for entry in left),
+        missing=tuple(entry.path for entry in missing),
     )
+
+
+def _sorted(
+    checkpoint: Store, quarantine: Quarantine, record: Record
+) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+    """Files to bring back, files that are in both places, files to be left, files that are in neither."""
+    here = {info.path: info for info in quarantine.store.list(FILES)}
+    there = CheckpointReader(checkpoint).listing()
+    back: list[Entry] = []
+    double: list[Entry] = []
+    left: list[Entry] = []
+    missing: list[Entry] = []
+    for entry in reversed(record.entries):
+        copy, original = here.get(entry.key), there.get(entry.path)
+        if original is None:
+            # A copy that a power cut has torn is none; then the original never went.
+            is_whole = copy is not None and copy.size_bytes == entry.size_bytes
+            (back if is_whole else missing).append(entry)
+        elif copy is None:
+            continue
+        elif original.identity == entry.identity or same_bytes(
+            quarantine.store, entry.key, checkpoint, entry.path
+        ):
+            double.append(entry)
+        elif entry.reason in NEVER_NEEDED:
+            left.append(entry)
+        else:
+            raise RefusedError(
+                f"{entry.path} in {checkpoint.uri} is another file than the one that was moved.",
+                code="undo-conflict",
+                hint=f"Somebody wrote it since. Look at both: the old one is {entry.key} in "
+                f"{quarantine.store.uri}. Where the query goes on, nothing has to be brought back.",
+            )
+    return back, double, left, missing
 
 
 def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
