@@ -40,8 +40,8 @@ def compact_job(
 ) -> dict[str, CompactionReport]:
     """Compact the current checkpoint of each query of a job (or of one).
 
-    While no driver lives, none can start until it is done, and everything goes that no kept batch needs. Beside
-    a driver that lives only old unfinished writes go.
+    While no driver lives, none can start until it is done, and everything goes that no kept batch needs.
+    Beside a driver that lives only old unfinished writes go.
 
     Args:
         job: The declared job.
@@ -70,7 +70,7 @@ def compact_job(
     """
     records = control or job.records()
     names = _queries(job, query, quarantine)
-    places = {name: _place(job, records, name) for name in names}
+    places = {name: _place(job, records, name, opener) for name in names}
     wish = Wish(
         stopped=True, keep_batches=keep_batches, older_than_s=older_than_s, by=by, why=why, watch=HELD
     )
@@ -108,7 +108,7 @@ def undo_job(
     records = control or job.records()
     kept_apart = Quarantine(opener(quarantine))
     record = kept_apart.existing()
-    places = {_place(job, records, name): name for name in job.queries}
+    places = {_place(job, records, name, opener): name for name in job.queries}
     if record.checkpoint not in places:
         raise InputError(
             f"The quarantine {quarantine} is of {record.checkpoint}, which is no current checkpoint of job "
@@ -190,10 +190,10 @@ def _queries(job: Job, query: str | None, quarantine: str | None) -> list[str]:
     return names
 
 
-def _place(job: Job, records: JobControl, name: str) -> str:
+def _place(job: Job, records: JobControl, name: str, opener: Opener) -> str:
     generation = records.generation(None if name == MAIN else name)
     location = generation.location if generation is not None else job.queries[name]
-    if generation is None and not open_store(location).names("commits"):
+    if generation is None and not opener(location).names("commits"):
         raise NotFoundError(
             f"Job {job.name} was never started: there is nothing at {location}.",
             code="never-started",

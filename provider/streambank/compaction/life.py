@@ -14,6 +14,9 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import RefusedError
 from streambank.storage import FileInfo, Store
 
+QUIET_S = 600.0
+WATCH_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -26,8 +29,8 @@ class Watch:
         sleep: Waits some seconds.
     """
 
-    quiet_s: float = 600.0
-    watch_s: float = 5.0
+    quiet_s: float = QUIET_S
+    watch_s: float = WATCH_S
     now_ns: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = time.sleep
 

@@ -148,7 +148,7 @@ def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
         raise RefusedError(
             f"The query of {checkpoint.uri} has gone on to batch {newest} since {record.batch}, and state of "
             "an attempt that was given up must not lie beside that.",
-            code=WENT_ON,
+            code="query-went-on",
             hint="It does not need what was moved: let --purge delete it. To go back, restore a savepoint.",
         )
 
