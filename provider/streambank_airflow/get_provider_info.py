@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": INTEGRATION,
                 "python-modules": [
+                    "streambank_airflow.hooks.compaction",
                     "streambank_airflow.hooks.health",
                     "streambank_airflow.hooks.repository",
                     "streambank_airflow.hooks.streambank",
@@ -40,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": INTEGRATION,
                 "python-modules": [
                     "streambank_airflow.operators.blackout",
+                    "streambank_airflow.operators.compact",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",
                     "streambank_airflow.operators.repository",

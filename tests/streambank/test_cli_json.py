@@ -16,12 +16,14 @@ from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.jobs import end_drivers, fake_launcher, write_jobs
 from tests.support.json_examples import examples, mismatches
+from tests.support.littered import litter
 from tests.support.live_checkpoint import LiveCheckpoint, add_debris
 
 
 @pytest.fixture
 def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """A real answer to stand beside each example."""
+    monkeypatch.setattr("streambank.compaction.life.WATCH_S", 0.0)
     live = LiveCheckpoint(open_store(tmp_path / "checkpoint"), retain=4).run(5)
     given: dict[str, Any] = {}
     repository = ("-r", tmp_path / "repository")
@@ -48,6 +50,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         "verify", "--all", *repository, "--sample", "60%", "--json"
     ).document
     given |= replicas(tmp_path, first)
+    given |= compacted(tmp_path)
     keep = ("--keep-last", 1, "--min-verified", 0, "--json")
     given["expire"] = succeed("expire", *repository, *keep).document
     given["list --expired"] = succeed("list", *repository, "--expired", "--json").document
@@ -94,6 +97,24 @@ def replicas(folder: Path, savepoint: str) -> dict[str, Any]:
     given = {"status": streambank("status", *where).document}
     given["replicate"] = streambank("replicate", "-r", one, "--to", folder / "four", "--json").document
     given["repair"] = streambank("repair", "-r", one, "--from", two, "--json").document
+    return given
+
+
+def compacted(folder: Path) -> dict[str, Any]:
+    """A dry run that is refused, a compaction there and back with something lost, and one for good."""
+    place = folder / "compacted"
+    store = litter(open_store(place)).store
+    store.write("notes.txt", b"of somebody")
+    stopped = (place, "--stopped", "--json")
+    planned = succeed("compact", *stopped, "--dry-run").document
+    done = succeed("compact", *stopped, "--quiet", "0s", "--quarantine", folder / "q").document
+    (folder / "q/files/offsets/0").unlink()
+    store.write("state/0/0/6.delta", b"of another attempt")
+    given = {"compact": {**done, "refusals": planned["refusals"]}}
+    given["compact --undo"] = streambank("compact", *stopped, "--undo", folder / "q").document
+    last = ("--quiet", "0s", "--quarantine", folder / "q2")
+    succeed("compact", *stopped, *last)
+    given["compact --purge"] = succeed("compact", "--purge", folder / "q2", "--json").document
     return given
 
 
@@ -146,6 +167,8 @@ def test_nothing_that_has_a_shape_is_hidden_behind_null_or_an_empty_list(answers
     assert answers["skew"]["stores"][0]["partitions"][0]["rows"] and answers["skew"]["stores"][0]["chance"]
     assert any(verdict["growth"] and verdict["growth"]["backtest"] for verdict in answers["sla"]["verdicts"])
     assert answers["job break"]["broken"] is True
+    assert answers["compact"]["refusals"] and answers["compact"]["moved"] and answers["compact"]["notes"]
+    assert answers["compact --undo"]["left"] and answers["compact --undo"]["missing"]
 
 
 def test_every_verb_with_json_has_an_example() -> None:
@@ -162,9 +185,17 @@ def test_every_verb_with_json_has_an_example() -> None:
         "doctor",
         "skew",
         "sla",
+        "compact",
     ):
         assert verb in headings
-    for verb in ("verify --all --sample", "replicate", "repair", "status"):
+    for verb in (
+        "verify --all --sample",
+        "replicate",
+        "repair",
+        "status",
+        "compact --undo",
+        "compact --purge",
+    ):
         assert verb in headings
     for verb in ("start", "status", "stop", "savepoint", "break"):
         assert f"job {verb}" in headings

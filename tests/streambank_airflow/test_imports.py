@@ -27,9 +27,10 @@ HEAVY = (
     "pandas",
     "pyarrow",
 )
-MOST_OF_OURS = 121
+MOST_OF_OURS = 122
 """How many modules of ours may be loaded: what declares jobs and opens repositories, and no verb."""
 VERBS = {
+    "streambank.compaction.job",
     "streambank.job.start",
     "streambank.job.stop",
     "streambank.recovery.restore",

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from streambank import __version__
 from streambank.cli import (
     checkpoints,
+    compaction,
     diagnosis,
     index,
     jobs,
@@ -104,6 +105,17 @@ def root(
     """Savepoints for Spark Structured Streaming: inspect, take, verify, restore."""
 
 
-for module in (checkpoints, savepoints, restoring, retention, index, replicas, diagnosis, skew, sla):
+for module in (
+    checkpoints,
+    savepoints,
+    restoring,
+    retention,
+    index,
+    replicas,
+    diagnosis,
+    skew,
+    sla,
+    compaction,
+):
     module.register(app)
 app.add_typer(jobs.app, name="job")

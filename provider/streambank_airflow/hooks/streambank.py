@@ -15,7 +15,8 @@ from streambank.job.telling import Lines
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
-from streambank_airflow.hooks.health import TELL_EVERY_S, HealthHook
+from streambank_airflow.hooks.compaction import CompactionHook
+from streambank_airflow.hooks.health import TELL_EVERY_S
 
 if TYPE_CHECKING:
     from streambank.job.restart import RestartAsked, RestartResult
@@ -34,7 +35,7 @@ LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
 
 
-class StreambankHook(HealthHook):
+class StreambankHook(CompactionHook):
     """The engine's verbs, on jobs that are found as `DeclarationHook` says."""
 
     # The engine's verbs, on declared jobs.

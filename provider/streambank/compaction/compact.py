@@ -1,0 +1,181 @@
+"""Compact one checkpoint: plan, prove, say what will be moved, move it, and prove it again.
+
+Whoever calls this for a stopped query holds the job, or has the word of a person that the query is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.compaction.life import Stillness, Watch, check_quiet, check_still
+from streambank.compaction.moving import Move, move_files
+from streambank.compaction.plan import CompactionPlan, check_unchanged, plan_running, plan_stopped
+from streambank.compaction.quarantine import FILES, Quarantine, Record, check_place
+from streambank.compaction.reasons import IN_ORDER, Reason
+from streambank.compaction.report import CompactionReport
+from streambank.compaction.undo import WENT_ON, bring_back
+from streambank.errors import RefusedError, StreambankError
+from streambank.savepoint.progress import Meter, Progress
+from streambank.storage import Store
+
+DEFAULT_OLDER_THAN_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How a checkpoint is to be compacted.
+
+    Attributes:
+        stopped: The query does not run: everything goes that no kept batch needs.
+        keep_batches: How many of the newest committed batches are kept, of a stopped query.
+        older_than_s: How old unfinished writes have to be, of a running one.
+        watch: How hard to look for signs of life, of a stopped one.
+        check: Raises where a lock or a lease was lost.
+        by: Who asks.
+        why: Why.
+    """
+
+    stopped: bool
+    keep_batches: int = 1
+    older_than_s: float = DEFAULT_OLDER_THAN_S
+    watch: Watch = field(default_factory=Watch)
+    check: Callable[[], None] = lambda: None
+    by: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+def plan(checkpoint: Store, wish: Wish) -> CompactionReport:
+    """What `compact` would do now, and what would speak against it; changes nothing.
+
+    Raises:
+        StreambankError: No plan can be made; see `plan_stopped` and `plan_running`.
+    """
+    began = time.monotonic()
+    planned = _plan(checkpoint, wish)
+    refusals = []
+    if wish.stopped:
+        try:
+            check_quiet(checkpoint, planned.listing, wish.watch)
+        except RefusedError as error:
+            refusals.append(error)
+    report = CompactionReport.of_plan(planned, checkpoint.uri, dry_run=True)
+    return report.having(refusals=tuple(refusals), seconds=time.monotonic() - began)
+
+
+def compact(
+    checkpoint: Store, quarantine: Store, wish: Wish, *, progress: Progress | None = None
+) -> CompactionReport:
+    """Move the dead files of a checkpoint into a quarantine.
+
+    Where an earlier try with the same quarantine broke off, what it had moved is brought back first; where it
+    had done everything, nothing is done again.
+
+    Args:
+        checkpoint: The checkpoint directory.
+        quarantine: An empty place apart from it.
+        wish: What is wanted.
+        progress: Told about files and bytes.
+
+    Raises:
+        RefusedError: There are signs that the query runs (`signs-of-life`), or the checkpoint is not as a
+            stopped query leaves it; see `plan_stopped`.
+        ConflictError: A file was written again meanwhile (`checkpoint-moved`), or a lock was lost.
+        StreambankError: Whatever else went wrong. The checkpoint can be started whenever that happens; the
+            message says where the files are that had been moved by then.
+    """
+    began = time.monotonic()
+    check_place(checkpoint.uri, quarantine.uri)
+    kept_apart = Quarantine(quarantine)
+    record = kept_apart.record()
+    if record is not None:
+        if kept_apart.won() is not None and record.checkpoint == checkpoint.uri:
+            return CompactionReport.of_record(record, quarantine.uri)
+        try:
+            bring_back(checkpoint, kept_apart, check=wish.check, progress=progress)
+        except RefusedError as error:
+            if error.code != WENT_ON:
+                raise
+            return _end(kept_apart, record)
+    planned = _plan(checkpoint, wish)
+    report = CompactionReport.of_plan(planned, checkpoint.uri, dry_run=False)
+    if wish.stopped:
+        check_quiet(checkpoint, planned.listing, wish.watch)
+        check_still(checkpoint, planned.listing, wish.watch)
+    if not planned.dead:
+        return report.having(seconds=time.monotonic() - began)
+    wish.check()
+    kept_apart.begin(Record.of(planned, checkpoint, by=wish.by, why=wish.why))
+    try:
+        gone = _move(checkpoint, quarantine, planned, wish, progress)
+        _prove(checkpoint, planned)
+    except StreambankError as error:
+        raise type(error)(
+            f"{error.message} What had been moved by then is in {quarantine.uri}.",
+            code=error.code,
+            hint=f"{error.hint} The query can be started; `streambank compact --undo` with that place brings "
+            "the files back.".strip(),
+        ) from error
+    notes = (*report.notes, f"{gone} files had gone by themselves.") if gone else report.notes
+    report = report.having(quarantine=quarantine.uri, notes=notes, seconds=time.monotonic() - began)
+    kept_apart.finish({"files": report.won.files, "bytes": report.won.bytes, "seconds": report.seconds})
+    return report
+
+
+def _end(kept_apart: Quarantine, record: Record) -> CompactionReport:
+    """End a compaction that broke off, and that the query has shown to be right by going on."""
+    moved = {info.path for info in kept_apart.store.list(FILES)}
+    entries = tuple(entry for entry in record.entries if entry.key in moved)
+    report = CompactionReport.of_record(replace(record, entries=entries), kept_apart.store.uri)
+    kept_apart.finish({"files": report.won.files, "bytes": report.won.bytes, "seconds": 0.0})
+    note = "An earlier try broke off, and the query has gone on since: what was moved by then is all."
+    return report.having(notes=(note,))
+
+
+def _plan(checkpoint: Store, wish: Wish) -> CompactionPlan:
+    listing = CheckpointReader(checkpoint).listing()
+    if wish.stopped:
+        return plan_stopped(listing, checkpoint.read, wish.keep_batches)
+    return plan_running(listing, checkpoint.read, wish.older_than_s, wish.watch.now_ns())
+
+
+def _move(
+    checkpoint: Store, quarantine: Store, planned: CompactionPlan, wish: Wish, progress: Progress | None
+) -> int:
+    still = Stillness(checkpoint, planned.batch, planned.planned)
+
+    def check() -> None:
+        wish.check()
+        if wish.stopped:
+            still.check()
+
+    moves = [
+        Move(
+            dead.info.path,
+            f"{FILES}/{dead.info.path}",
+            dead.info.size_bytes,
+            dead.info.identity,
+            dead.reason in IN_ORDER,
+        )
+        for dead in planned.dead
+    ]
+    won = planned.won
+    meter = Meter(progress, "move", won.files, won.bytes)
+    gone = move_files(checkpoint, quarantine, moves, check=check, meter=meter)
+    for folder in sorted(_partitions(planned)):
+        checkpoint.prune(folder)
+    return gone
+
+
+def _partitions(planned: CompactionPlan) -> set[str]:
+    """Folders of partitions that the state does not have any more."""
+    gone = (dead.info.path for dead in planned.dead if dead.reason is Reason.ABANDONED_PARTITION)
+    return {"/".join(path.split("/")[:3]) for path in gone}
+
+
+def _prove(checkpoint: Store, planned: CompactionPlan) -> None:
+    """Of a stopped query: the kept batches need the same files as before, and all of them are there."""
+    if planned.kept:
+        check_unchanged(planned, CheckpointReader(checkpoint).listing(), checkpoint.read)

@@ -1,0 +1,205 @@
+"""Which files of a checkpoint are dead.
+
+A file is dead for a reason that can be named, or it stays: what is not understood stays, and so do the logs
+of sources, schemas, and operator metadata of version 1. Checksums share the fate of the file that they are
+about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.grammar import Kind, Part, classify
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.compaction.reasons import Reason
+from streambank.storage import FileInfo
+
+StoreKey = tuple[int, int, str]
+"""Operator, partition, store."""
+
+_VERSIONED = frozenset({Kind.SNAPSHOT, Kind.DELTA, Kind.ZIP, Kind.CHANGELOG})
+_DATA = frozenset({Kind.SST, Kind.WAL})
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A file that Spark will never read again."""
+
+    info: FileInfo
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Needed:
+    """What the batches that are kept need, sorted for the questions that are asked of each file.
+
+    Attributes:
+        paths: Every file of their closures.
+        newest: The newest committed batch.
+        oldest_offsets: The first entry of the offset log that is needed.
+        oldest_commit: The first entry of the commit log that is needed.
+        stores: Names of an operator's stores.
+        partitions: How many partitions an operator has in any kept batch, and at least as many as the offset
+            log says: a global aggregation has one, and others are not judged by that.
+        operator_metadata: The first batch whose operator metadata of version 2 is needed.
+        versions: Versions of each store that are needed, with their unique ids.
+        oldest_version: The lowest of them.
+    """
+
+    paths: frozenset[str]
+    newest: int
+    oldest_offsets: int
+    oldest_commit: int
+    stores: dict[int, set[str]] = field(default_factory=dict)
+    partitions: dict[int, int] = field(default_factory=dict)
+    operator_metadata: dict[int, int] = field(default_factory=dict)
+    versions: dict[StoreKey, set[tuple[int, str | None]]] = field(default_factory=dict)
+    oldest_version: dict[StoreKey, int] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, closures: Sequence[Closure]) -> Needed:
+        """What some closures need, the one of the newest committed batch among them."""
+        paths = frozenset(path for closure in closures for path in closure.paths)
+        batches = [closure.batch for closure in closures]
+        needed = cls(paths, max(batches), max(min(batches) - 1, 0), min(batches))
+        for closure in closures:
+            for operator in closure.operators:
+                number = operator.operator
+                needed.stores.setdefault(number, set()).update(store.store for store in operator.stores)
+                counts = [store.partitions for store in operator.stores]
+                most = max([needed.partitions.get(number, 0), closure.spark.shuffle_partitions or 0, *counts])
+                needed.partitions[number] = most
+        for path in paths:
+            needed._take_in(classify(path))
+        return needed
+
+    def keep_commits_from(self, batch: int) -> None:
+        """Let entries of the commit log stay from a batch on."""
+        self.oldest_commit = min(self.oldest_commit, batch)
+
+    def _take_in(self, part: Part) -> None:
+        if part.kind is Kind.OPERATOR_V2 and part.operator is not None and part.batch is not None:
+            first = self.operator_metadata.get(part.operator, part.batch)
+            self.operator_metadata[part.operator] = min(first, part.batch)
+        if part.kind in _VERSIONED and (key := _store(part)) is not None and part.version is not None:
+            self.versions.setdefault(key, set()).add((part.version, part.unique_id))
+            self.oldest_version[key] = min(self.oldest_version.get(key, part.version), part.version)
+
+
+class Stopped:
+    """Judges the files of a query that does not run.
+
+    Args:
+        listing: Every file.
+        needed: What the kept batches need.
+    """
+
+    def __init__(self, listing: Mapping[str, FileInfo], needed: Needed) -> None:
+        self._listing = listing
+        self._needed = needed
+
+    def dead(self) -> Iterator[Dead]:
+        """Every dead file, in the order of the listing."""
+        for path in self._listing:
+            if (reason := self.judge(path)) is not None:
+                yield Dead(self._listing[path], reason)
+
+    def judge(self, path: str) -> Reason | None:
+        """Why a file is dead; None for one that stays."""
+        if path in self._needed.paths:
+            return None
+        part = classify(path)
+        match part.kind:
+            case Kind.TEMPORARY:
+                return Reason.TEMPORARY
+            case Kind.CHECKSUM | Kind.HIDDEN_CHECKSUM if part.of is not None:
+                return self.judge(part.of) if part.of in self._listing else Reason.ORPHAN_CHECKSUM
+            case Kind.OFFSETS if part.batch is not None and part.batch < self._needed.oldest_offsets:
+                return Reason.OLD_LOG_ENTRY
+            case Kind.COMMITS if part.batch is not None and part.batch < self._needed.oldest_commit:
+                return Reason.OLD_LOG_ENTRY
+            case Kind.OPERATOR_V2 if part.operator is not None and part.batch is not None:
+                first = self._needed.operator_metadata.get(part.operator)
+                return Reason.OLD_OPERATOR_METADATA if first is not None and part.batch < first else None
+            case kind if kind in _VERSIONED or kind in _DATA:
+                return self._state(part)
+        return None
+
+    def _state(self, part: Part) -> Reason | None:
+        key = _store(part)
+        if key is None:
+            return None
+        operator, partition, store = key
+        if store not in self._needed.stores.get(operator, ()):
+            return None  # nobody knows whose it is
+        if partition >= self._needed.partitions[operator]:
+            return Reason.ABANDONED_PARTITION
+        versions = self._needed.versions.get(key)
+        if versions is None:
+            return None  # such as the other partitions of a store that has rows in one only
+        if part.kind in _DATA:
+            return Reason.UNNAMED_DATA
+        assert part.version is not None
+        if part.version > self._needed.newest + 1:
+            return Reason.ABANDONED_ATTEMPT
+        committed = {unique_id for version, unique_id in versions if version == part.version}
+        if part.unique_id is not None and committed and part.unique_id not in committed:
+            return Reason.OTHER_ATTEMPT
+        return Reason.SUPERSEDED
+
+
+class Running:
+    """Judges the files of a query that may run: unfinished writes, old ones that nobody can go on with.
+
+    Args:
+        index: Every file, sorted; listed in the order of `listing.LISTING_ORDER`.
+        before_ns: Only files that nobody has written to since then, in nanoseconds since the epoch.
+    """
+
+    def __init__(self, index: CheckpointIndex, before_ns: int) -> None:
+        self._index = index
+        self._listing = index.listing
+        self._before_ns = before_ns
+        self._newest = max(index.commits, default=-1)
+
+    def dead(self) -> Iterator[Dead]:
+        """Every dead file, in the order of the listing."""
+        for path in self._listing:
+            if (reason := self.judge(path)) is not None:
+                yield Dead(self._listing[path], reason)
+
+    def judge(self, path: str) -> Reason | None:
+        """Why a file is dead; None for one that stays."""
+        part = classify(path)
+        if part.of is None or part.kind not in (Kind.TEMPORARY, Kind.HIDDEN_CHECKSUM):
+            return None
+        if part.kind is Kind.HIDDEN_CHECKSUM:
+            is_unfinished = classify(part.of).kind is Kind.TEMPORARY and part.of in self._listing
+            return self.judge(part.of) if is_unfinished else None
+        mtime_ns = self._listing[path].mtime_ns
+        if not 0 < mtime_ns < self._before_ns:
+            return None
+        return Reason.TEMPORARY if self._is_over(classify(part.of)) else None
+
+    def _is_over(self, target: Part) -> bool:
+        """Whether what a file was to become is there already, or belongs to what was committed long ago."""
+        if target.kind is Kind.CHECKSUM and target.of is not None:
+            target = classify(target.of)
+        if target.kind in _VERSIONED:
+            return target.version is not None and target.version <= self._newest + 1
+        if target.kind is Kind.SOURCE_LOG and target.source is not None and target.batch is not None:
+            entries = [part.batch for part in self._index.sources.get(target.source, ())]
+            return any(batch is not None and batch >= target.batch for batch in entries)
+        if target.kind in (Kind.OFFSETS, Kind.COMMITS, Kind.OPERATOR_V2, Kind.SCHEMA_V3):
+            return target.batch is not None and target.batch <= self._newest
+        if target.kind in (Kind.METADATA, Kind.OPERATOR_V1, Kind.SCHEMA_V2):
+            return target.path in self._listing
+        return False
+
+
+def _store(part: Part) -> StoreKey | None:
+    if part.operator is None or part.partition is None or part.store is None:
+        return None
+    return part.operator, part.partition, part.store

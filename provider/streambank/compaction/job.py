@@ -1,0 +1,202 @@
+"""Compact the checkpoints of a declared job: held by its lease, or beside its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from streambank.compaction.compact import Wish, compact, plan
+from streambank.compaction.life import HELD
+from streambank.compaction.quarantine import Quarantine, quarantine_location
+from streambank.compaction.report import CompactionReport
+from streambank.compaction.undo import UndoReport, bring_back
+from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.savepoint.progress import Progress
+from streambank.storage import Opener, open_store
+
+OPERATION = "compact"
+
+
+def compact_job(
+    job: Job,
+    *,
+    label: str,
+    by: Mapping[str, str],
+    why: str = "",
+    query: str | None = None,
+    stopped: bool = False,
+    keep_batches: int = 1,
+    older_than_s: float = 3600.0,
+    quarantine: str | None = None,
+    dry_run: bool = False,
+    control: JobControl | None = None,
+    opener: Opener = open_store,
+    progress: Progress | None = None,
+) -> dict[str, CompactionReport]:
+    """Compact the current checkpoint of each query of a job (or of one).
+
+    While no driver lives, none can start until it is done, and everything goes that no kept batch needs.
+    Beside a driver that lives only old unfinished writes go.
+
+    Args:
+        job: The declared job.
+        label: What tells this compaction from others: the same one again goes on where it broke off.
+        by: Who asks.
+        why: Why.
+        query: Only this query.
+        stopped: Refuse to work beside a driver.
+        keep_batches: How many of the newest committed batches are kept, where no driver lives.
+        older_than_s: How old unfinished writes have to be, beside a driver.
+        quarantine: Where the dead files go; a sibling of the checkpoint where it is left out.
+        dry_run: Only say what would happen.
+        control: The job's records; opened from the declaration when left out.
+        opener: Opens locations; tests bring their own.
+        progress: Told about files and bytes.
+
+    Returns:
+        By query (`main` where there is only one).
+
+    Raises:
+        InputError: There is no such query (`no-such-query`), or one quarantine for several (`which-query`).
+        NotFoundError: The job was never started (`never-started`).
+        RefusedError: `stopped`, and a driver lives (`lease-held`).
+        ConflictError: Another operation works on the job (`operation-in-progress`).
+        StreambankError: Whatever else `compact` raises.
+    """
+    records = control or job.records()
+    names = _queries(job, query, quarantine)
+    places = {name: _place(job, records, name, opener) for name in names}
+    wish = Wish(
+        stopped=True, keep_batches=keep_batches, older_than_s=older_than_s, by=by, why=why, watch=HELD
+    )
+    if dry_run:
+        return _plans(job, records, places, wish, stopped, opener)
+    done = {}
+    with _held(records, by, stopped=stopped) as (is_held, check):
+        for name, place in places.items():
+            where = quarantine or quarantine_location(place, label)
+            wanted = replace(wish, stopped=is_held, check=check)
+            report = compact(opener(place), opener(where), wanted, progress=progress)
+            done[name] = _named(job, name, report)
+            if report.files and not report.already_done:
+                _record(records, "compacted", name, report.to_dict(), by, why)
+    return done
+
+
+def undo_job(
+    job: Job,
+    quarantine: str,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    control: JobControl | None = None,
+    opener: Opener = open_store,
+    progress: Progress | None = None,
+) -> UndoReport:
+    """Bring back what was moved from a checkpoint of a job; no driver may live, and none can start meanwhile.
+
+    Raises:
+        InputError: The quarantine is of no current checkpoint of the job (code `another-job`).
+        RefusedError: A driver lives (`lease-held`), or see `bring_back`.
+        StreambankError: Whatever else `bring_back` raises.
+    """
+    records = control or job.records()
+    kept_apart = Quarantine(opener(quarantine))
+    record = kept_apart.existing()
+    places = {_place(job, records, name, opener): name for name in job.queries}
+    if record.checkpoint not in places:
+        raise InputError(
+            f"The quarantine {quarantine} is of {record.checkpoint}, which is no current checkpoint of job "
+            f"{job.name}.",
+            code="another-job",
+            hint="Name the job that it is of, or the checkpoint itself.",
+        )
+    with _held(records, by, stopped=record.mode == "stopped") as (_, check):
+        report = bring_back(opener(record.checkpoint), kept_apart, check=check, progress=progress)
+        _record(records, "compaction-undone", places[record.checkpoint], report.to_dict(), by, why)
+    return report
+
+
+@contextmanager
+def _held(
+    records: JobControl, by: Mapping[str, str], *, stopped: bool
+) -> Iterator[tuple[bool, Callable[[], None]]]:
+    """Hold the operation lock, and the lease too unless a driver has it; whether the lease is ours."""
+    with records.operation(OPERATION, by=by) as operation:
+        view = records.lease.settle()
+        if view is not None and not view.free and not stopped:
+            yield False, operation.check
+            return
+        with records.lease.held(OPERATION, by=by) as lease:
+
+            def check() -> None:
+                operation.check()
+                lease.check()
+
+            yield True, check
+
+
+def _plans(
+    job: Job, records: JobControl, places: Mapping[str, str], wish: Wish, stopped: bool, opener: Opener
+) -> dict[str, CompactionReport]:
+    """What would happen now, or with `stopped` once the job was stopped."""
+    view = records.lease.view()
+    is_free = view is None or view.free
+    wanted = replace(wish, stopped=stopped or is_free)
+    against: tuple[RefusedError, ...] = ()
+    if stopped and view is not None and not is_free:
+        against = (records.lease.refusal(view),)
+    plans = {name: plan(opener(place), wanted) for name, place in places.items()}
+    return {name: _named(job, name, found.having(refusals=against)) for name, found in plans.items()}
+
+
+def _named(job: Job, name: str, report: CompactionReport) -> CompactionReport:
+    return report.having(job=job.savepoint_name(None if name == MAIN else name))
+
+
+def _record(
+    records: JobControl, kind: str, name: str, told: Mapping[str, Any], by: Mapping[str, str], why: str
+) -> None:
+    records.record_event(
+        kind,
+        query=name,
+        files=told["files"],
+        bytes=told["bytes"],
+        quarantine=told["quarantine"],
+        by=dict(by),
+        why=why,
+    )
+
+
+def _queries(job: Job, query: str | None, quarantine: str | None) -> list[str]:
+    if query is not None and query not in job.queries:
+        raise InputError(
+            f"Job {job.name} has no query {query!r}.",
+            code="no-such-query",
+            hint=f"It has: {', '.join(job.queries)}.",
+        )
+    names = [query] if query is not None else list(job.queries)
+    if quarantine is not None and len(names) > 1:
+        raise InputError(
+            f"Job {job.name} has several queries, and each needs a quarantine of its own.",
+            code="which-query",
+            hint="Name one query, or leave the quarantine out.",
+        )
+    return names
+
+
+def _place(job: Job, records: JobControl, name: str, opener: Opener) -> str:
+    generation = records.generation(None if name == MAIN else name)
+    location = generation.location if generation is not None else job.queries[name]
+    if generation is None and not opener(location).names("commits"):
+        raise NotFoundError(
+            f"Job {job.name} was never started: there is nothing at {location}.",
+            code="never-started",
+            hint=f"Start it first: `streambank job start {job.name}`.",
+        )
+    return location

@@ -1,0 +1,235 @@
+"""The quarantine of one compaction: a folder beside the checkpoint that says what is in it, and can go back.
+
+```
+quarantine.json     what is to be moved and why; written before the first file moves, never changed
+files/<path>        the files
+done.json           what was won; written when everything is moved and the checkpoint was planned anew
+purging.json        that it is being deleted for good
+```
+
+Whoever finds `quarantine.json` without `done.json` knows that a compaction, or an undo, broke off: an undo
+brings everything back, however far it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streambank.compaction.plan import CompactionPlan, Mode
+from streambank.compaction.reasons import Reason
+from streambank.errors import InputError, NotFoundError
+from streambank.savepoint.digest import DEFAULT_DIGEST
+from streambank.savepoint.sealed import damaged, decode_record, encode_record
+from streambank.storage import Store, is_inside, normalize_location
+from streambank.times import from_json_time, to_json_time, utc_now
+
+RECORD_KEY = "quarantine.json"
+DONE_KEY = "done.json"
+PURGING_KEY = "purging.json"
+FILES = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a quarantine.
+
+    Attributes:
+        path: Its path in the checkpoint.
+        size_bytes: Its size.
+        reason: Why it is dead.
+        identity: What told it from every other file of its name, before it was moved.
+    """
+
+    path: str
+    size_bytes: int
+    reason: Reason
+    identity: str
+
+    @property
+    def key(self) -> str:
+        """Where it lies in the quarantine."""
+        return f"{FILES}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What `quarantine.json` says.
+
+    Attributes:
+        checkpoint: URI of the checkpoint that the files are of.
+        mode: Whether the query was stopped.
+        query_id: Its id, where it was stopped.
+        batch: The newest committed batch.
+        commit_digest: What tells its entry of the commit log from another one, where the query was stopped.
+        kept_batches: The batches that were kept.
+        created_at: When it was written.
+        by: Who asked.
+        why: Why.
+        entries: The files, in the order in which they go.
+    """
+
+    checkpoint: str
+    mode: Mode
+    query_id: str | None
+    batch: int | None
+    commit_digest: str | None
+    kept_batches: tuple[int, ...]
+    created_at: datetime
+    by: Mapping[str, str]
+    why: str
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, plan: CompactionPlan, checkpoint: Store, *, by: Mapping[str, str], why: str) -> Record:
+        """The record of a plan."""
+        return cls(
+            checkpoint=checkpoint.uri,
+            mode=plan.mode,
+            query_id=plan.query_id,
+            batch=plan.batch,
+            commit_digest=plan.commit_digest,
+            kept_batches=tuple(closure.batch for closure in plan.kept),
+            created_at=utc_now(),
+            by=dict(by),
+            why=why,
+            entries=tuple(
+                Entry(dead.info.path, dead.info.size_bytes, dead.reason, dead.info.identity)
+                for dead in plan.dead
+            ),
+        )
+
+
+class Quarantine:
+    """One quarantine.
+
+    Args:
+        store: Its folder.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def begin(self, record: Record) -> None:
+        """Say what is going to be moved, before anything is.
+
+        Raises:
+            ConflictError: Another compaction has this folder (code `exists`).
+        """
+        fields = {
+            "checkpoint": record.checkpoint,
+            "mode": record.mode,
+            "query_id": record.query_id,
+            "batch": record.batch,
+            "commit_digest": record.commit_digest,
+            "kept_batches": list(record.kept_batches),
+            "created_at": to_json_time(record.created_at),
+            "by": dict(record.by),
+            "why": record.why,
+            "files": [
+                [entry.path, entry.size_bytes, entry.reason.value, entry.identity] for entry in record.entries
+            ],
+        }
+        self.store.write(RECORD_KEY, encode_record(fields, DEFAULT_DIGEST), exclusive=True)
+
+    def record(self) -> Record | None:
+        """What is in it; None where there is no quarantine.
+
+        Raises:
+            IntegrityError: The record is damaged (code `record-damaged`).
+            FormatError: A newer Streambank wrote it.
+        """
+        try:
+            data = self.store.read(RECORD_KEY)
+        except NotFoundError:
+            return None
+        what = f"record {RECORD_KEY} of the quarantine {self.store.uri}"
+        fields = decode_record(data, what)
+        try:
+            return Record(
+                checkpoint=str(fields["checkpoint"]),
+                mode="running" if fields["mode"] == "running" else "stopped",
+                query_id=fields["query_id"],
+                batch=fields["batch"],
+                commit_digest=fields["commit_digest"],
+                kept_batches=tuple(fields["kept_batches"]),
+                created_at=from_json_time(fields["created_at"]),
+                by=fields["by"],
+                why=fields["why"],
+                entries=tuple(
+                    Entry(path, size, Reason(reason), identity)
+                    for path, size, reason, identity in fields["files"]
+                ),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(what, "a field is missing or of another kind") from error
+
+    def existing(self) -> Record:
+        """What is in it.
+
+        Raises:
+            NotFoundError: There is no quarantine (code `not-a-quarantine`).
+        """
+        record = self.record()
+        if record is None:
+            raise NotFoundError(
+                f"There is no quarantine at {self.store.uri}.",
+                code="not-a-quarantine",
+                hint=f"Name the folder that holds {RECORD_KEY}; a compaction says where it is.",
+            )
+        return record
+
+    def finish(self, won: Mapping[str, Any]) -> None:
+        """Say that everything is moved, and what was won."""
+        fields = {"at": to_json_time(utc_now()), "won": dict(won)}
+        self.store.write(DONE_KEY, encode_record(fields, DEFAULT_DIGEST))
+
+    def won(self) -> dict[str, Any] | None:
+        """What `finish` said; None where the compaction, or an undo, broke off."""
+        try:
+            data = self.store.read(DONE_KEY)
+        except NotFoundError:
+            return None
+        found = decode_record(data, f"record {DONE_KEY} of the quarantine {self.store.uri}")["won"]
+        return dict(found)
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether its files are being deleted for good."""
+        return self.store.exists(PURGING_KEY)
+
+
+def quarantine_location(checkpoint: str, label: str) -> str:
+    """Where the quarantine of a checkpoint is unless somebody says otherwise: its sibling.
+
+    Args:
+        checkpoint: Its URI.
+        label: What tells one compaction from another: a time, or a run.
+
+    Raises:
+        InputError: The checkpoint is the whole of a bucket or of a file system (code `no-sibling`).
+    """
+    scheme, slashes, rest = normalize_location(checkpoint).partition("://")
+    if "/" not in rest.strip("/") and not (scheme == "file" and rest.strip("/")):
+        raise InputError(
+            f"There is no place beside {checkpoint} for a quarantine.",
+            code="no-sibling",
+            hint="Name one with --quarantine.",
+        )
+    return f"{scheme}{slashes}{rest}.quarantine-{label}"
+
+
+def check_place(checkpoint: str, quarantine: str) -> None:
+    """Make sure that a quarantine and its checkpoint lie apart.
+
+    Raises:
+        InputError: One lies in the other (code `inside-checkpoint`).
+    """
+    if is_inside(quarantine, checkpoint) or is_inside(checkpoint, quarantine):
+        raise InputError(
+            f"The quarantine {quarantine} and the checkpoint {checkpoint} lie in one another.",
+            code="inside-checkpoint",
+            hint="Leave --quarantine out, or name a place apart, best on the same disk.",
+        )

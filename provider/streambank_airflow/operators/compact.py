@@ -1,0 +1,138 @@
+"""The operator that moves out of a job's checkpoints what Spark will never read again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from streambank.errors import InputError
+from streambank.times import parse_duration_s
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.compaction.report import CompactionReport
+
+
+class CompactCheckpointOperator(StreambankOperator):
+    """Moves dead files of a job's current checkpoints into a quarantine beside each.
+
+    While no driver lives, everything goes that no kept batch needs, and no driver can start meanwhile. Beside
+    a driver only old unfinished writes go. A retry goes on where the first try broke off, and what is done is
+    not done again.
+
+    Args:
+        keep_batches: How many of the newest committed batches are kept, where no driver lives.
+        older_than: How old unfinished writes have to be, beside a driver; `1h` at least.
+        require_stopped: Fail where a driver lives, rather than work beside it.
+        plan_only: Change nothing; only say what would go.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `mode` (`stopped`, `running`), `dry_run`, `already_done`, `queries`, `files`, `bytes` (what was
+            moved), `kept_files`, `kept_bytes` (over all queries), `quarantine` (of a job with one query;
+            none where nothing was moved), `seconds`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "keep_batches",
+        "older_than",
+        "require_stopped",
+        "plan_only",
+        "only_if",
+    )
+
+    def __init__(
+        self,
+        *,
+        keep_batches: int | str = 1,
+        older_than: str = "1h",
+        require_stopped: bool | str = False,
+        plan_only: bool | str = False,
+        only_if: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.keep_batches = keep_batches
+        self.older_than = older_than
+        self.require_stopped = require_stopped
+        self.plan_only = plan_only
+        self.only_if = only_if
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Compact; see the class."""
+        with airflow_failures():
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException("This run is to do without it.")
+            keep_batches = as_integer(self.keep_batches, "keep_batches")
+            if keep_batches is None:
+                raise InputError(
+                    "keep_batches is to be a whole number, not empty.",
+                    code="bad-option",
+                    hint="Keep one at least: the query goes on from it.",
+                )
+            reports = self.hook.compact_checkpoint(
+                self.job,
+                label=_label(context),
+                stopped=as_bool(self.require_stopped, "require_stopped"),
+                keep_batches=keep_batches,
+                older_than_s=parse_duration_s(str(self.older_than)),
+                dry_run=as_bool(self.plan_only, "plan_only"),
+                note=self.why,
+                by=asked_by(context),
+            )
+        for report in reports.values():
+            self._tell(report)
+        return _result(self.job, list(reports.values()))
+
+    def _tell(self, report: CompactionReport) -> None:
+        told = report.to_dict()
+        for reason in told["reasons"]:
+            self.log.info(
+                "%s: %d files, %d bytes: %s.",
+                reason["reason"],
+                reason["files"],
+                reason["bytes"],
+                reason["why"],
+            )
+        for note in report.notes:
+            self.log.warning("%s", note)
+        for refusal in report.refusals:
+            self.log.warning("Refused now: %s", refusal.message)
+        if report.quarantine is not None:
+            self.log.info(
+                "The files are in %s; `streambank compact --purge` deletes them.", report.quarantine
+            )
+
+
+def _label(context: Context) -> str:
+    """What every try of one task of one run has in common, and nothing else."""
+    instance: Any = context["ti"]
+    text = "\n".join(
+        str(part) for part in (instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
+    )
+    return f"run-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _result(job: str, reports: Sequence[CompactionReport]) -> dict[str, Any]:
+    told = [report.to_dict() for report in reports]
+    sums = {
+        name: sum(one[name] or 0 for one in told) for name in ("files", "bytes", "kept_files", "kept_bytes")
+    }
+    return {
+        "job": job,
+        "mode": reports[0].mode,
+        "dry_run": reports[0].dry_run,
+        "already_done": all(report.already_done for report in reports),
+        "queries": len(reports),
+        **sums,
+        "quarantine": reports[0].quarantine if len(reports) == 1 else None,
+        "seconds": round(sum(report.seconds for report in reports), 3),
+    }

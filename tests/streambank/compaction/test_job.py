@@ -1,0 +1,148 @@
+"""The checkpoints of declared jobs: held while no driver lives, beside it otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.compaction.job import compact_job, undo_job
+from streambank.errors import ConflictError, InputError, NotFoundError, RefusedError
+from streambank.job.declaration import Job
+from streambank.job.processes import this_process
+from streambank.storage import open_store
+from streambank.storage.local import LocalStore
+from tests.support.jobs import BY, declare
+from tests.support.littered import closure, content, litter
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job whose checkpoint has garbage."""
+    job = declare(tmp_path)
+    litter(open_store(job.checkpoint))
+    return job
+
+
+def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> None:
+    checkpoint = open_store(job.checkpoint)
+    before, needed = content(checkpoint), closure(checkpoint)
+    planned = compact_job(job, label="x", by=BY, dry_run=True)["main"]
+    assert content(checkpoint) == before and job.records().lease.view() is None
+
+    done = compact_job(job, label="x", by=BY, why="too many files")["main"]
+
+    assert (done.mode, done.job, done.files) == ("stopped", "flights", planned.files)
+    assert closure(checkpoint) == needed
+    assert done.quarantine == f"{job.checkpoint}.quarantine-x"
+    view = job.records().lease.view()
+    assert view is not None and view.free, "the lease was held, and is free again"
+    event = job.records().last_event("compacted")
+    assert event is not None and event["quarantine"] == done.quarantine and event["files"] == len(done.files)
+    again = compact_job(job, label="x", by=BY)["main"]
+    assert again.already_done
+    back = undo_job(job, done.quarantine or "", by=BY)
+    assert back.files == len(done.files)
+    assert content(checkpoint) == before
+    assert job.records().last_event("compaction-undone")
+
+
+def test_no_driver_can_start_meanwhile(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def look(*args: object, **kwargs: object) -> None:
+        view = job.records().lease.view()
+        with pytest.raises(RefusedError):
+            job.records().lease.acquire([this_process("driver")])
+        with pytest.raises(ConflictError), job.records().operation("start", by=BY):
+            pass
+        seen.append(view)
+
+    monkeypatch.setattr("streambank.compaction.compact.check_still", look)
+    compact_job(job, label="x", by=BY)
+    assert seen and seen[0] is not None and not seen[0].free
+
+
+def test_a_lost_lease_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def take_away(*args: object, **kwargs: object) -> None:
+        job.records().lease.break_lease(by=BY, why="a test", even_live=True)
+
+    monkeypatch.setattr("streambank.compaction.compact.check_still", take_away)
+    before = content(open_store(job.checkpoint))
+    with pytest.raises(ConflictError) as error:
+        compact_job(job, label="x", by=BY)
+    assert error.value.code == "claim-lost"
+    assert content(open_store(job.checkpoint)) == before
+
+
+def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
+    before = content(open_store(job.checkpoint))
+    driver = job.records().lease.acquire([this_process("driver")])
+    try:
+        assert compact_job(job, label="x", by=BY, dry_run=True)["main"].mode == "running"
+        asked = compact_job(job, label="x", by=BY, dry_run=True, stopped=True)["main"]
+        assert asked.mode == "stopped" and [one.code for one in asked.refusals] == ["lease-held"]
+        done = compact_job(job, label="x", by=BY)["main"]
+        assert (done.mode, done.files) == ("running", ())
+        with pytest.raises(RefusedError, match="is held by"):
+            compact_job(job, label="x", by=BY, stopped=True)
+        assert content(open_store(job.checkpoint)) == before
+    finally:
+        driver.release()
+    stopped = compact_job(job, label="x", by=BY)["main"]
+    driver = job.records().lease.acquire([this_process("driver")])
+    try:
+        with pytest.raises(RefusedError) as error:
+            undo_job(job, stopped.quarantine or "", by=BY)
+        assert error.value.code == "lease-held"
+    finally:
+        driver.release()
+
+
+def test_another_operation_comes_first(job: Job) -> None:
+    with job.records().operation("restore", by=BY), pytest.raises(ConflictError) as error:
+        compact_job(job, label="x", by=BY)
+    assert error.value.code == "operation-in-progress"
+
+
+def test_the_generation_that_counts_is_compacted(job: Job) -> None:
+    records = job.records()
+    generations = records.generations()
+    generations.ensure_first(job.checkpoint, by=BY)
+    with records.operation("restore", by=BY) as operation:
+        generations.switch(generations.propose(taken=lambda place: False), operation=operation)
+    litter(open_store(f"{job.checkpoint}.g0002"))
+    done = compact_job(job, label="x", by=BY)["main"]
+    assert done.checkpoint == f"{job.checkpoint}.g0002"
+
+
+def test_a_job_that_was_never_started_has_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="never started"):
+        compact_job(declare(tmp_path), label="x", by=BY)
+
+
+def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
+    job = declare(tmp_path, more='queries = ["left", "right"]\n')
+    for location in job.queries.values():
+        litter(open_store(location))
+    with pytest.raises(InputError, match="quarantine of its own"):
+        compact_job(job, label="x", by=BY, quarantine=str(tmp_path / "q"))
+    with pytest.raises(InputError, match="no query"):
+        compact_job(job, label="x", by=BY, query="middle")
+    done = compact_job(job, label="x", by=BY)
+    assert {name: report.job for name, report in done.items()} == {
+        "left": "flights/left",
+        "right": "flights/right",
+    }
+    assert len({report.quarantine for report in done.values()}) == 2
+
+
+def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = declare(tmp_path / "other")
+    litter(open_store(other.checkpoint))
+    done = compact_job(other, label="x", by=BY)["main"]
+    with pytest.raises(InputError, match="no current checkpoint"):
+        undo_job(job, done.quarantine or "", by=BY)
+    with pytest.raises(NotFoundError, match="no quarantine"):
+        undo_job(job, LocalStore(tmp_path / "nothing").uri, by=BY)

@@ -1,0 +1,209 @@
+"""What is dead in checkpoints of real Spark versions: all garbage, and never a file of a kept closure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.compaction.garbage import Stopped
+from streambank.compaction.plan import CompactionPlan, plan_stopped
+from streambank.compaction.reasons import WHY, Reason, stage
+from streambank.errors import InputError, NotFoundError, RefusedError, StreambankError
+from tests.support.checkpoints import PLANNED, REFUSED, Checkpoint, checkpoint
+from tests.support.garbage import garbage_for
+
+STAYS = {Kind.SOURCE_LOG, Kind.SOURCE_OTHER, Kind.OFFSETS, Kind.OPERATOR_V1, Kind.SCHEMA_V2, Kind.SCHEMA_V3}
+"""What may stay though no kept batch needs it."""
+
+
+def plan(of: Checkpoint, keep_batches: int = 1) -> CompactionPlan:
+    return plan_stopped(of.listing(), of.read, keep_batches)
+
+
+def dead(of: CompactionPlan) -> dict[str, str]:
+    return {each.info.path: each.reason.value for each in of.dead}
+
+
+def subject(path: str) -> str:
+    """The file that a checksum is about, or the file itself."""
+    part = classify(path)
+    return subject(part.of) if part.kind in (Kind.CHECKSUM, Kind.HIDDEN_CHECKSUM) and part.of else path
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_garbage_goes_and_every_file_of_the_closure_stays(name: str) -> None:
+    whole = checkpoint(name)
+    garbage = garbage_for(whole)
+    littered = whole.having({path: data for path, (data, _) in garbage.items()})
+
+    found = plan(littered)
+
+    gone = dead(found)
+    assert {path: gone.get(path) for path in garbage} == {path: why for path, (_, why) in garbage.items()}
+    closure = whole.plan(kind="safe")
+    assert found.kept == (closure,)
+    assert not gone.keys() & {*closure.paths}
+    for path in littered.files.keys() - gone.keys() - {*closure.paths}:
+        about = subject(path)
+        assert about in closure.paths or classify(about).kind in STAYS, path
+    after = littered.but(*gone)
+    assert after.plan(kind="safe") == closure
+    assert dead(plan(after)) == {}, "a second compaction finds nothing"
+
+
+@pytest.mark.parametrize("name", ["4.3.0/stateless", "4.3.0/rocksdb-transform", "4.3.0/hdfs-window"])
+def test_source_logs_schemas_and_planned_batches_stay(name: str) -> None:
+    whole = checkpoint(name)
+    newest = max(whole.batches())
+    planned = whole.having({f"offsets/{newest + 1}": whole.files[f"offsets/{newest}"]})
+    gone = dead(plan(planned))
+    kinds = {classify(subject(path)).kind for path in gone}
+    assert not kinds & {Kind.METADATA, Kind.SOURCE_LOG, Kind.SOURCE_OTHER, Kind.SCHEMA_V2, Kind.SCHEMA_V3}
+    assert f"offsets/{newest + 1}" not in gone
+
+
+@pytest.mark.parametrize(
+    "name", ["4.3.0/hdfs-window", "4.3.0/rocksdb-window", "4.3.0/ids-changelog-join", "3.5.9/hdfs-join"]
+)
+def test_each_kept_batch_can_still_be_saved(name: str) -> None:
+    whole = checkpoint(name)
+    found = plan(whole, keep_batches=3)
+    newest = max(whole.batches())
+    assert [closure.batch for closure in found.kept] == [newest, newest - 1, newest - 2]
+    after = whole.but(*dead(found))
+    for batch in (newest, newest - 1, newest - 2):
+        assert after.plan(batch, "safe") == whole.plan(batch, "safe")
+    with pytest.raises(NotFoundError, match="not retained"):
+        after.plan(newest - 3)
+
+
+def test_batches_that_are_not_retained_cannot_be_kept_and_that_is_said() -> None:
+    whole = checkpoint("4.3.0/hdfs-short")
+    found = plan(whole, keep_batches=50)
+    assert len(found.kept) < 50
+    assert any("there to be kept" in note for note in found.notes)
+
+
+def test_partitions_that_a_repartition_left_go_whole() -> None:
+    found = plan(checkpoint("4.3.0/rocksdb-repartitioned"))
+    gone = [path for path, reason in dead(found).items() if reason == "abandoned-partition"]
+    partitions = {int(path.split("/")[2]) for path in gone}
+    assert partitions and min(partitions) == found.kept[0].spark.shuffle_partitions
+
+
+def test_partitions_beyond_the_one_of_a_global_aggregation_are_nobodys_garbage() -> None:
+    whole = checkpoint("4.3.0/hdfs-global")
+    assert (whole.plan().spark.shuffle_partitions or 0) > 1
+    odd = whole.having({"state/0/1/1.delta": b"rows of whoever wrote them"})
+    assert "state/0/1/1.delta" not in dead(plan(odd))
+
+
+def test_what_nobody_knows_stays_and_is_counted() -> None:
+    whole = checkpoint("4.3.0/rocksdb-window").having(
+        {"state/0/0/notes.txt": b"", "_delta_log/1": b"", "state/0/0/mine/4.zip": b"", "offsets/5.bak": b""}
+    )
+    found = plan(whole)
+    assert not dead(found).keys() & {
+        "state/0/0/notes.txt",
+        "_delta_log/1",
+        "state/0/0/mine/4.zip",
+        "offsets/5.bak",
+    }
+    assert {"state/0/0/notes.txt", "_delta_log/1", "offsets/5.bak"} <= {*found.unknown}
+
+
+def test_commits_stay_as_far_as_lineages_need_them_that_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = checkpoint("4.3.0/ids-changelog-zstd")
+    readable = dead(plan(whole))
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    found = plan(whole)
+    assert {path for path in readable if path.startswith("commits/")} - dead(found).keys()
+    assert whole.but(*dead(found)).plan(kind="safe") == whole.plan(kind="safe")
+
+
+def test_what_names_other_files_goes_first() -> None:
+    found = plan(checkpoint("4.3.0/rocksdb-window"))
+    stages = [stage(each.reason) for each in found.dead]
+    assert stages == sorted(stages)
+    logs = [each.info.path for each in found.dead if each.reason is Reason.OLD_LOG_ENTRY]
+    assert logs.index("commits/0") < logs.index("offsets/0") < logs.index("commits/1")
+
+
+def test_a_mistake_in_judging_is_found_before_anything_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the proof: whatever one file of the closure is taken for dead, the plan is refused."""
+    whole = checkpoint("4.3.0/rocksdb-changelog-window")
+    judge = Stopped.judge
+    for wanted in whole.plan(kind="safe").paths:
+        if classify(wanted).kind is Kind.CHECKSUM:
+            continue
+
+        def mistaken(self: Stopped, path: str, wanted: str = wanted) -> Reason | None:
+            return Reason.SUPERSEDED if path == wanted else judge(self, path)
+
+        monkeypatch.setattr(Stopped, "judge", mistaken)
+        with pytest.raises(StreambankError):
+            plan(whole)
+
+
+def test_each_reason_is_said_in_words() -> None:
+    assert WHY.keys() == {*Reason}
+
+
+def planned_twice(whole: Checkpoint) -> Checkpoint:
+    newest = max(whole.batches())
+    entry = whole.files[f"offsets/{newest}"]
+    return whole.having({f"offsets/{newest + 1}": entry, f"offsets/{newest + 2}": entry})
+
+
+def repartitioning(whole: Checkpoint) -> Checkpoint:
+    newest = max(whole.batches())
+    version, head, *rest = whole.files[f"offsets/{newest}"].decode().split("\n")
+    document = json.loads(head)
+    document["conf"]["spark.sql.shuffle.partitions"] = "7"
+    entry = "\n".join([version, json.dumps(document), *rest]).encode()
+    return whole.having({f"offsets/{newest + 1}": entry})
+
+
+def damaged(whole: Checkpoint) -> Checkpoint:
+    newest = max(path for path in whole.files if path.startswith("state/0/0/") and path.endswith(".zip"))
+    return whole.having({newest: lambda data: data[: len(data) // 2]})
+
+
+def without_a_delta(whole: Checkpoint) -> Checkpoint:
+    return whole.but(f"state/0/0/{max(whole.batches()) + 1}.changelog")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "code"),
+    [
+        (planned_twice, RefusedError, "commits-behind"),
+        (repartitioning, RefusedError, "unfinished-repartition"),
+        (damaged, RefusedError, "checkpoint-damaged"),
+        (without_a_delta, NotFoundError, "missing-state-file"),
+        (lambda whole: whole.but("metadata"), NotFoundError, "missing-log-entry"),
+    ],
+    ids=["commits-behind", "repartitioning", "damaged", "missing", "no-id"],
+)
+def test_a_checkpoint_that_no_query_leaves_like_that_is_refused(
+    spoil: Callable[[Checkpoint], Checkpoint], kind: type[StreambankError], code: str
+) -> None:
+    with pytest.raises(kind) as refused:
+        plan(spoil(checkpoint("4.3.0/rocksdb-changelog-window")))
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_logs_that_are_not_written_for_every_batch_are_refused(name: str) -> None:
+    with pytest.raises(StreambankError) as refused:
+        plan(checkpoint(name))
+    assert refused.value.code == "async-progress"
+
+
+def test_no_batch_at_all_cannot_be_kept() -> None:
+    with pytest.raises(InputError):
+        plan(checkpoint("4.3.0/stateless"), keep_batches=0)

@@ -1,0 +1,92 @@
+"""A job's checkpoint is compacted by a task: planned, done, tried again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from streambank.compaction.job import undo_job
+from streambank.job.declaration import Job, load_jobs
+from streambank.job.processes import this_process
+from streambank.storage import open_store
+from streambank_airflow.operators.compact import CompactCheckpointOperator
+from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.jobs import BY, write_jobs
+from tests.support.littered import closure, content, litter
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job whose checkpoint has garbage, in the jobs file that the environment names."""
+    file = write_jobs(tmp_path)
+    monkeypatch.setenv("STREAMBANK_JOBS", str(file))
+    job = load_jobs(file).job("flights")
+    litter(open_store(job.checkpoint))
+    return job
+
+
+def run(**arguments: Any) -> Any:
+    with DAG("one_task", schedule=None, render_template_as_native_obj=True) as dag:
+        CompactCheckpointOperator(task_id="task", job="flights", **arguments)
+    return run_dag(dag)
+
+
+def result_of(**arguments: Any) -> Any:
+    done = run(**arguments)
+    assert task_states(done) == {"task": "success"}
+    return xcom(done, "task")
+
+
+def test_planned_done_and_back(job: Job) -> None:
+    checkpoint = open_store(job.checkpoint)
+    before, needed = content(checkpoint), closure(checkpoint)
+
+    planned = result_of(plan_only="{{ true }}", keep_batches="{{ 1 + 0 }}")
+    assert (planned["dry_run"], planned["quarantine"]) == (True, None)
+    assert content(checkpoint) == before
+
+    done = result_of(note="too many files")
+    assert (done["mode"], done["files"], done["bytes"]) == ("stopped", planned["files"], planned["bytes"])
+    assert done["kept_files"] == len(content(checkpoint))
+    assert closure(checkpoint) == needed
+    event = job.records().last_event("compacted")
+    assert event is not None and event["why"] == "too many files" and event["by"]["dag_id"] == "one_task"
+    undo_job(job, done["quarantine"], by=BY)
+    assert content(checkpoint) == before
+
+
+def test_beside_a_driver_only_if_it_may(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    driver = job.records().lease.acquire([this_process("driver")])
+    try:
+        assert task_states(run(require_stopped=True)) == {"task": "failed"}
+        assert "[lease-held]" in capfd.readouterr().out
+        assert (result_of()["mode"], result_of()["files"]) == ("running", 0)
+    finally:
+        driver.release()
+
+
+def test_a_form_may_say_no(job: Job) -> None:
+    assert task_states(run(only_if="{{ false }}")) == {"task": "skipped"}
+
+
+def test_a_retry_finds_it_done(job: Job) -> None:
+    task = CompactCheckpointOperator(task_id="task", job="flights")
+    first = task.hook.compact_checkpoint("flights", **HOW)
+    again = task.hook.compact_checkpoint("flights", **HOW)
+    assert first["main"].files == again["main"].files and again["main"].already_done
+
+
+HOW: dict[str, Any] = {
+    "label": "run-1",
+    "stopped": True,
+    "keep_batches": 1,
+    "older_than_s": 3600.0,
+    "dry_run": False,
+    "note": "",
+    "by": BY,
+}
