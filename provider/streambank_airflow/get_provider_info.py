@@ -40,6 +40,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": INTEGRATION,
                 "python-modules": [
                     "streambank_airflow.operators.blackout",
+                    "streambank_airflow.operators.doctor",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",
                     "streambank_airflow.operators.repository",
