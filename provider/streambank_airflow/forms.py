@@ -170,6 +170,13 @@ def sla_form() -> dict[str, Param]:
             description="Look at the files of the state, too: how unevenly it lies over its partitions.",
             section="More",
         ),
+        "doctor": Param(
+            True,
+            type="boolean",
+            title="Doctor",
+            description="Look for what will hurt before it does, in a task of its own.",
+            section="More",
+        ),
     }
 
 

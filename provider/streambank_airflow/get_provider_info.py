@@ -42,6 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "streambank_airflow.operators.blackout",
                     "streambank_airflow.operators.compact",
+                    "streambank_airflow.operators.doctor",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",
                     "streambank_airflow.operators.repository",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.doctor import installation
+from streambank.doctor import installation, places
 from streambank.doctor.beginning import check_beginning
 from streambank.doctor.checkpoint import check_checkpoint, check_sink
 from streambank.finding import Finding
@@ -118,6 +118,7 @@ def test_the_command_says_versions_and_ends_with_1_only_where_something_is_wrong
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "check_installation", lambda: [])
+    monkeypatch.setattr(places, "check_unnamed", lambda temporary: [])
     fine = succeed("doctor")
     assert "Nothing to complain about." in fine.out and "pyspark-client  not installed" in fine.out
     wrong = list(installation.check_java(None))

@@ -59,7 +59,7 @@ def test_a_person_may_look_without_failing_and_without_telling(tmp_path: Path) -
 
     run = run_dag(dag, run_conf={"on_breach": "warn", "tell": False, "skew": False})
 
-    assert task_states(run) == {"check": "success"}
+    assert task_states(run) == {"check": "success", "doctor": "success"}
     assert verdict(run)[0] == "breach"
     assert told(tmp_path / "chat") == []
 
@@ -70,5 +70,5 @@ def test_a_checkpoint_that_cannot_be_read_is_a_breach_and_not_silence(tmp_path: 
 
     run = run_dag(sla_dag(jobs_file))
 
-    assert task_states(run) == {"check": "failed"}
+    assert task_states(run) == {"check": "failed", "doctor": "failed"}
     assert "There is no checkpoint here" in xcom(run, "check")["worst"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from streambank.checkpoint.compactible import entries_up_to
 from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.inspection import Inspection
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.doctor.beginning import check_beginning
 from streambank.errors import NotFoundError, StreambankError
 from streambank.finding import Finding
+from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.plan import Budget
 from streambank.sinks.file_log import LOG_DIRECTORY, list_log
 from streambank.storage.base import FileInfo, Store
@@ -39,14 +41,35 @@ def check_checkpoint(
     """
     reader = CheckpointReader(checkpoint)
     inspection = reader.inspect()
-    listing = reader.listing()
+    return check_looked_at(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
+
+
+def check_looked_at(
+    checkpoint: Store,
+    inspection: Inspection,
+    listing: Mapping[str, FileInfo],
+    sinks: Mapping[str, Store],
+    now: datetime,
+    savepoints: Sequence[Manifest] = (),
+) -> list[Finding]:
+    """The same, of a checkpoint that was looked at already.
+
+    Args:
+        checkpoint: The checkpoint directory.
+        inspection: What its files say.
+        listing: All of them.
+        sinks: Output directories of the query's file sinks, by the names to report them by.
+        now: The time to judge ages by.
+        savepoints: The newest ones, which say how long it took to take them.
+    """
     found = [each for each in inspection.findings if each.code != "temporary-files"]
-    found += check_garbage(listing.values(), now or utc_now())
-    found += check_budget(Budget.of(listing))
-    if reader.last_planned() is None:  # else a first batch has begun since the listing
+    found += check_garbage(listing.values(), now)
+    if _was_cleaned(listing):  # else nobody can tell how many batches it will keep
+        found += check_budget(Budget.of(listing), savepoints, holds=checkpoint.features.holds)
+    if CheckpointReader(checkpoint).last_planned() is None:  # else a first batch has begun since the listing
         found += check_beginning(listing)
-    for name, store in (sinks or {}).items():
-        found += check_sink(name, store, inspection.last_planned_batch)
+    for name, store in sinks.items():
+        found += check_sink(name, store, inspection.last_planned_batch, inspection.last_committed_batch)
     return found
 
 
@@ -68,25 +91,71 @@ def check_garbage(listing: Iterable[FileInfo], now: datetime) -> Iterator[Findin
         )
 
 
-def check_budget(budget: Budget) -> Iterator[Finding]:
-    """How long a committed batch stays whole: the time in which a take has to hold its files."""
+def check_budget(
+    budget: Budget, savepoints: Sequence[Manifest] = (), *, holds: bool = True
+) -> Iterator[Finding]:
+    """How long a committed batch stays whole: the time in which a take has to hold or copy its files.
+
+    Args:
+        budget: How long that is.
+        savepoints: The newest ones: those that planned again, or could hold nothing, say what they need.
+        holds: Whether files can be held at once, whatever their size.
+    """
     if budget.retained_batches < 2 or budget.batch_period_s is None:
         return
     has_s = budget.retained_batches * budget.batch_period_s
-    if has_s < SHORT_BUDGET_S:
-        fits = int(SHORT_BUDGET_S / budget.batch_period_s) + 1
+    needed_s, which = _needed(savepoints, holds)
+    if has_s < max(SHORT_BUDGET_S, needed_s):
+        fits = max(int(SHORT_BUDGET_S / budget.batch_period_s), int(2 * needed_s / budget.batch_period_s)) + 1
         yield Finding(
             "short-retention",
             "warning",
             "commits",
-            f"{budget.retained_batches} batches of {budget.batch_period_s:.2f} s are kept: {has_s:.1f} s.",
+            f"{budget.retained_batches} batches of {budget.batch_period_s:.2f} s are kept: {has_s:.1f} "
+            f"s.{which}",
             "A take of much state may have to plan again and again while the query runs.",
             f"Set spark.sql.streaming.minBatchesToRetain to {fits} or more.",
         )
 
 
-def check_sink(name: str, sink: Store, last_planned: int | None) -> Iterator[Finding]:
-    """A file sink whose log knows batches that the checkpoint has never planned, or that has no log."""
+def _was_cleaned(listing: Iterable[str]) -> bool:
+    """Whether Spark has deleted old batches: a young query, and one just restored, has few for other reasons.
+
+    Spark takes the same batches from both logs, and a restored checkpoint has one more of what was planned.
+    """
+    found: dict[Kind, int] = {}
+    for part in map(classify, listing):
+        if part.kind in (Kind.OFFSETS, Kind.COMMITS) and part.batch is not None:
+            found[part.kind] = min(part.batch, found.get(part.kind, part.batch))
+    return 0 < found.get(Kind.COMMITS, 0) <= found.get(Kind.OFFSETS, 0)
+
+
+def _needed(savepoints: Sequence[Manifest], holds: bool) -> tuple[float, str]:
+    """The longest of the takes for which the time counted, and a sentence about it."""
+    took = [
+        (float(seconds), replans, one.savepoint)
+        for one in savepoints
+        if isinstance(seconds := one.stats.get("seconds"), int | float)
+        and ((replans := one.stats.get("replans") or 0) > 0 or not holds)
+    ]
+    if not took:
+        return 0.0, ""
+    seconds, replans, savepoint = max(took)
+    again = f", and had to plan {replans} times again" if replans else ""
+    return seconds, f" Savepoint {savepoint} took {seconds:.1f} s{again}."
+
+
+def check_sink(
+    name: str, sink: Store, last_planned: int | None, last_committed: int | None = None
+) -> Iterator[Finding]:
+    """A file sink whose log and the checkpoint do not belong together, or that has no log.
+
+    Args:
+        name: How to report it.
+        sink: Its output directory.
+        last_planned: The newest batch that the checkpoint has planned.
+        last_committed: The newest batch that was committed before the sink is looked at.
+    """
     try:
         batches = [entry.batch for entry in list_log(sink)]
     except StreambankError as error:
@@ -112,6 +181,18 @@ def check_sink(name: str, sink: Store, last_planned: int | None) -> Iterator[Fin
             f"{'none' if last_planned is None else f'up to {last_planned} only'}.",
             "Spark skips the batches that the sink has, and loses their new rows in silence.",
             "Restore a savepoint with --sink rollback, or give the query another output directory.",
+        )
+    if last_committed is not None and max(batches) < last_committed:
+        yield Finding(
+            "sink-behind",
+            "error",
+            name,
+            f"The checkpoint has committed batch {last_committed}, and the sink has batches up to "
+            f"{max(batches)} only.",
+            "Spark does not run the batches between again: their rows are missing in the output, and the "
+            "query stops with BATCH_METADATA_NOT_FOUND when Spark next compacts the sink's log.",
+            f"Restore a savepoint of batch {max(batches)} or before; or name the directory that the query "
+            "writes to.",
         )
 
 

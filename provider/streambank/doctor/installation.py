@@ -18,6 +18,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from streambank import __version__
+from streambank.doctor.unseen import Unseen, gathered
 from streambank.finding import Finding
 
 MIN_PYTHON = (3, 11)
@@ -52,6 +53,25 @@ def check_installation(environment: Mapping[str, str] = os.environ) -> list[Find
         *check_container(environment, Path("/")),
         *check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
+
+
+def check_job_installation(python: str) -> list[Finding]:
+    """What of this installation counts for the drivers of a job: the PySpark that they import.
+
+    Args:
+        python: The interpreter that runs them; of another one than this nothing is known here.
+    """
+    if python != sys.executable:
+        return gathered(
+            [
+                Unseen(
+                    "the PySpark that its drivers import",
+                    f"They run in {python}, which is another interpreter than this one.",
+                    f"Run `{python} -m streambank doctor`.",
+                )
+            ]
+        )
+    return list(check_spark(_find("pyspark"), _find("pyspark-client")))
 
 
 def check_python(version: tuple[int, ...]) -> Iterator[Finding]:

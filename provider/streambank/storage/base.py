@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import BinaryIO, Protocol, runtime_checkable
 
 CHUNK_BYTES = 1 << 20
@@ -287,6 +288,46 @@ class CopiesHeld(Protocol):
 
     def copy_of(self, file: Held) -> ServiceCopy | None:
         """The copy of a held file; None where the service cannot make it, or it is not worth the requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleRule:
+    """An enabled rule by which a service changes objects by itself.
+
+    Attributes:
+        name: Its name.
+        prefix: What the keys that it is about begin with, from the root of the bucket; empty for all.
+        tagged: Whether it is only about objects with some tag; neither Spark nor Streambank sets one.
+        does: What it does to them, in words.
+    """
+
+    name: str
+    prefix: str
+    tagged: bool
+    does: tuple[str, ...]
+
+
+@runtime_checkable
+class Served(Protocol):
+    """A store whose service has rules and a clock of its own."""
+
+    @property
+    def prefix(self) -> str:
+        """What every key of this store begins with, from the root of the bucket."""
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
+        """Rules that delete objects, or make them unreadable, anywhere in the bucket.
+
+        Raises:
+            StorageError: The service does not say.
+        """
+
+    def server_time(self) -> datetime:
+        """The time by the service's clock, to the second.
+
+        Raises:
+            StorageError: The service does not say.
+        """
 
 
 Opener = Callable[[str], Store]

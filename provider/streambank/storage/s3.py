@@ -13,11 +13,20 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import BinaryIO
 
 from streambank.errors import InputError, NotFoundError, StorageError
-from streambank.storage import s3_list, s3_service_copy
-from streambank.storage.base import REMOTE_AT_ONCE, Features, FileInfo, Held, Leftover, Store
+from streambank.storage import s3_bucket, s3_list, s3_service_copy
+from streambank.storage.base import (
+    REMOTE_AT_ONCE,
+    Features,
+    FileInfo,
+    Held,
+    Leftover,
+    LifecycleRule,
+    Store,
+)
 from streambank.storage.names import check_key, check_prefix
 from streambank.storage.s3_access import S3Access, current_s3
 from streambank.storage.s3_client import Place, Service, service, status_of
@@ -218,6 +227,19 @@ class S3Store:
     def prune(self, prefix: str = "") -> None:
         """See `Store.prune`: markers of directories, and what servers on file systems leave of them."""
         s3_list.prune(self._service(), self._bucket, self._below(prefix), self.uri)
+
+    @property
+    def prefix(self) -> str:
+        """See `Served.prefix`."""
+        return self._prefix
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
+        """See `Served.lifecycle_rules`."""
+        return s3_bucket.lifecycle_rules(self._service(), self._bucket, self.uri)
+
+    def server_time(self) -> datetime:
+        """See `Served.server_time`."""
+        return s3_bucket.server_time(self._service(), self._bucket, self.uri)
 
     def _service(self) -> Service:
         if self._known is None or self._known[0] != os.getpid():  # connections do not survive a fork

@@ -1,4 +1,4 @@
-"""`<job>.sla`: judge what the job promises, tell what is news, and fail where something is broken."""
+"""`<job>.sla`: judge what the job promises, tell what is news, and say what will hurt before it does."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from airflow.sdk import DAG
 from streambank.job.declaration import Job
 from streambank_airflow import forms
 from streambank_airflow.dags.common import job_dag
+from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
 
 
 def sla_dag(job: Job, jobs_file: str) -> DAG:
-    """Build `<job>.sla`."""
+    """Build `<job>.sla`: two tasks, of which neither waits for the other or hides its answer."""
     dag = job_dag(
         job,
         "sla",
         summary=(
             "Judges what the job promises. Those that are declared in `notify` are told once when something "
-            "breaks and once when it has healed, not with every run."
+            "breaks and once when it has healed, not with every run. Beside it, `doctor` looks for what will "
+            "hurt before it does, and fails for errors only."
         ),
         params=forms.sla_form(),
         schedule=job.sla.schedule,
@@ -30,5 +32,8 @@ def sla_dag(job: Job, jobs_file: str) -> DAG:
             on_breach="{{ params.on_breach }}",
             tell="{{ params.tell }}",
             skew="{{ params.skew }}",
+        )
+        DiagnoseStreamingJobOperator(
+            task_id="doctor", job=job.name, jobs_file=jobs_file, only_if="{{ params.doctor }}"
         )
     return dag

@@ -217,6 +217,24 @@ class DeclarationHook(BaseHook):
         return found
 
     @connected
+    def diagnose(self, ref: str) -> list[dict[str, Any]]:
+        """What will hurt a job: `streambank.doctor.diagnose.diagnose_job`, and what is installed here.
+
+        Returns:
+            Findings as JSON, each with `query` (None for one about this machine's installation).
+        """
+        from streambank.doctor.diagnose import diagnose_job
+        from streambank.doctor.installation import check_job_installation
+
+        job, query = self.declared(ref)
+        here = [{**finding.to_dict(), "query": None} for finding in check_job_installation(job.python)]
+        return here + [
+            {**finding.to_dict(), "query": one.query}
+            for one in diagnose_job(job, query)
+            for finding in one.findings
+        ]
+
+    @connected
     def watcher(self, ref: str) -> JobWatcher:
         """What looks at a job again and again."""
         return JobWatcher(*self.declared(ref), access=self.settings.s3)

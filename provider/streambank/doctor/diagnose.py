@@ -1,0 +1,289 @@
+"""Everything that doctor says of a query or a job: each family of findings, one after the other.
+
+What a family cannot look at, it says (`unseen`); where looking fails, that is said too, and the others go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from streambank.doctor.checkpoint import check_looked_at
+from streambank.doctor.clocks import check_driver, check_files, check_planned, check_service
+from streambank.doctor.growing import StateColumns, check_bounded, columns_of
+from streambank.doctor.heap import check_heap
+from streambank.doctor.looked import Query, look_at_checkpoint, look_at_job
+from streambank.doctor.mounts import machine_bytes, mount_of
+from streambank.doctor.places import (
+    MountOf,
+    check_fence,
+    check_local_dir,
+    check_location,
+    check_one_disk,
+    check_rules,
+)
+from streambank.doctor.rocksdb import check_changelog, check_memory
+from streambank.doctor.rows import check_hot_keys, check_nested, check_skew
+from streambank.doctor.snapshots import check_checksums, check_lag, check_restarts
+from streambank.doctor.sources import check_application, check_replay
+from streambank.doctor.unseen import Seen, Unseen, gathered
+from streambank.errors import ConflictError, StorageError, StreambankError
+from streambank.finding import Finding
+from streambank.job.declaration import Job
+from streambank.job.environment import driver_environment
+from streambank.job.generations import MAIN
+from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.unguarded import sink_from_description
+from streambank.sla.hot_key_record import read_hot_keys
+from streambank.storage import normalize_location, open_store
+from streambank.storage.base import FileInfo, Store
+from streambank.times import utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine, as far as findings rest on it; tests give another one.
+
+    Attributes:
+        mount_of: What a path is on.
+        memory_bytes: Its memory; None where it cannot be told.
+        environment: This process's environment.
+        clock: Its clock.
+    """
+
+    mount_of: MountOf = mount_of
+    memory_bytes: int | None = field(default_factory=machine_bytes)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    clock: Callable[[], datetime] = utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found of one query.
+
+    Attributes:
+        job: The job's name; None for a checkpoint.
+        query: The query's name, `main` for the only one.
+        checkpoint: URI of its checkpoint.
+        findings: What was found, and what was not looked at.
+    """
+
+    job: str | None
+    query: str
+    checkpoint: str
+    findings: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "job": self.job,
+            "query": self.query,
+            "checkpoint": self.checkpoint,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+
+def diagnose_checkpoint(
+    location: str,
+    *,
+    sinks: Mapping[str, Store] | None = None,
+    repository: str | None = None,
+    name: str | None = None,
+    machine: Machine | None = None,
+) -> Diagnosis:
+    """Look at a query that no jobs file declares.
+
+    Args:
+        location: The checkpoint directory.
+        sinks: Output directories of its file sinks, by the names to report them by.
+        repository: Where its savepoints are.
+        name: How they are called there; the directory's name when left out.
+        machine: This machine.
+
+    Raises:
+        NotFoundError: There is no checkpoint.
+        StorageError: The environment failed.
+    """
+    here = machine or Machine()
+    query = look_at_checkpoint(location, here.clock(), repository=repository, name=name)
+    return Diagnosis(None, MAIN, query.checkpoint.uri, tuple(gathered(_families(query, sinks or {}, here))))
+
+
+def diagnose_job(
+    job: Job, query: str | None = None, *, machine: Machine | None = None
+) -> tuple[Diagnosis, ...]:
+    """Look at a declared job, query by query.
+
+    Args:
+        job: The job.
+        query: Only this query, by its name, `main` for the only one; None for all.
+        machine: This machine.
+
+    Raises:
+        StorageError, ConflictError: The environment failed; what cannot be read for good is a finding.
+    """
+    here = machine or Machine()
+    return tuple(_of_job(job, one, here) for one in ((query,) if query is not None else tuple(job.queries)))
+
+
+def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
+    location = job.queries[name]
+    try:
+        query = look_at_job(job, name, machine.clock())
+    except (ConflictError, StorageError):
+        raise
+    except StreambankError as error:
+        found = Finding(
+            error.code, "error", location, error.message, "Nothing can be said of it.", error.hint
+        )
+        return Diagnosis(job.name, name, location, (found,))
+    if query is None:
+        nothing = Unseen(
+            "the checkpoint, the history and the savepoints",
+            f"Query {name} of job {job.name} has no checkpoint yet: {location} is empty.",
+            "Start the job, and ask again.",
+        )
+        seen = [nothing, *check_location(location, machine.mount_of), *_places(job, location, machine)]
+        return Diagnosis(job.name, name, location, tuple(gathered(seen)))
+    return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(_families(query, {}, machine))))
+
+
+def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[Seen]:
+    listing, closure, now = query.planner.index.listing, query.closure, machine.clock()
+    all_sinks = {**_file_sinks(query), **sinks}
+    yield from check_looked_at(
+        query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()
+    )
+    yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
+    yield from check_location(query.checkpoint.uri, machine.mount_of)
+    yield from _storage(query, machine)
+    if closure is not None:
+        yield from _guarded("sources", lambda: check_replay(closure, query.planner, query.oldest))
+    if query.job is not None:
+        yield from check_application(Path(query.job.application))
+    if closure is not None and closure.operators:
+        yield from _state(query, machine)
+
+
+def _state(query: Query, machine: Machine) -> Iterator[Seen]:
+    """What there is to say of the state of a query that has some."""
+    closure = query.closure
+    if closure is None:
+        return
+    index, conf, reported = query.planner.index, query.conf, query.operators
+    columns: list[StateColumns] = []
+    for one in _guarded_columns(query):
+        if isinstance(one, Unseen):
+            yield one
+        else:
+            columns.append(one)
+    yield from check_bounded(columns, query.points)
+    yield from check_nested(columns, reported)
+    yield from check_skew(closure, query.checkpoint.uri)
+    yield from _guarded("hot keys", lambda: check_hot_keys(_hot_keys(query)))
+    yield from check_heap(closure, reported, conf)
+    yield from check_changelog(closure, index, query.points)
+    yield from check_memory(closure, reported, conf, machine.memory_bytes)
+    yield from check_lag(closure, _batch_period_s(index.listing), conf.declared if conf is not None else {})
+    yield from check_checksums(closure, index.listing)
+    yield from check_restarts(closure, query.points, query.now, managed=bool(query.records))
+    if closure.spark.provider == "rocksdb":
+        environment = machine.environment
+        if query.job is not None:
+            environment = driver_environment(environment, extra=query.job.env)
+        yield from check_local_dir(conf, environment, _ran_here(query), machine.mount_of)
+
+
+def _guarded_columns(query: Query) -> Iterator[StateColumns | Unseen]:
+    try:
+        if query.closure is not None:
+            yield from columns_of(query.closure, query.planner)
+    except StreambankError as error:
+        yield Unseen("whether the state is bounded", error.message, error.hint)
+
+
+def _hot_keys(query: Query) -> Any:
+    return None if query.control is None else read_hot_keys(query.control, query.key)
+
+
+def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[Seen]:
+    yield from check_files(listing, machine.clock())
+    yield from check_planned(query.planner, query.inspection.last_committed_batch)
+    yield from check_driver(query.records[-1] if query.records else None, machine.clock())
+    yield from check_service(query.checkpoint, machine.clock)
+
+
+def _storage(query: Query, machine: Machine) -> Iterator[Seen]:
+    location = query.checkpoint.uri
+    yield from check_rules("checkpoint", query.checkpoint)
+    leased = query.control is not None and query.control.lease.view() is not None
+    began = query.inspection.last_planned_batch is not None
+    yield from check_fence(location, declared=query.job is not None, leased=leased, began=began)
+    if query.job is not None:
+        yield from _places(query.job, location, machine)
+    elif query.repository is not None:
+        yield from _repository(location, query.repository, (), machine)
+    else:
+        yield Unseen(
+            "savepoints and their repository",
+            "Nobody says where the query's savepoints are.",
+            "Name the repository: -r LOCATION, with --job NAME if they are not called like the directory.",
+        )
+
+
+def _places(job: Job, location: str, machine: Machine) -> Iterator[Seen]:
+    yield from _repository(location, job.repository, job.replicate.to, machine)
+
+
+def _repository(location: str, repository: str, replicas: Iterable[str], machine: Machine) -> Iterator[Seen]:
+    uri = normalize_location(repository)
+    yield from check_one_disk(normalize_location(location), uri, tuple(replicas), machine.mount_of)
+    store = open_store(uri)
+    yield from check_rules("repository", store)
+    yield from check_service(store, machine.clock)
+
+
+def _file_sinks(query: Query) -> dict[str, Store]:
+    """Those that the last driver wrote to, by its own word."""
+    description = query.facts.get("sink")
+    if not isinstance(description, str):
+        return {}
+    sink = sink_from_description(description)
+    return {sink.path: open_store(sink.path)} if isinstance(sink, FileSinkCapture) else {}
+
+
+def _ran_here(query: Query) -> bool:
+    """Whether the last driver ran on this machine; one that never ran would be started here."""
+    view = query.control.lease.view() if query.control is not None else None
+    if view is None or view.holder is None or query.control is None:
+        return True
+    return query.control.here.sees(view.holder.host)
+
+
+def _batch_period_s(listing: Mapping[str, FileInfo]) -> float | None:
+    """The middle of the times between two commits, so that a pause does not count; None for too few."""
+    stamped = sorted(
+        (int(name), info.mtime_ns)
+        for path, info in listing.items()
+        if path.startswith("commits/") and (name := path.removeprefix("commits/")).isdecimal()
+    )
+    steps = [
+        (after[1] - before[1]) / 1e9
+        for before, after in pairwise(stamped)
+        if after[0] == before[0] + 1 and 0 < before[1] < after[1]
+    ]
+    return median(steps) if steps else None
+
+
+def _guarded(what: str, look: Callable[[], Iterable[Seen]]) -> Iterator[Seen]:
+    """What a look gives; where it fails half way, what it gave so far, and why it ended."""
+    try:
+        yield from look()
+    except StreambankError as error:
+        yield Unseen(what, error.message, error.hint)

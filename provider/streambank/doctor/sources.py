@@ -1,0 +1,173 @@
+"""Whether the input of a savepoint can be read again: not where files are deleted behind the query."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from streambank.checkpoint.closure import Closure, ClosurePlanner
+from streambank.checkpoint.compactible import parse_log_entry
+from streambank.checkpoint.sources import SourceState, file_log_offset
+from streambank.checkpoint.text import load_json
+from streambank.doctor.unseen import Seen, Unseen
+from streambank.errors import FormatError, StreambankError
+from streambank.finding import Finding
+from streambank.savepoint.manifest import Manifest
+from streambank.storage import open_store
+
+OPTION = "cleanSource"
+MOST_FILES = 40
+"""So many of a source's files are looked for, spread over all that would be read again."""
+_GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
+_KEEP = (
+    "Keep the source's files for as long as the oldest savepoint that is to be restored; with "
+    "cleanSource=archive, bring them back from sourceArchiveDir before the start."
+)
+
+Exists = Callable[[str], bool]
+
+
+def check_application(path: Path) -> Iterator[Seen]:
+    """`cleanSource` in the text of an application.
+
+    Args:
+        path: The PySpark application.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError) as error:
+        yield Unseen(
+            f"whether the application sets {OPTION}",
+            f"The application {path} cannot be read here ({type(error).__name__}).",
+            "Run doctor where it can.",
+        )
+        return
+    for line, value in _settings(tree):
+        if value.lower() == "off":
+            continue
+        yield Finding(
+            "clean-source",
+            "warning",
+            f"{path}, line {line}",
+            f"It sets {OPTION} to {value!r}: Spark takes files away from the source once their batch is "
+            "committed.",
+            _GONE,
+            _KEEP,
+        )
+
+
+def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and value of each setting of the option: `.option("cleanSource", "delete")`, and as a keyword."""
+    for node in ast.walk(tree):
+        pairs: Sequence[tuple[Any, Any]] = ()
+        if isinstance(node, ast.Call):
+            pairs = [*pairwise(node.args), *((ast.Constant(one.arg), one.value) for one in node.keywords)]
+        elif isinstance(node, ast.Dict):
+            pairs = [*zip(node.keys, node.values, strict=True)]
+        for name, value in pairs:
+            if not isinstance(name, ast.Constant) or str(name.value).lower() != OPTION.lower():
+                continue
+            said = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+            yield value.lineno, str(said)
+
+
+def check_replay(
+    closure: Closure, planner: ClosurePlanner, oldest: Manifest | None, exists: Exists | None = None
+) -> Iterator[Seen]:
+    """Files that were read after the oldest savepoint (or retained batch), and are not there any more.
+
+    Args:
+        closure: The closure of the newest batch.
+        planner: What the checkpoint was read with.
+        oldest: The oldest savepoint; None for none.
+        exists: Whether a file of a source is there, by its URI.
+
+    Raises:
+        StreambankError: A log of the checkpoint cannot be read.
+    """
+    before, since = _begin(planner, oldest)
+    for source in closure.sources:
+        if source.kind == "file":
+            yield from _check_files(source, before.get(source.source, -1), since, planner, exists or _exists)
+        elif _is_kafka(source.offset):
+            yield Unseen(
+                "whether the source still has what the savepoints would read again",
+                "Nobody asks Kafka yet how long it keeps its records.",
+                "Compare the topic's retention.ms with the age of the oldest savepoint by hand.",
+            )
+
+
+def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[str, int], str]:
+    """The last entry of each source's log that need not be read again, and what it is of."""
+    if oldest is not None:
+        said = [one for one in oldest.sources if isinstance(one, Mapping)]
+        offsets = {str(one.get("source")): one.get("offset") for one in said}
+        since = f"the oldest savepoint, {oldest.savepoint},"
+    else:
+        batch = min(planner.index.commits)
+        path = planner.index.offsets.get(batch)
+        offsets = dict(planner.files.offsets(path).sources) if path is not None else {}
+        since = f"batch {batch}, the oldest that is retained,"
+    found = {name: _log_offset(offset) for name, offset in offsets.items()}
+    return {name: entry for name, entry in found.items() if entry is not None}, since
+
+
+def _log_offset(offset: object) -> int | None:
+    return file_log_offset(offset) if isinstance(offset, str) else None
+
+
+def _check_files(
+    source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists
+) -> Iterator[Seen]:
+    read = {
+        str(entry["path"]): None
+        for path in source.files
+        for entry in parse_log_entry(planner.files.read(path), path)[1]
+        if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry
+    }
+    looked = [*read]
+    if len(looked) > MOST_FILES:
+        looked = [looked[number * len(looked) // MOST_FILES] for number in range(MOST_FILES)]
+    try:
+        gone = [one for one in looked if not exists(one)]
+    except StreambankError as error:
+        yield Unseen("whether the files of the source are still there", error.message, error.hint)
+        return
+    if gone:
+        yield Finding(
+            "source-files-gone",
+            "warning",
+            f"sources/{source.source}",
+            f"Of {len(looked)} files (of {len(read)}) that were read after {since} {len(gone)} are not "
+            f"there any more, such as {gone[0]}.",
+            _GONE,
+            _KEEP,
+        )
+
+
+def _exists(uri: str) -> bool:
+    """Whether a file of a source is there; Spark writes paths percent-encoded."""
+    if urlsplit(uri).scheme in ("", "file"):
+        return Path(unquote(urlsplit(uri).path)).exists()
+    place, _, name = unquote(uri).rpartition("/")
+    return open_store(place).exists(name)
+
+
+def _is_kafka(offset: str | None) -> bool:
+    """Whether an offset counts by topic and partition."""
+    try:
+        said = None if offset is None else load_json(offset)
+    except FormatError:
+        return False
+    return (
+        isinstance(said, dict)
+        and bool(said)
+        and all(
+            isinstance(one, dict) and one and all(str(partition).isdecimal() for partition in one)
+            for one in said.values()
+        )
+    )

@@ -1,0 +1,112 @@
+"""The operator that looks for what will hurt a job before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from streambank_airflow.choices import one_of
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+FAIL_ON = ("error", "warning", "never")
+RESULT_KEY = "return_value"
+
+
+class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
+    """Looks at a job, its checkpoint, its savepoints and this machine, and says what will hurt.
+
+    Args:
+        job: The declared job, or `job/query`.
+        jobs_file: The file that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection.
+        fail_on: From which severity on the task fails, and is not tried again: `error`, `warning` or `never`.
+        only_if: Skip unless this is true; for a form's answer.
+        kwargs: As for every operator.
+
+    Returns:
+        `job`, `errors`, `warnings`, `infos` (numbers), `worst` (a sentence, or None), and `findings`: each
+            with `query`, `code`, `severity`, `file`, `cause`, `effect`, `hint`.
+    """
+
+    template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "fail_on", "only_if")
+    ui_color = "#d6e8ee"
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        fail_on: str = "error",
+        only_if: bool | str = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
+        self.fail_on = fail_on if is_template(fail_on) else one_of(fail_on, "fail_on", FAIL_ON)
+        self.only_if = only_if
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look; see the class.
+
+        Raises:
+            AirflowFailException: Something of that severity was found, or the job cannot be looked at.
+            AirflowException: It could not be looked at, and a retry may help.
+            AirflowSkipException: It is not to be looked at.
+        """
+        with airflow_failures():
+            fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException(f"Job {self.job} is not to be diagnosed.")
+            findings = self.hook.diagnose(self.job)
+        self._log(findings)
+        result = result_of(self.job, findings)
+        # A task that fails returns nothing, and what it found is wanted most then.
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=RESULT_KEY, value=result)
+        if (fail_on != "never" and result["errors"]) or (fail_on == "warning" and result["warnings"]):
+            raise AirflowFailException(str(result["worst"]))
+        return result
+
+    def _log(self, findings: Sequence[dict[str, Any]]) -> None:
+        says = {"error": self.log.error, "warning": self.log.warning}
+        for one in findings:
+            says.get(one["severity"], self.log.info)("%s", sentence(one))
+
+
+def result_of(job: str, findings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the operator returns; see there."""
+    numbers = {
+        kind: sum(one["severity"] == kind for one in findings) for kind in ("error", "warning", "info")
+    }
+    bad = sorted(
+        (one for one in findings if one["severity"] != "info"), key=lambda one: one["severity"] != "error"
+    )
+    return {
+        "job": job,
+        "errors": numbers["error"],
+        "warnings": numbers["warning"],
+        "infos": numbers["info"],
+        "worst": sentence(bad[0]) if bad else None,
+        "findings": list(findings),
+    }
+
+
+def sentence(finding: dict[str, Any]) -> str:
+    """A finding for people, on one line."""
+    where = f" {finding['file']}" if finding["file"] else ""
+    of = f" [query {finding['query']}]" if finding["query"] else ""
+    return (
+        f"{finding['severity']}: {finding['code']}{where}{of}: {finding['cause']} {finding['effect']} "
+        f"Hint: {finding['hint']}"
+    )

@@ -1,0 +1,223 @@
+"""A whole diagnosis: of a checkpoint, of a declared job, and as the command says it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from streambank.doctor import installation
+from streambank.doctor.checkpoint import check_budget
+from streambank.doctor.diagnose import Machine, diagnose_checkpoint, diagnose_job
+from streambank.finding import Finding
+from streambank.job.declaration import Job, load_jobs
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.plan import Budget
+from streambank.sla.hot_key_record import keep_hot_keys
+from streambank.storage import open_store
+from streambank.times import utc_now
+from tests.support.checkpoints import unpack
+from tests.support.cli import streambank, succeed
+from tests.support.doctored import DISK, NFS, mounts
+from tests.support.histories import BEGIN, line, operator
+from tests.support.jobs import ELSEWHERE, declare, write_jobs
+from tests.support.live_checkpoint import LiveCheckpoint
+
+HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
+MACHINE = Machine(mounts(nfs=NFS, disk=DISK), 8 << 30, {})
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed here is not what these tests are about."""
+    monkeypatch.setattr(installation, "check_installation", lambda: [])
+
+
+def codes(findings: tuple[Finding, ...], *severities: str) -> set[str]:
+    wanted = severities or ("error", "warning")
+    return {one.code for one in findings if one.severity in wanted}
+
+
+def job_with(folder: Path, name: str, more: str = "") -> Job:
+    """The job `flights` whose checkpoint is a recorded one."""
+    job = declare(folder, more=more)
+    (folder / "checkpoints").mkdir()
+    (unpack(name, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
+    return job
+
+
+def record(job: Job, count: int = 10, **operators: int) -> None:
+    """Progress records of batches up to now, of a query with one operator."""
+    second = (utc_now() - BEGIN).total_seconds()
+    lines = [
+        line(batch, second - 60 * (count - batch), took_s=2.0, stateOperators=[operator(**operators)])
+        for batch in range(count)
+    ]
+    job.records().store.write("progress/main/0000000001.jsonl", b"\n".join(lines) + b"\n")
+
+
+def test_a_checkpoint_alone_says_what_it_cannot_tell_once_for_each_reason(tmp_path: Path) -> None:
+    place = unpack(HDFS, tmp_path) / "checkpoint"
+    found = diagnose_checkpoint(str(place), machine=MACHINE)
+    told = [one for one in found.findings if one.code == "not-looked-at"]
+    assert len({one.cause for one in told}) == len(told) == 3
+    (records,) = [one for one in told if "progress records" in one.cause]
+    assert "fits the heap; how often the query is restarted" in records.effect
+    assert (found.job, found.query, found.checkpoint) == (None, "main", place.as_uri())
+
+
+def test_a_checkpoint_beside_its_savepoints(tmp_path: Path) -> None:
+    place = unpack(HDFS, tmp_path) / "checkpoint"
+    repository = tmp_path / "repository"
+    succeed("take", place, "-r", repository, "--job", "orders")
+    found = diagnose_checkpoint(str(place), repository=str(repository), name="orders", machine=MACHINE)
+    assert "one-disk" in codes(found.findings)
+    apart = Machine(lambda path: DISK if "repository" in path.parts else MACHINE.mount_of(path), 1, {})
+    found = diagnose_checkpoint(str(place), repository=str(repository), name="orders", machine=apart)
+    assert "one-disk" not in codes(found.findings)
+
+
+def test_a_declared_job_that_is_well_has_no_errors_and_no_warnings(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    record(job, memoryUsedBytes=1_000_000)
+    keep_hot_keys(job.records(), None, of="x", batch=1, operators=[])
+    machine = Machine(
+        lambda path: DISK if "repository" in path.parts else MACHINE.mount_of(path), 8 << 30, {}
+    )
+    (found,) = diagnose_job(job, machine=machine)
+    # The recorded input was not unpacked to where Spark had read it.
+    assert codes(found.findings) <= {"source-files-gone"}, found.findings
+    assert "not-looked-at" not in codes(found.findings, "info")
+
+
+def test_a_declared_job_is_held_against_what_it_declares(tmp_path: Path) -> None:
+    more = 'master = "local[2]"\nspark = {"spark.driver.memory" = "1g"}\n'
+    job = job_with(tmp_path, HDFS, more)
+    Path(job.application).write_text('spark.readStream.option("cleanSource", "delete")')
+    record(job, memoryUsedBytes=2_500_000_000)
+    hot = {"operator": 0, "keys": 9, "times_mean": 40.0, "rows": 1, "partitions": [1]}
+    keep_hot_keys(job.records(), None, of="flights/b", batch=3, operators=[hot])
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert codes(found.findings) >= {
+        "hdfs-state-exceeds-heap",
+        "large-heap-state",
+        "hot-key",
+        "clean-source",
+        "one-disk",
+    }
+
+
+def test_rocksdb_of_a_declared_job(tmp_path: Path) -> None:
+    job = job_with(tmp_path, ROCKSDB, 'spark = {"spark.local.dir" = "/nfs/x"}\n')
+    record(job, memoryUsedBytes=8 << 30, commitTimeMs=4000)
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert codes(found.findings) >= {"rocksdb-memory", "rocksdb-without-changelog", "rocksdb-local-dir"}
+
+
+def test_the_output_of_the_last_driver_is_looked_at(tmp_path: Path) -> None:
+    job = job_with(tmp_path, "4.3.0/file-sink")
+    output = tmp_path / "unpacked/output"
+    job.records().record_query(None, {"sink": f"FileSink[file:{output}]", "query_id": "q"})
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert not codes(found.findings) & {"sink-ahead", "sink-behind", "sink-log-gap", "no-sink-log"}
+    log = output / "_spark_metadata"
+    newest = max((one for one in log.iterdir() if one.name.isdecimal()), key=lambda one: int(one.name))
+    newest.unlink()
+    (found,) = diagnose_job(job, machine=MACHINE)
+    (behind,) = [one for one in found.findings if one.code == "sink-behind"]
+    assert behind.severity == "error" and f"committed batch {newest.name}" in behind.cause
+
+
+def test_a_driver_elsewhere_has_disks_that_cannot_be_seen(tmp_path: Path) -> None:
+    job = job_with(tmp_path, ROCKSDB, 'spark = {"spark.local.dir" = "/nfs/x"}\n')
+    records = job.records()
+    there = type(records)(records.store, "flights", here=ELSEWHERE)
+    there.lease.acquire([])
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert "rocksdb-local-dir" not in codes(found.findings)
+    assert any("on another machine" in one.cause for one in found.findings)
+
+
+def test_a_job_that_never_ran_or_has_just_been_launched_is_no_error(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    for _ in range(2):
+        (found,) = diagnose_job(job, machine=MACHINE)
+        assert not codes(found.findings, "error")
+        assert any("has no checkpoint yet" in one.cause for one in found.findings)
+        job.records().generations().ensure_first(job.checkpoint, by={})
+
+
+def test_a_checkpoint_that_is_gone_is_an_error_and_the_other_queries_are_looked_at(tmp_path: Path) -> None:
+    job = declare(tmp_path, more='queries = ["left", "right"]')
+    for name in ("left", "right"):
+        job.records().generations(name).ensure_first(job.queries[name], by={})
+    job.records().store.write("progress/left/0000000001.jsonl", line(1, 1.0) + b"\n")
+    LiveCheckpoint(open_store(job.queries["right"])).run(3)
+    left, right = diagnose_job(job, machine=MACHINE)
+    assert [(one.code, one.severity) for one in left.findings] == [("not-a-checkpoint", "error")]
+    assert right.query == "right" and "missing-checksums" in codes(right.findings, "info")
+    answer = streambank("doctor", "--job", "flights", "--jobs", tmp_path / "streaming_jobs.toml")
+    assert answer.code == 1 and "query left:" in answer.out and "query right:" in answer.out
+
+
+def test_a_take_that_had_to_plan_again_says_what_it_needs(tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(tmp_path / "ck"), retain=3).run(9)
+    for number, path in enumerate(sorted((tmp_path / "ck/commits").iterdir(), key=lambda one: int(one.name))):
+        os.utime(path, (1_700_000_000 + 6 * number, 1_700_000_000 + 6 * number))
+    budget = Budget.of({info.path: info for info in live.store.list()})
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    calm = Manifest(
+        savepoint="b1", job="j", query_id="q", batch=1, taken_at=moment, stats={"seconds": 90.0, "replans": 0}
+    )
+    slow = replace(calm, stats={"seconds": 90.0, "replans": 2})
+    assert not [*check_budget(budget)] and not [*check_budget(budget, [calm])]
+    (finding,) = check_budget(budget, [slow])
+    assert "Savepoint b1 took 90.0 s, and had to plan 2 times again." in finding.cause
+    assert "minBatchesToRetain to 31" in finding.hint
+    assert [*check_budget(budget, [calm], holds=False)], "where nothing can be held, a take needs all of it"
+
+
+def test_a_young_query_is_not_said_to_retain_little(tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(tmp_path / "young")).run(6)
+    LiveCheckpoint(open_store(tmp_path / "old"), retain=2).run(6)
+    for name, expected in (("young", False), ("old", True)):
+        found = diagnose_checkpoint(str(tmp_path / name), machine=MACHINE)
+        assert ("short-retention" in codes(found.findings)) == expected
+
+
+def test_the_command_looks_at_a_declared_job(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    file = tmp_path / "streaming_jobs.toml"
+    answer = streambank("doctor", "--job", "flights", "--jobs", file, "--json").document
+    assert (answer["job"], answer["checkpoint"]) == ("flights", job.checkpoint)
+    assert {one["query"] for one in answer["findings"]} == {"main"}
+    assert "flights" in load_jobs(file).jobs
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--job", "flights"], 2),
+        (["-r", "repository"], 2),
+        (["--file-sink", "out"], 2),
+        (["checkpoint", "--job", "flights"], 2),
+        (["--job", "flights/left", "--jobs", "streaming_jobs.toml"], 2),
+        (["--job", "other", "--jobs", "streaming_jobs.toml"], 3),
+    ],
+)
+def test_options_that_do_not_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    write_jobs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert streambank("doctor", *words).code == code
+
+
+def test_clocks_of_this_machine_count(tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(tmp_path / "ck")).run(3)
+    fast = Machine(MACHINE.mount_of, 1, {}, lambda: utc_now() - timedelta(hours=1))
+    assert "clock-skew" in codes(diagnose_checkpoint(str(tmp_path / "ck"), machine=fast).findings)
+    assert "clock-skew" not in codes(diagnose_checkpoint(str(tmp_path / "ck"), machine=MACHINE).findings)
