@@ -10,7 +10,6 @@ Source: proc_pid_stat(5); a stopped process (SIGSTOP) counts as living, since it
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.errors import StorageError
+from streambank.user import user_name
 
 _PROC = Path("/proc")
 
@@ -138,11 +138,7 @@ def this_process(role: str) -> ProcessId:
 
 def who(via: str, **more: str | None) -> dict[str, str]:
     """Who asks, for the records: user, host, the way (`cli`, `airflow`), and what else is known."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no name for this uid, as in many containers
-        user = str(os.getuid())
-    return {"user": user, "host": socket.gethostname(), "via": via} | {
+    return {"user": user_name(), "host": socket.gethostname(), "via": via} | {
         k: v for k, v in more.items() if v is not None
     }
 

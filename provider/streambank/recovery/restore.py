@@ -20,7 +20,6 @@ job is not started from one.
 
 from __future__ import annotations
 
-import getpass
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -50,6 +49,7 @@ from streambank.sinks.file_begin import NewOutput
 from streambank.sinks.file_rollback import RollbackReport
 from streambank.storage.names import split_job
 from streambank.times import utc_now
+from streambank.user import user_name
 
 OPERATION = "restore"
 
@@ -148,7 +148,7 @@ def restore(
         ConflictError: Another operation works on the job, or restores into the same directory.
         StorageError: The environment failed; nothing half done is left that a query could start from.
     """
-    who = {"user": _user(), "host": socket.gethostname(), **(by or {})}
+    who = {"user": user_name(), "host": socket.gethostname(), **(by or {})}
     request = Request(repository=repository, reference=reference, by=who, **wanted)
     generation = request.generation
     check_request(request)
@@ -349,13 +349,6 @@ def _leave(request: Request, report: RestoreReport) -> None:
             code="report-not-written",
             hint="Go on with the restored checkpoint; there is no need to restore again.",
         ) from error
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"  # a container's user id without a name
 
 
 __all__ = ["RestorePlan", "RestoreReport", "plan_restore", "restore"]
