@@ -66,7 +66,8 @@ def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | Non
     # By time, not by batch: a checkpoint that began anew at the same place counts from 0 again.
     heads = sorted(catalog.heads(repository.store, job), key=lambda head: head.taken_at, reverse=True)
     for head in heads:
-        if (head.job, head.checkpoint) == (job, checkpoint):
+        # What was derived from a savepoint says where that was taken, and has other files.
+        if (head.job, head.checkpoint) == (job, checkpoint) and head.derived_from is None:
             try:
                 return repository.load(job, head.savepoint)
             except (NotFoundError, IntegrityError, FormatError):

@@ -8,7 +8,6 @@ everything kept that has arrived.
 
 from __future__ import annotations
 
-import getpass
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +41,7 @@ from streambank.savepoint.result import TakeResult
 from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
+from streambank.user import user_name
 
 __all__ = ["ClosureKind", "TakeResult", "take"]
 
@@ -71,6 +71,7 @@ def take(
     spark_version: str | None = None,
     application: Any = None,
     conf: Any = None,
+    derived_from: Manifest | None = None,
     progress: Progress | None = None,
 ) -> TakeResult:
     """Take a savepoint.
@@ -95,6 +96,9 @@ def take(
         spark_version: Spark that writes the checkpoint, where it is known.
         application: Fingerprint of the application, where it is known.
         conf: Fingerprint of its configuration, where it is known.
+        derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
+            is of the same batch with other state. What that says of sinks, application and the checkpoint
+            it was taken from is true of the new one, too.
         progress: Told about files and bytes.
 
     Raises:
@@ -123,14 +127,16 @@ def take(
         )
     details = {
         "taken_at": datetime.now(UTC),
-        "taken_by": {"user": _user(), "host": socket.gethostname(), **(taken_by or {})},
+        "taken_by": {"user": user_name(), "host": socket.gethostname(), **(taken_by or {})},
         "note": note,
         "spark_version": spark_version,
         "application": application,
         "conf": conf,
     }
     who, rate = executor or Threads(parallel), RateLimit(max_bytes_per_s)
-    work = _Take(checkpoint, repository, job, sinks, details, who, rate, lease_epoch, progress)
+    if derived_from is not None:
+        details |= {name: getattr(derived_from, name) for name in ("spark_version", "application", "conf")}
+    work = _Take(checkpoint, repository, job, sinks, details, who, rate, lease_epoch, derived_from, progress)
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
         repository.pin(job, result.savepoint)
@@ -150,6 +156,7 @@ class _Take:
         executor: Executor,
         rate: RateLimit,
         lease_epoch: Callable[[], str | None] | None,
+        derived_from: Manifest | None,
         progress: Progress | None,
     ) -> None:
         self.checkpoint = checkpoint
@@ -160,6 +167,7 @@ class _Take:
         self.executor = executor
         self.rate = rate
         self.lease_epoch = lease_epoch
+        self.derived_from = derived_from
         self.progress = progress
         self.reader = CheckpointReader(checkpoint)
         self.started = time.monotonic()
@@ -344,22 +352,25 @@ class _Take:
             }
             for number, captured in enumerate(plan.captured)
         )
+        origin = self.derived_from
+        carried = [] if origin is None else list(origin.sink_files())
         return Manifest(
             savepoint=savepoint,
             job=self.job,
             query_id=closure.query_id,
             batch=closure.batch,
             digest=self.repository.digest_name,
-            checkpoint=self.checkpoint.uri,
+            checkpoint=self.checkpoint.uri if origin is None else origin.checkpoint,
             closure=closure.kind,
             watermark_ms=closure.watermark_ms,
             operators=tuple(operator.to_dict() for operator in closure.operators),
             offset_conf=closure.offset_conf,
             sources=tuple(asdict(source) for source in closure.sources),
-            sinks=sinks,
+            sinks=sinks if origin is None else origin.sinks,
+            derived_from=None if origin is None else origin.savepoint,
             parent=arrived.parent,
-            bytes=sum(task.size_bytes for task in plan.tasks),
-            file_count=len(plan.tasks),
+            bytes=sum(task.size_bytes for task in plan.tasks) + sum(one.size_bytes for one in carried),
+            file_count=len(plan.tasks) + len(carried),
             stats={
                 "new_bytes": writer.new_bytes,
                 "new_files": self.new_files,
@@ -387,10 +398,3 @@ class _Take:
 
 def _entry(entry: FileEntry, task: CopyTask) -> FileEntry:
     return entry if entry.role == task.role else replace(entry, role=task.role)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"  # a container's user id without a name

@@ -112,7 +112,10 @@ def newest_savepoints(repository: str, name: str) -> list[Fact]:
     Raises:
         StreambankError: It cannot be read.
     """
-    heads = newest_good(open_store(repository), name, _SAVEPOINTS)
+    # What was derived from a savepoint is as old as that, however late it was made.
+    heads = [
+        one for one in newest_good(open_store(repository), name, _SAVEPOINTS) if one.derived_from is None
+    ]
     return [Fact(head.taken_at, subject=head.savepoint, what=f"of batch {head.batch}") for head in heads]
 
 

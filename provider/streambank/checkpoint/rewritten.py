@@ -1,0 +1,80 @@
+"""What changes in a checkpoint's small files when its state is written anew elsewhere, after the same batch.
+
+Every other byte stays: offsets and watermark are those of the batch, so the query goes on after it, and its
+sinks have nothing to notice. The one addition is a setting in the offset log of the batch that names where
+the state comes from. Spark passes over settings that it does not know (OffsetSeqMetadata.setSessionConf) and
+leaves them out of the next batch. By it this batch is told from the one it was made from, which has the same
+number and the same offsets: a savepoint's id is made of these files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from streambank.checkpoint.logs import UniqueIds, parse_commit, parse_offsets
+from streambank.checkpoint.operators import parse_operator_metadata
+
+DERIVED_FROM = "spark.streambank.derivedFrom"
+"""The setting that says which savepoint the state was made from, and by what."""
+
+
+def with_conf(data: bytes, path: str, conf: Mapping[str, str]) -> bytes:
+    """An entry of the offset log with some settings set.
+
+    Args:
+        data: The bytes of the file, of either version.
+        path: Its path, for messages.
+        conf: Settings, added to those of the file or in their place.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    parse_offsets(data, path)
+    version, batch, rest = data.decode("utf-8").split("\n", 2)
+    document = json.loads(batch)
+    document["conf"] = {**document.get("conf", {}), **conf}
+    return "\n".join((version, _compact(document), rest)).encode()
+
+
+def with_unique_ids(data: bytes, path: str, unique_ids: UniqueIds) -> bytes:
+    """An entry of the commit log that names other state versions.
+
+    Args:
+        data: The bytes of the file, of version 2 or later.
+        path: Its path, for messages.
+        unique_ids: Operator -> partition -> store.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    parse_commit(data, path)
+    version, _, text = data.decode("utf-8").partition("\n")
+    document = json.loads(text)
+    document["stateUniqueIds"] = {
+        str(operator): [list(stores) for stores in partitions]
+        for operator, partitions in sorted(unique_ids.items())
+    }
+    return f"{version}\n{_compact(document)}".encode()
+
+
+def with_partitions(data: bytes, path: str, partitions: int) -> bytes:
+    """Operator metadata that says another number of state partitions; version 1 stays, as Spark leaves it.
+
+    Operators that run in one partition whatever the setting says have to be left out by the caller.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    if parse_operator_metadata(data, path).version < 2:
+        return data
+    first, _, rest = data.decode("utf-8").partition("\n")
+    document = json.loads(rest)
+    for store in document["stateStoreInfo"]:
+        store["numPartitions"] = partitions
+    return f"{first}\n{_compact(document)}".encode()
+
+
+def _compact(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
