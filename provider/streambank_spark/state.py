@@ -74,6 +74,7 @@ class QueryState:
 
     Attributes:
         location: The checkpoint.
+        store: The same, as the engine reads it.
         closure: What the engine knows of it.
         session: A session of its own, which reads it as it was written.
 
@@ -82,9 +83,9 @@ class QueryState:
     """
 
     def __init__(self, spark: SparkSession, location: str, batch: int | None = None) -> None:
-        store = open_store(location)
-        self.location = location if "://" in location else store.uri
-        self.closure: Closure = CheckpointReader(store).closure(batch, "minimal")
+        self.store = open_store(location)
+        self.location = location if "://" in location else self.store.uri
+        self.closure: Closure = CheckpointReader(self.store).closure(batch, "minimal")
         self.session = spark.newSession()
         self.session.conf.set(FORMAT_VERSION, str(self.closure.spark.checkpoint_format))
 

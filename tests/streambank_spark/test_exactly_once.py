@@ -1,7 +1,7 @@
 """Savepoints of running queries, restored and continued, give what a run that was never disturbed gives.
 
-The kinds of state that have the most to lose, each in another layout; `tests/storm` has every kind in every
-layout, and hundreds of savepoints.
+Two kinds of state, each in another layout; `tests/storm` has every kind in every layout, and hundreds of
+savepoints.
 """
 
 from __future__ import annotations
@@ -26,14 +26,10 @@ pytestmark = [
 ]
 
 BATCHES = 10
-OF_JOINS = 6
-"""A join has four stores, and its batches take several times as long."""
 RESTORED = 2
 
 CELLS = [
     ("aggregation", "rocksdb"),
-    ("join", "rocksdb-changelog"),
-    ("apply-in-pandas-with-state", "hdfs"),
     ("transform-with-state", "format-v2"),
 ]
 
@@ -47,8 +43,7 @@ def prepared(spark: SparkSession) -> None:
 def test_restored_savepoints_go_on_exactly(
     spark: SparkSession, tmp_path: Path, query: str, layout: str
 ) -> None:
-    batches = OF_JOINS if query == "join" else BATCHES
-    trial = Trial(spark, QUERIES[query], layout, tmp_path, batches)
+    trial = Trial(spark, QUERIES[query], layout, tmp_path, BATCHES)
     truth = trial.undisturbed()
     savepoints = Savepoints(tmp_path / "repository", trial)
 
@@ -57,4 +52,4 @@ def test_restored_savepoints_go_on_exactly(
     assert trial.result(trial.sink) == truth, "taking savepoints disturbed the query"
     assert len(takes.saved) > RESTORED, takes
     savepoints.lose_the_checkpoint()
-    check_savepoints(trial, savepoints, spread(takes.saved, RESTORED, below=batches - 1), truth)
+    check_savepoints(trial, savepoints, spread(takes.saved, RESTORED, below=BATCHES - 1), truth)

@@ -37,6 +37,8 @@ def test_every_example_of_state_is_what_the_command_answers(
         "digest": [new],
         "diff": [old, new, "--samples", "2"],
         "validate": [new, "--rule", "value.sum < 0", "--samples", "2"],
+        "compact": [new, "--where", "key.k = 'k1'"],
+        "erase": [new, "--key", '{"k": "k2"}'],
     }
     shown = {heading: each for heading, each in examples().items() if heading.startswith("state ")}
     assert shown.keys() == {f"state {verb}" for verb in arguments}

@@ -1,0 +1,220 @@
+"""`state compact`, `state erase` and `rescale`: a savepoint made from another one, its state written anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SparkConf
+from streambank.cli.repositories import open_repository
+from streambank_spark.commands.place import (
+    Master,
+    Operator,
+    SparkOptions,
+    Work,
+    require_pyspark,
+    spark_of,
+    workshop_of,
+)
+
+if TYPE_CHECKING:
+    from streambank_spark.derive import Derived
+    from streambank_spark.order import Order
+
+COMPACT_EXAMPLES = """Examples:
+
+  streambank state compact b000041 -r /data/savepoints --where "value.seen < {watermark}" --dry-run
+
+  streambank state compact b000041 -r /data/savepoints --idle-for 30d
+"""
+ERASE_EXAMPLE = 'Example: streambank state erase b000041 -r /data/savepoints --key \'{"customer": "c-17"}\''
+RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --partitions 64"
+
+Savepoint = Annotated[
+    str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the beginning of one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+Note = Annotated[str, typer.Option("--note", help="A note for the new savepoint.")]
+MaxRows = Annotated[
+    int | None,
+    typer.Option("--max-rows", min=1, metavar="N", help="Let so many rows go at most, of each operator."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs that belong to `state`."""
+    app.command(epilog=COMPACT_EXAMPLES)(compact)
+    app.command(epilog=ERASE_EXAMPLE)(erase)
+
+
+def compact(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Keys go for all of whose rows it holds: SQL over key and value, with {now}, {watermark}.",
+        ),
+    ] = None,
+    idle_since: Annotated[
+        str | None,
+        typer.Option(
+            "--idle-since", metavar="SAVEPOINT", help="Keys go that nothing has changed since this one."
+        ),
+    ] = None,
+    idle_for: Annotated[
+        str | None,
+        typer.Option(
+            "--idle-for", metavar="TIME", help="The same since the newest savepoint so much older: 30d."
+        ),
+    ] = None,
+    operator: Operator = None,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."),
+    ] = None,
+    max_rows: MaxRows = None,
+    update: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="What keeps a key alive: on-create-and-write; disabled lets nothing go; on-read-and-write "
+            "is refused, since Spark notes no reads.",
+        ),
+    ] = "on-create-and-write",
+    visibility: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="Of what has expired: return-if-not-cleaned-up; never-return-expired is refused.",
+        ),
+    ] = "return-if-not-cleaned-up",
+    job: JobOption = None,
+    dry_run: DryRun = False,
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
+    from streambank.times import parse_duration_s
+    from streambank_spark.order import Order
+
+    order = Order(
+        operation="compact",
+        where=where,
+        idle_since=idle_since,
+        idle_for_s=None if idle_for is None else parse_duration_s(idle_for),
+        operator=operator,
+        part=part,
+        max_rows=max_rows,
+        update=update,
+        visibility=visibility,
+        dry_run=dry_run,
+        note=note,
+    )
+    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+
+
+def erase(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY", help="The key's only field as text, or some of its fields as a JSON object."
+        ),
+    ],
+    operator: Operator = None,
+    job: JobOption = None,
+    dry_run: DryRun = False,
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a savepoint without what is kept of one key, in every operator that has it."""
+    from streambank_spark.order import Order
+
+    order = Order(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
+    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+
+
+def rescale(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    partitions: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
+    ],
+    job: JobOption = None,
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a savepoint with the same state in another number of partitions."""
+    from streambank_spark.order import Order
+
+    order = Order(operation="rescale", partitions=partitions, note=note)
+    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+
+
+rescale_app = typer.Typer(name="rescale", add_completion=False)
+rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
+
+
+def _run(order: Order, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+    from streambank.job.processes import who
+
+    order.check()
+    require_pyspark()
+    from streambank_spark.order import carry_out
+
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    with spark_of(spark) as session, console.progress() as progress:
+        found = carry_out(
+            session,
+            repository,
+            place,
+            savepoint,
+            order,
+            workshop_of(spark, progress),
+            by=who("cli"),
+            say=lambda text: console.note(text.lower()),
+        )
+    document = found.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
+    console.answer(document, lambda: _show(order, found))
+
+
+def _show(order: Order, found: Derived) -> None:
+    console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
+    if found.going:
+        console.line()
+        rows: list[tuple[Any, ...]] = [
+            (each.operator, each.name or "", f"{each.keys:,}", f"{each.rows:,}", f"{each.rows_before:,}",
+             console.size(each.about_bytes))
+            for each in found.going
+        ]  # fmt: skip
+        columns = ("operator", "name", "keys that go", "rows that go", "of rows", "about")
+        console.table(columns, rows, right=("operator", "keys that go", "rows that go", "of rows", "about"))
+        for each in found.going:
+            console.line(f"operator {each.operator}: {each.meaning}")
+    console.line()
+    if found.savepoint is not None:
+        console.line(
+            f"Restore {found.savepoint} to go on with it. The query, and {found.of}, are as they were."
+        )
+    elif order.dry_run:
+        console.line("Nothing was written.")
+    else:
+        console.line("Nothing goes, so nothing was written.")

@@ -1,0 +1,196 @@
+"""A savepoint made from another one: the same batch of the same query with its state written anew.
+
+The first one is laid out, its state is written into a directory of its own and verified (rewrite.py), and of
+that a savepoint is taken into the same repository, which names the first one as `derived_from`. The query is
+not looked at, let alone touched: what becomes of the new savepoint is decided by whoever restores it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streambank.savepoint.hold_keeper import Holds
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage import Store, open_store
+from streambank_spark.expiry import Expired
+from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
+from streambank_spark.meaning import meaning
+from streambank_spark.rewrite import Rewritten, rewrite
+from streambank_spark.spark_rewriter import quiet_session
+from streambank_spark.state import QueryState
+from streambank_spark.store_rows import StoreRows, store_rows
+
+Decide = Callable[[QueryState], list[Expired]]
+"""From the state of the savepoint, which keys go."""
+Say = Callable[[str], None]
+"""Told what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What of one operator goes, as a person wants to know it beforehand.
+
+    Attributes:
+        operator: Its id.
+        name: Spark's name of it.
+        keys: How many keys go.
+        rows: How many rows of its stores go with them.
+        rows_before: Of how many.
+        about_bytes: About how much of the files that is, by the share of rows.
+        meaning: What it means for the output.
+    """
+
+    operator: int
+    name: str | None
+    keys: int
+    rows: int
+    rows_before: int
+    about_bytes: int
+    meaning: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "operator": self.operator,
+            "name": self.name,
+            "keys": self.keys,
+            "rows": self.rows,
+            "rows_before": self.rows_before,
+            "about_bytes": self.about_bytes,
+            "meaning": self.meaning,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A savepoint that was made from another one.
+
+    Attributes:
+        of: The first one: `job/savepoint`.
+        batch: The batch of both.
+        going: What of each operator goes.
+        savepoint: The new one; None where nothing was to be done, or it was only asked what would be.
+        rewritten: What became of each store, where there is a new one.
+    """
+
+    of: str
+    batch: int
+    going: tuple[Going, ...]
+    savepoint: str | None = None
+    rewritten: Rewritten | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "of": self.of,
+            "batch": self.batch,
+            "operators": [each.to_dict() for each in self.going],
+            "savepoint": self.savepoint,
+            "stores": [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores],
+        }
+
+
+def derive(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    workshop: Workshop,
+    *,
+    operation: str,
+    decide: Decide | None = None,
+    partitions: int | None = None,
+    dry_run: bool = False,
+    note: str = "",
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Derived:
+    """Make a savepoint from another one.
+
+    Args:
+        spark: A session; settings of it are left alone.
+        repository: Where both are.
+        job: `job` or `job/query`.
+        savepoint: The id of the first one.
+        workshop: Where state is laid out.
+        operation: What it is made by: `compact`, `erase`, `rescale`.
+        decide: Which keys go; none where nobody says.
+        partitions: Another number of state partitions.
+        dry_run: Only say what would go.
+        note: A note for the new savepoint.
+        by: Who asks.
+        say: Told what is being done.
+
+    Raises:
+        StreambankError: As `savepoint_laid_out`, `rewrite` and `take`.
+        PySparkException: Spark failed.
+    """
+    with savepoint_laid_out(repository, job, savepoint, workshop) as laid:
+        state = QueryState(spark, laid.location)
+        say("Looking for what goes")
+        gone = [] if decide is None else decide(state)
+        kept_by_spark = [each.sized.persist() for each in gone]
+        try:
+            session = quiet_session(spark, state.closure.spark.checkpoint_format)
+            going = _going(list(store_rows(session, state)), gone)
+            if dry_run or (decide is not None and not any(each.keys for each in going)):
+                return Derived(laid.of, state.closure.batch, going)
+            with _place_for(laid) as target:
+                say("Writing the state anew, and reading it again")
+                token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
+                done = rewrite(spark, state, target, derived_from=token, gone=gone, partitions=partitions)
+                say("Saving it")
+                holds = Holds(repository, "restore", by)
+                with holds.held(job, savepoint):
+                    taken = take(
+                        target,
+                        repository,
+                        job,
+                        closure="minimal",
+                        note=note,
+                        taken_by={**(by or {}), "reason": operation},
+                        derived_from=laid.manifest,
+                        progress=workshop.progress,
+                    )
+                for warning in holds.warnings:
+                    workshop.warn(warning)
+            return Derived(laid.of, state.closure.batch, going, taken.savepoint, done)
+        finally:
+            for frame in kept_by_spark:
+                frame.unpersist()
+
+
+def _going(stores: list[StoreRows], gone: list[Expired]) -> tuple[Going, ...]:
+    found = []
+    for each in gone:
+        rows = before = size_bytes = 0
+        for store in stores:
+            if store.operator == each.operator.operator:
+                total, going = store.frame.count(), store.only(each.units).count()
+                rows, before = rows + going, before + total
+                size_bytes += store.bytes * going // total if total else 0
+        operator = each.operator
+        keys = each.units.count()
+        found.append(
+            Going(operator.operator, operator.name, keys, rows, before, size_bytes, meaning(operator.name))
+        )
+    return tuple(found)
+
+
+@contextmanager
+def _place_for(laid: LaidOut) -> Iterator[Store]:
+    """An empty place beside what was laid out, gone when the `with` ends."""
+    target = open_store(f"{laid.location}-{uuid.uuid4().hex[:8]}")
+    try:
+        yield target
+    finally:
+        for info in list(target.list()):
+            target.delete(info.path)
+        target.prune()

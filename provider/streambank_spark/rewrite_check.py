@@ -1,0 +1,102 @@
+"""What was written anew against what it was made from: the rows that had to stay, each in its place.
+
+Rows are compared as they are stored, by a fingerprint that does not depend on order (digest.py). A row in the
+wrong partition would be there, and never be found by the query; so it is looked where each lies, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streambank.errors import IntegrityError
+from streambank_spark.digest import digest_frame
+from streambank_spark.state import PARTITION
+from streambank_spark.store_rows import StoreRows
+from streambank_spark.unit import partition_of
+
+_HINT = (
+    "Nothing was saved, and the query and its savepoint are as they were. Report it, with the Spark version."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One store before and after.
+
+    Attributes:
+        operator: The operator.
+        store: The store's name.
+        rows_before: Rows of all column families before.
+        rows: And after.
+        digest: Fingerprint of the rows that were to stay, which those that are there have, too.
+        partitions_before: How many partitions it had.
+        partitions: And has.
+    """
+
+    operator: int
+    store: str
+    rows_before: int
+    rows: int
+    digest: str
+    partitions_before: int
+    partitions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def compare(
+    before: Sequence[StoreRows],
+    kept: Mapping[tuple[int, str], DataFrame],
+    after: Sequence[StoreRows],
+    partitions: int | None,
+) -> tuple[Compared, ...]:
+    """Compare all stores.
+
+    Args:
+        before: What was read.
+        kept: The rows of each store that were to stay.
+        after: What was written.
+        partitions: How many partitions there have to be; as before for None.
+
+    Raises:
+        IntegrityError: They differ (code `rewrite-differs`).
+    """
+    written = {store.named: store for store in after}
+    if set(written) != {store.named for store in before}:
+        raise _differs(f"it has the stores {sorted(written)}")
+    return tuple(_compare(store, kept[store.named], written[store.named], partitions) for store in before)
+
+
+def _compare(before: StoreRows, kept: DataFrame, after: StoreRows, partitions: int | None) -> Compared:
+    place = f"operator {before.operator}, store {before.name}"
+    wanted = before.partitions if partitions is None or before.alone else partitions
+    if after.partitions != wanted:
+        raise _differs(f"{place} has {after.partitions} partitions and not {wanted}")
+    should, digest = digest_frame(kept)
+    rows, found = digest_frame(after.frame)
+    if (rows, found) != (should, digest):
+        raise _differs(f"{place} has {rows:,} rows ({found}) and not {should:,} ({digest})")
+    odd = _misplaced(after)
+    if odd and (partitions is not None or odd != _misplaced(before.of(kept))):
+        raise _differs(f"{odd:,} rows of {place} are in a partition where Spark does not look for them")
+    total = before.frame.count()
+    return Compared(before.operator, before.name, total, rows, digest, before.partitions, after.partitions)
+
+
+def _misplaced(store: StoreRows) -> int:
+    placed = store.placed()
+    expected = F.lit(0) if store.alone else partition_of(placed, store.partitions)
+    return placed.where(expected != F.col(PARTITION)).count()
+
+
+def _differs(what: str) -> IntegrityError:
+    return IntegrityError(
+        f"The state that was written is not what it has to be: {what}.", code="rewrite-differs", hint=_HINT
+    )

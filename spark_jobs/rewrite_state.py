@@ -1,0 +1,20 @@
+"""What spark-submit gets to write a savepoint's state anew; `streambank_spark.rewrite_state` works.
+
+    spark-submit rewrite_state.py --plan FILE --report FILE
+
+The packages come from the installation, from `--py-files`, or from the checkout that this file lies in.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("streambank_spark") is None:
+    sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "provider"))
+
+from streambank_spark.rewrite_state import main
+
+if __name__ == "__main__":
+    sys.exit(main())
