@@ -30,13 +30,7 @@ BATCHES, EVERY_S = 360, 10
 def main(count: int) -> dict[str, Any]:
     """Judge all of them, twice."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        SmallFiles(partitions=2).build(folder / "checkpoint")
-        begin = utc_now() - timedelta(seconds=BATCHES * EVERY_S)
-        lines = "".join(
-            made_up_line(batch, begin + timedelta(seconds=EVERY_S * batch)) for batch in range(BATCHES)
-        )
-        jobs = [_job(folder, f"job-{number:04d}", lines) for number in range(count)]
+        jobs = made_up_jobs(Path(name), count)
         answer: dict[str, Any] = {"jobs": count, "batches": BATCHES, "start_mb": peak_mb()}
         for what in ("first", "again"):
             levels: Counter[str] = Counter()
@@ -54,6 +48,16 @@ def main(count: int) -> dict[str, Any]:
                 "verdicts": verdicts,
             }
         return answer
+
+
+def made_up_jobs(folder: Path, count: int) -> list[Job]:
+    """So many jobs with an hour of batches each, and the checkpoint that they share."""
+    SmallFiles(partitions=2).build(folder / "checkpoint")
+    begin = utc_now() - timedelta(seconds=BATCHES * EVERY_S)
+    lines = "".join(
+        made_up_line(batch, begin + timedelta(seconds=EVERY_S * batch)) for batch in range(BATCHES)
+    )
+    return [_job(folder, f"job-{number:04d}", lines) for number in range(count)]
 
 
 def _job(folder: Path, name: str, lines: str) -> Job:

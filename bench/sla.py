@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             found["query"] = rooms.room("measured_query", folder, str(options.stretches), stretch)
     if options.jobs:
         found["jobs"] = rooms.room("judging", str(options.jobs))
+        found["run"] = rooms.room("judging_run", str(options.jobs))
     if options.records:
         found["history"] = rooms.room("histories", str(options.records))
     given = [(name, value) for name, value in vars(options).items() if value != parser.get_default(name)]
@@ -103,6 +104,8 @@ def page(made: str, found: Mapping[str, Any]) -> str:
         lines += ["", *_query(found["query"])]
     if "jobs" in found:
         lines += ["", *_jobs(found["jobs"])]
+    if "run" in found:
+        lines += ["", *_run(found["run"])]
     if "history" in found:
         lines += ["", *_history(found["history"])]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
@@ -152,6 +155,25 @@ def _jobs(said: Mapping[str, Any]) -> list[str]:
             f"| {name} | {said[f'{what}_s']:.1f} | {said[f'{what}_cpu_s']:.1f} | "
             f"{1000 * said[f'{what}_cpu_s'] / said['jobs']:.0f} ms | {said[f'{what}_mb']:.0f} MB |"
             for what, name in (("first", "the first time"), ("again", "again"))
+        ),
+    ]
+
+
+def _run(said: Mapping[str, Any]) -> list[str]:
+    result = said["result"]
+    return [
+        "## Many jobs in one DAG run",
+        *paragraph(
+            f"{said['jobs']:,} such jobs, declared in one file and judged by one task (`CheckSlaOperator`, "
+            f'`jobs="all"`) of one DAG run of `airflow dags test`, Airflow\'s own start and database '
+            f"included: {result['jobs']:,} judged, {result['not_judged']} could not be."
+        ),
+        "| | seconds | of a processor | highest memory |",
+        "|---|---:|---:|---:|",
+        *(
+            f"| {name} | {said[f'{what}_s']:.1f} | {said[f'{what}_cpu_s']:.1f} "
+            f"| {said[f'{what}_mb']:.0f} MB |"
+            for what, name in (("first", "the first run"), ("again", "the next one"))
         ),
     ]
 
