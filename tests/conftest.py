@@ -78,6 +78,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = _spread(items)
 
 
+_SLOW_WITHIN = 0.8
+"""Among this share of the others, so that no worker is left alone with one of them at the end."""
+
+
 def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     """Files that start a JVM, evenly among the others: they wait much, and two of them at once starve.
 
@@ -91,7 +95,7 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     quick = [tests for tests in files.values() if tests not in slow]
     spread = [*quick]
     for number, tests in reversed([*enumerate(slow)]):
-        spread.insert(number * len(quick) // len(slow), tests)
+        spread.insert(int(number * len(quick) * _SLOW_WITHIN) // len(slow), tests)
     return [item for tests in spread for item in tests]
 
 

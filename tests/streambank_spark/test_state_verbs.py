@@ -52,9 +52,8 @@ def of(saved: Path, job: str, batch: int | None = None) -> list[str | Path]:
     return [savepoint, "-r", saved, "--job", job]
 
 
-def test_the_entry_point_is_the_verb() -> None:
-    (entry,) = declared_commands()
-    assert entry.name == "state"
+def test_the_entry_points_are_the_verbs() -> None:
+    assert {entry.name for entry in declared_commands()} == {"state", "rescale"}
     helped = succeed("state", "--help").out
     for verb in ("schema", "read", "query", "export", "digest", "validate", "diff"):
         assert verb in helped
