@@ -228,5 +228,6 @@ def environment(**more: str) -> dict[str, str]:
 def printed(driver: Driver) -> dict[str, Any]:
     """The last JSON object that the application printed on a line of its own."""
     lines = [line for line in driver.log.read_text(errors="replace").splitlines() if line.startswith("{")]
-    found: dict[str, Any] = json.loads(lines[-1])
+    # The JVM writes into the same log: a warning of its own may follow within the line.
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(lines[-1])[0]
     return found
