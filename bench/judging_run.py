@@ -48,7 +48,13 @@ def main(count: int) -> dict[str, Any]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         declared, answer = folder / "streaming_jobs.toml", folder / "answer.json"
-        declared.write_text("".join(map(_declared, made_up_jobs(folder, count))), encoding="utf-8")
+        jobs = made_up_jobs(folder, count)
+        for job in jobs:  # a declared job has a checkpoint of its own; these have another name for the one
+            (folder / job.name).symlink_to(folder / "checkpoint", target_is_directory=True)
+        places = f"repository = {jobs[0].repository!r}\n\n" + "".join(
+            _declared(job, folder / job.name) for job in jobs
+        )
+        declared.write_text(places, encoding="utf-8")
         dags = folder / "dags"
         dags.mkdir()
         (dags / "judge_all.py").write_text(DAG.format(jobs=str(declared), answer=str(answer)))
@@ -94,11 +100,8 @@ class Airflow:
             raise RuntimeError(f"airflow {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def _declared(job: Job) -> str:
-    return (
-        f"[jobs.{job.name}]\napplication = {job.application!r}\ncheckpoint = {job.checkpoint!r}\n"
-        f"repository = {job.repository!r}\n\n"
-    )
+def _declared(job: Job, checkpoint: Path) -> str:
+    return f"[jobs.{job.name}]\napplication = {job.application!r}\ncheckpoint = {str(checkpoint)!r}\n\n"
 
 
 def _children() -> tuple[float, float]:
