@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_operator_metadata_says_another_number_of_partitions_in_version_2_alone(
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-5], lambda data: b"v9" + data[2:]])
-def test_what_is_not_understood_is_refused(change: object) -> None:
+def test_what_is_not_understood_is_refused(change: Callable[[bytes], bytes]) -> None:
     data = checkpoint("4.3.0/hdfs-window").files["offsets/1"]
     with pytest.raises(FormatError):
-        with_conf(change(data), "offsets/1", {})  # type: ignore[operator]
+        with_conf(change(data), "offsets/1", {})
