@@ -1,13 +1,14 @@
 """Generations: the directories a query's checkpoint has lived in, and the pointer to the one that counts.
 
-Generation 1 is the declared checkpoint; generation n is its sibling `<checkpoint>.g000n`. The pointer is a
-stream of create-only records, so a switch is one conditional create: it has happened, or it has not.
+Generation 1 is the declared checkpoint; generation n is its sibling `<checkpoint>.g000n`, or the directory of
+an earlier one that counts again. The pointer is a stream of create-only records, so a switch is one
+conditional create: it has happened, or it has not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +34,8 @@ class Generation:
         by: Who made it.
         new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
             the new one, both as URIs.
+        again: The generation in whose directory it is, where that one counts again; None for a directory of
+            its own.
     """
 
     number: int
@@ -41,11 +44,13 @@ class Generation:
     made_at: datetime
     by: Mapping[str, str]
     new_sinks: Mapping[str, str] = field(default_factory=dict)
+    again: int | None = None
 
     @property
     def base(self) -> str:
         """The declared checkpoint that this is a generation of."""
-        return self.location.removesuffix(_suffix(self.number)) if self.number > 1 else self.location
+        called = self.again or self.number
+        return self.location.removesuffix(_suffix(called)) if called > 1 else self.location
 
     def to_dict(self) -> JsonDict:
         """As the record carries it."""
@@ -56,6 +61,7 @@ class Generation:
             "made_at": to_json_time(self.made_at),
             "by": dict(self.by),
             **({"new_sinks": dict(self.new_sinks)} if self.new_sinks else {}),
+            **({"again": self.again} if self.again is not None else {}),
         }
 
     @classmethod
@@ -73,6 +79,7 @@ class Generation:
                 from_json_time(str(data["made_at"])),
                 {str(name): str(value) for name, value in data["by"].items()},
                 {str(old): str(new) for old, new in data.get("new_sinks", {}).items()},
+                None if data.get("again") is None else int(data["again"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(
@@ -143,12 +150,24 @@ class Generations:
             number += 1
         return Generation(number, location, None, utc_now(), {})
 
+    def reinstated(self, earlier: Generation, *, by: Mapping[str, str]) -> Generation:
+        """The generation in which an earlier one counts again, to be switched to.
+
+        Args:
+            earlier: One of `all`.
+            by: Who asks.
+        """
+        number = max(self.records.numbers()) + 1
+        return replace(
+            earlier, number=number, made_at=utc_now(), by=dict(by), again=earlier.again or earlier.number
+        )
+
     def switch(self, generation: Generation, *, operation: Operation) -> None:
         """Let a filled generation be the one that counts, from the next start on.
 
         Args:
-            generation: As `propose` gave it, with the savepoint and who asked filled in.
-            operation: The operation lock that has been held since before `propose`.
+            generation: As `propose` gave it, with the savepoint and who asked filled in; or `reinstated`.
+            operation: The operation lock that has been held since before that.
 
         Raises:
             ConflictError: The lock was lost (`claim-lost`), or another generation came first

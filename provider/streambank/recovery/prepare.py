@@ -12,6 +12,7 @@ from streambank.job.generations import Generation
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
+from streambank.recovery.standing import check_stands_at
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -39,6 +40,8 @@ class Wanted(TypedDict, total=False):
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
             log that Spark goes on from: the location in the savepoint to the new one.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
+            got of that is not always known. For `generation` only.
         opener: Opens locations; tests bring their own.
         progress: Told about files and bytes.
     """
@@ -53,6 +56,7 @@ class Wanted(TypedDict, total=False):
     sink: SinkChoice
     moved_sinks: Mapping[str, str]
     new_sinks: Mapping[str, str]
+    unmoved: bool
     opener: Opener
     progress: Progress | None
 
@@ -74,6 +78,7 @@ class Request:
     sink: SinkChoice = "refuse"
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
+    unmoved: bool = False
     opener: Opener = open_store
     progress: Progress | None = None
 
@@ -106,6 +111,12 @@ def check_request(request: Request) -> None:
             f"There is no mode {request.mode!r} with sink {request.sink!r}.",
             code="bad-choice",
             hint=f"Modes: {', '.join(get_args(Mode))}; sinks: {', '.join(get_args(SinkChoice))}.",
+        )
+    if request.unmoved and request.generation is None:
+        raise InputError(
+            "Only the next generation of a job can ask that the job has not gone on.",
+            code="bad-choice",
+            hint="Leave `unmoved` out for a directory.",
         )
     if request.mode == "fork" and request.generation is not None:
         raise InputError(
@@ -182,6 +193,8 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         if isinstance(error, StorageError):
             raise
         against.append(error)
+    if request.unmoved:
+        _check_unmoved(request, chosen, against)
     sinks = look_at_sinks(
         request.repository,
         manifest,
@@ -213,6 +226,17 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         warnings=(*_warnings(request, chosen, sinks), *warnings(sinks, request.sink, request.mode)),
     )
     return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankError]) -> None:
+    assert request.generation is not None, "check_request has seen to it"
+    manifest = chosen.manifest
+    current = request.generation.generation(split_job(manifest.job)[1])
+    location = current.location if current is not None else request.checkpoint or manifest.checkpoint
+    try:
+        check_stands_at(manifest.job, location, manifest.batch)
+    except RefusedError as error:
+        against.append(error)
 
 
 def _rows(request: Request, chosen: Chosen) -> int | None:

@@ -1,0 +1,140 @@
+"""Letting an earlier generation of a query count again, where the one after it has not gone on.
+
+It is the way back of who has exchanged a query's state (exchange.py): the earlier directory was not touched,
+and nothing was given to a sink since, so going on in it is the restart that would have been. Whoever cannot
+show that is refused: a query that went on in it would lose or repeat rows without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streambank.errors import NotFoundError, RefusedError
+from streambank.job.batches import batches_of
+from streambank.job.control import JobControl
+from streambank.job.generations import Generation, Generations
+from streambank.recovery.sinks import look_at_sinks, refusals
+from streambank.recovery.standing import check_stands_at, shown
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.repository import Repository
+from streambank.storage.names import split_job
+
+OPERATION = "reinstate"
+"""What operation lock and lease say meanwhile."""
+EVENT = "reinstated"
+"""The kind of event that says that an earlier generation counts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reinstated:
+    """A generation that counts again.
+
+    Attributes:
+        job: `job` or `job/query`.
+        generation: The number of the generation that counts now.
+        again: The one in whose directory it is.
+        location: That directory.
+        left: The directory that counted before; None where nothing was to be done.
+        batch: The batch after which the query goes on.
+    """
+
+    job: str
+    generation: int
+    again: int
+    location: str
+    left: str | None
+    batch: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def reinstate(
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    *,
+    generation: int,
+    control: JobControl,
+    by: Mapping[str, str],
+    why: str = "",
+) -> Reinstated:
+    """Let an earlier generation count again.
+
+    Args:
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: A savepoint that was taken in that generation at its last batch; by it the sinks are
+            judged.
+        generation: Its number.
+        control: The job's records.
+        by: Who asks.
+        why: Why, for the records.
+
+    Raises:
+        NotFoundError: There is no such generation (code `no-generation`), or no such savepoint.
+        RefusedError: The query has gone on since, in this generation or the one that counts (`went-on`), or
+            may have given rows to a sink that cannot be asked (`batch-begun`); a sink is further than the
+            savepoint (`sink-would-lose-rows`); a driver lives (`lease-held`).
+        ConflictError: Another operation works on the job.
+        IntegrityError, FormatError, StorageError: What the savepoint keeps of its sinks cannot be read.
+    """
+    query = split_job(job)[1]
+    manifest = repository.load(job, savepoint)
+    with (
+        control.operation(OPERATION, by=by) as operation,
+        control.lease.held(OPERATION, by=by) as lease,
+    ):
+        generations = control.generations(query)
+        earlier, current = _find(generations, generation), generations.current()
+        assert current is not None, "one of them was found"
+        check_stands_at(manifest.job, earlier.location, manifest.batch)
+        called = earlier.again or earlier.number
+        if current.location == earlier.location:
+            return Reinstated(job, current.number, called, earlier.location, None, manifest.batch)
+        _check_not_gone_on(repository, manifest, current)
+        following = generations.reinstated(earlier, by=by)
+        lease.check()
+        generations.switch(following, operation=operation)
+        done = Reinstated(job, following.number, called, earlier.location, current.location, manifest.batch)
+        control.record_event(EVENT, savepoint=savepoint, by=dict(by), why=why, **done.to_dict())
+    return done
+
+
+def _find(generations: Generations, number: int) -> Generation:
+    for one in generations.all():
+        if one.number == number:
+            return one
+    raise NotFoundError(
+        f"Job {generations.job} has no generation {number} of query {generations.query}.",
+        code="no-generation",
+        hint=f"`streambank job status {generations.job}` shows the one that counts.",
+    )
+
+
+def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Generation) -> None:
+    """No batch after the savepoint's has given anything to a sink."""
+    found, batch = batches_of(current.location), manifest.batch
+    if found.committed != batch:
+        raise RefusedError(
+            f"{manifest.job} has gone on after batch {batch}: the last that was committed in {current.location} "
+            f"is {shown(found.committed)}.",
+            code="went-on",
+            hint=f"Its later output counts. To go back all the same, restore {manifest.savepoint} with a choice "
+            "for the sinks: `streambank restore --generation --sink rollback`.",
+        )
+    sinks = look_at_sinks(repository, manifest, {}, {}, begin_emptied=False)
+    for refusal in refusals(sinks, "refuse", "no-claim"):
+        raise refusal
+    if found.planned != batch and (sinks.unguarded or not manifest.sinks):
+        named = ", ".join(path for _, path in sinks.unguarded) or "its sink, which the savepoint does not name,"
+        raise RefusedError(
+            f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and {named} cannot "
+            "be asked what it got of it.",
+            code="batch-begun",
+            hint=f"Start the job to go on there, which repeats that batch as any restart does; or restore "
+            f"{manifest.savepoint} with `--sink accept`, where rows may come twice.",
+        )

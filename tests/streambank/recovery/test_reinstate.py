@@ -1,0 +1,180 @@
+"""An earlier generation that counts again: only where nothing was given to a sink since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.errors import NotFoundError, RefusedError
+from streambank.job.generations import Generation
+from streambank.job.processes import this_process
+from streambank.recovery import reinstate as reinstating
+from streambank.recovery.reinstate import Reinstated, reinstate
+from streambank.recovery.restore import plan_restore, restore
+from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.remade import remake
+from tests.support.workshop import BY, JOB, Workshop, quick_store
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path).run(5)
+
+
+def exchanged(shop: Workshop) -> str:
+    """Let generation 2 have other state; the savepoint of generation 1."""
+    before = shop.take().savepoint
+    shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
+    made = remake(shop.repository, JOB, before)
+    restore(shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store)
+    assert current(shop).number == 2
+    return before
+
+
+def current(shop: Workshop) -> Generation:
+    found = shop.control().generation()
+    assert found is not None
+    return found
+
+
+def back(shop: Workshop, savepoint: str, generation: int = 1) -> Reinstated:
+    return reinstate(
+        shop.repository, JOB, savepoint, generation=generation, control=shop.control(), by=BY, why="a test"
+    )
+
+
+def refused(shop: Workshop, savepoint: str) -> str:
+    before = current(shop)
+    with pytest.raises(RefusedError) as caught:
+        back(shop, savepoint)
+    assert caught.value.hint
+    assert current(shop) == before, "nothing was switched"
+    return caught.value.code
+
+
+def go_on(shop: Workshop) -> LiveCheckpoint:
+    """The query in the generation that counts."""
+    live = LiveCheckpoint(quick_store(current(shop).location), query_id=shop.live.query_id)
+    live.next_batch = shop.live.next_batch
+    return live
+
+
+def test_the_earlier_directory_counts_again(shop: Workshop) -> None:
+    before = exchanged(shop)
+    left = current(shop).location
+
+    done = back(shop, before)
+
+    assert done == Reinstated(JOB, 3, 1, shop.checkpoint.uri, left, 4)
+    now = current(shop)
+    assert (now.number, now.again, now.location, now.base) == (3, 1, shop.checkpoint.uri, shop.checkpoint.uri)
+    event = shop.control().last_event("reinstated")
+    assert event is not None
+    assert (event["savepoint"], event["left"], event["why"]) == (before, left, "a test")
+    again = restore(shop.repository, before, generation=shop.control(), by=BY, opener=quick_store)
+    assert again.layout.target == f"{shop.checkpoint.uri}.g0004", "numbers go on, and so do directories"
+
+
+def test_a_restored_generation_can_count_again_too(shop: Workshop) -> None:
+    before = exchanged(shop)
+    made = remake(shop.repository, JOB, before)
+    restore(shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store)
+    second = f"{shop.checkpoint.uri}.g0002"
+
+    assert back(shop, before, 2).location == second
+    assert (current(shop).number, current(shop).again, current(shop).base) == (4, 2, shop.checkpoint.uri)
+    assert shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY).number == 4
+    assert back(shop, before, 1).again == 1
+
+
+def test_what_counts_already_is_left_alone(shop: Workshop) -> None:
+    before = exchanged(shop)
+    back(shop, before)
+    numbers = shop.control().generations().records.numbers()
+    assert back(shop, before).left is None
+    assert shop.control().generations().records.numbers() == numbers
+
+
+def test_refused_where_the_next_generation_has_committed_a_batch(shop: Workshop) -> None:
+    before = exchanged(shop)
+    go_on(shop).run(1)
+    assert refused(shop, before) == "went-on"
+
+
+def test_refused_where_its_sink_is_further(shop: Workshop) -> None:
+    """Killed between the sink's commit and its own: Spark would skip that batch, whatever it is to hold."""
+    before = exchanged(shop)
+    go_on(shop).plan()
+    assert shop.sink is not None
+    shop.sink.write(5, [{"batch": 5}])
+    assert refused(shop, before) == "sink-would-lose-rows"
+
+
+def test_a_batch_that_was_begun_does_no_harm_where_the_sink_says_that_it_got_nothing(shop: Workshop) -> None:
+    before = exchanged(shop)
+    go_on(shop).plan()
+    assert back(shop, before).generation == 3
+
+
+def test_refused_where_a_batch_was_begun_and_the_sink_cannot_be_asked(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path, sink=False).run(5)
+    before = exchanged(shop)
+    go_on(shop).plan()
+    assert refused(shop, before) == "batch-begun"
+
+
+def test_refused_where_the_earlier_generation_has_gone_on(shop: Workshop) -> None:
+    before = exchanged(shop)
+    shop.live.plan()
+    assert refused(shop, before) == "batch-begun"
+    shop.live.commit()
+    assert refused(shop, before) == "went-on"
+
+
+def test_refused_while_a_driver_lives(shop: Workshop) -> None:
+    before = exchanged(shop)
+    lease = shop.control().lease.acquire([this_process("python")])
+    assert refused(shop, before) == "lease-held"
+    lease.release()
+    back(shop, before)
+
+
+def test_there_has_to_be_such_a_generation(shop: Workshop) -> None:
+    before = exchanged(shop)
+    with pytest.raises(NotFoundError) as caught:
+        back(shop, before, 7)
+    assert caught.value.code == "no-generation"
+
+
+def test_a_lock_that_was_broken_switches_nothing(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = exchanged(shop)
+    look = reinstating.look_at_sinks
+
+    def break_and_look(*args: object, **options: object) -> object:
+        shop.control().lease.break_lease(by=BY, why="a test", even_live=True)
+        return look(*args, **options)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(reinstating, "look_at_sinks", break_and_look)
+    with pytest.raises(Exception, match="broken"):
+        back(shop, before)
+    assert current(shop).number == 2
+
+
+class TestUnmoved:
+    """A restore that loses nothing: only where the query stands where its savepoint was taken."""
+
+    @pytest.mark.parametrize(("step", "code"), [("run", "went-on"), ("plan", "batch-begun")])
+    def test_refused_where_the_query_has_gone_on(self, shop: Workshop, step: str, code: str) -> None:
+        made = remake(shop.repository, JOB, shop.take().savepoint)
+        if step == "run":
+            shop.live.run(1)
+        else:
+            shop.live.plan()
+        wanted = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
+        plan = plan_restore(shop.repository, made, unmoved=True, **wanted)  # type: ignore[arg-type]  # as Wanted
+        assert [error.code for error in plan.refusals] == [code]
+        with pytest.raises(RefusedError) as caught:
+            restore(shop.repository, made, unmoved=True, **wanted)  # type: ignore[arg-type]  # as Wanted
+        assert caught.value.code == code
+        restore(shop.repository, made, **wanted)  # type: ignore[arg-type]  # control: it is that alone

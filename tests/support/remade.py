@@ -1,0 +1,34 @@
+"""A savepoint made of another one without Spark: the same batch, with a byte of its state changed."""
+
+from __future__ import annotations
+
+from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf
+from streambank.recovery.owner import restoring
+from streambank.savepoint.hold_keeper import Holds
+from streambank.savepoint.layout import lay_out
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage.base import Store
+from streambank.storage.memory import MemoryStore
+from tests.support.workshop import BY
+
+
+def remake(repository: Repository, job: str, savepoint: str) -> str:
+    """Make the other one; its id."""
+    place = MemoryStore()
+    manifest = repository.load(job, savepoint)
+    with restoring(exclusive=True) as owner:
+        lay_out(repository, manifest, place, owner=owner)
+    change(place, manifest.batch, savepoint)
+    with Holds(repository, "restore", BY).held(job, savepoint):
+        return take(place, repository, job, closure="minimal", derived_from=manifest).savepoint
+
+
+def change(place: Store, batch: int, of: str) -> None:
+    """Name where the checkpoint comes from, and change its newest state."""
+    log = f"offsets/{batch}"
+    place.write(log, with_conf(place.read(log), log, {DERIVED_FROM: f"{of} test"}))
+    newest = next(name for name in sorted(place.names("state/0/0")) if name.startswith(f"{batch + 1}."))
+    path = f"state/0/0/{newest}"
+    content = place.read(path)
+    place.write(path, bytes([content[0] ^ 1]) + content[1:])
