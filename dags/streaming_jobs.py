@@ -1,4 +1,4 @@
-"""The DAGs of every job in streaming_jobs.toml: `<job>.run`, `.stop`, `.savepoint` and `.restore`.
+"""The DAGs of every job in streaming_jobs.toml: `<job>.run`, `.stop`, `.savepoint`, `.restore`, ...
 
 `STREAMBANK_JOBS` names another declaration; by default it is the file beside this one.
 """

@@ -1,4 +1,4 @@
-"""Savepoint work on Spark executors, submitted by the Spark provider's hook and its connection.
+"""Work on savepoints and their state by Spark, submitted by the Spark provider's hook and its connection.
 
 The Spark face does the rest, and is imported only when there is work for it: a DAG parse pays for neither.
 """
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from streambank.savepoint.executing import Executor
 
 SPARK = "streambank_spark.submit"
+REWRITE = "streambank_spark.submit_rewrite"
+OUTPUT = "the log of this task"
 
 CHOICES = ("auto", "spark")
 
@@ -71,9 +73,43 @@ class SparkChoice:
             properties=Path(self.properties) if self.properties else None,
             say=say,
             submit=partial(submitted, self.conn_id),
-            output="the log of this task",
+            output=OUTPUT,
         )
         return spark if self.on == "spark" else BySize(Threads(), spark)
+
+    def rewrite(
+        self,
+        plan: Mapping[str, Any],
+        *,
+        master: str,
+        conf: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> dict[str, Any]:
+        """Carry out an order on a savepoint's state: by the connection's Spark, or the master that is named.
+
+        Args:
+            plan: As `streambank_spark.submit_rewrite.submit_rewrite` takes it.
+            master: Spark's master where there is no connection.
+            conf: Spark's settings, under those of the operator.
+            say: Told what is being done, and where Spark's output goes.
+
+        Returns:
+            The report.
+
+        Raises:
+            StreambankError: Whatever the order raises.
+        """
+        options: dict[str, Any] = {
+            "conf": {**conf, **self.conf},
+            "properties": Path(self.properties) if self.properties else None,
+            "say": say,
+        }
+        if self.conn_id:
+            master = f"connection {self.conn_id}"
+            options |= {"submit": partial(submitted, self.conn_id), "output": OUTPUT}
+        spark = importlib.import_module(SPARK).SparkExecutor(master, **options)
+        report: dict[str, Any] = importlib.import_module(REWRITE).submit_rewrite(plan, spark)
+        return report
 
 
 @contextmanager

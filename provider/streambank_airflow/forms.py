@@ -7,9 +7,12 @@ matters stands without a `section`, because the form keeps every named section c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
+
+if TYPE_CHECKING:
+    from streambank.job.state_policy import CompactPolicy
 
 SINK_CHOICES = {
     "refuse": "refuse - stop here if rows would be lost or repeated",
@@ -178,6 +181,104 @@ def sla_form() -> dict[str, Param]:
             section="More",
         ),
     }
+
+
+COMPACT_FIELDS = ("where", "idle_for", "idle_since", "operator", "part", "max_rows")
+"""The fields of `<job>.compact` that say what goes."""
+
+
+def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, Param]:
+    """The form of `<job>.compact`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        declared: What the declaration says of it.
+    """
+    query = query_form(queries)
+    if declared.query is not None and query:
+        query["query"].value = declared.query
+    return {
+        **query,
+        "where": _optional(
+            declared.where,
+            "Keys go where",
+            "SQL over the columns of key and value, such as `value.seen < {now} - interval 30 days`; a key "
+            "goes where it holds for all of its rows. `{watermark}` is the query's.",
+        ),
+        "idle_for": _optional(
+            declared.idle_for,
+            "Keys go that are idle for",
+            "Such as `30d`: not changed since the newest savepoint that is so old. Empty where the field "
+            "above says what goes.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Only say what would go",
+            description="By the newest savepoint; nothing is stopped.",
+        ),
+        **_start_and_note(),
+        "idle_since": _optional(
+            None, "Keys go that are idle since", "A savepoint, instead of a time.", section="More"
+        ),
+        "operator": _optional(
+            declared.operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
+        ),
+        "part": _optional(
+            declared.part,
+            "Part",
+            "Judge by these rows alone: left or right of a join, a state variable.",
+            section="More",
+        ),
+        "max_rows": _optional(
+            declared.max_rows,
+            "Rows at most",
+            "So many rows go at most in this run, of each operator.",
+            kind="integer",
+            section="More",
+        ),
+    }
+
+
+def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
+    """The form of `<job>.rescale`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+    """
+    return {
+        **query_form(queries),
+        "partitions": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Partitions",
+            description="How many state partitions there are to be; needed.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Only check",
+            description="Look whether the newest savepoint can be rescaled; nothing is stopped.",
+        ),
+        **_start_and_note(),
+    }
+
+
+def _start_and_note() -> dict[str, Param]:
+    return {
+        "start": Param(
+            True,
+            type="boolean",
+            title="Start afterwards",
+            description="Start the job and wait for its first batch.",
+        ),
+        "note": _note(),
+    }
+
+
+def _optional(default: Any, title: str, description: str, kind: str = "string", **more: Any) -> Param:
+    return Param(default, type=["null", kind], title=title, description=description, **more)
 
 
 def restore_form(queries: Sequence[str], sink: str) -> dict[str, Param]:

@@ -1,4 +1,6 @@
-"""From `streaming_jobs.toml` to DAGs: `<job>.run`, `.stop`, `.savepoint`, `.restore` and `.sla` for each job.
+"""From `streaming_jobs.toml` to DAGs, for each job.
+
+`<job>.run`, `.stop`, `.savepoint`, `.restore`, `.sla`, `.compact` and `.rescale`.
 
 A DAG file needs two lines:
 
@@ -20,7 +22,15 @@ from typing import TYPE_CHECKING
 
 from streambank.errors import InputError
 from streambank.job.declaration import Job, load_jobs
-from streambank_airflow.dags import restore_dag, run_dag, savepoint_dag, sla_dag, stop_dag
+from streambank_airflow.dags import (
+    compact_dag,
+    rescale_dag,
+    restore_dag,
+    run_dag,
+    savepoint_dag,
+    sla_dag,
+    stop_dag,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -31,6 +41,8 @@ BUILDERS: tuple[Callable[[Job, str], DAG], ...] = (
     savepoint_dag,
     restore_dag,
     sla_dag,
+    compact_dag,
+    rescale_dag,
 )
 """What is built for each job, in the order in which the lists show it."""
 

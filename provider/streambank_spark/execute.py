@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--owner", type=int, help="end with this process, which is on this machine")
     options = parser.parse_args(argv)
     if options.owner is not None:
-        end_with(options.owner, _end_group)
+        end_with(options.owner, end_group)
     with options.report.open("a", encoding="utf-8") as file:
         report = Report(file)
         context = SparkContext.getOrCreate()
@@ -152,7 +152,7 @@ def end_with(owner: int, end: Callable[[], None]) -> None:
     threading.Thread(target=wait, name="streambank-owner", daemon=True).start()
 
 
-def _end_group() -> None:
+def end_group() -> None:
     """End spark-submit and everything that it started: who asked for it is gone."""
     threading.Timer(END_S, os.killpg, (0, signal.SIGKILL)).start()
     os.killpg(0, signal.SIGTERM)

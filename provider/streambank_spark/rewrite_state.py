@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from streambank.errors import InputError, StorageError, StreambankError
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
+from streambank_spark.execute import end_group, end_with
 from streambank_spark.failing import say_error
 from streambank_spark.laid_out import Workshop
 from streambank_spark.order import Order, carry_out
@@ -33,7 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Write a savepoint's state anew.")
     parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what is to be done")
     parser.add_argument("--report", type=Path, required=True, help="write here, as JSON, what was done")
+    parser.add_argument("--owner", type=int, help="end with this process, which is on this machine")
     options = parser.parse_args(argv)
+    if options.owner is not None:
+        end_with(options.owner, end_group)
     try:
         document: dict[str, Any] = _work(_read(options.plan))
     except StreambankError as error:

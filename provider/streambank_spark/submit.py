@@ -1,36 +1,30 @@
 """An `Executor` that sends tasks to a Spark cluster: one spark-submit for each call, in client mode.
 
-Its folder (mode 0700) holds the plan, the report, the zips and the configuration, which may hold secrets and
-so is a file of mode 0600 and never an argument. The folder goes away at the end; where Spark failed, its log
-stays and the error names it.
+Its folder (submit_folder.py) holds the plan, the report, the zips and the configuration.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import rmtree
 from typing import IO, Any
 
-from streambank.errors import ConflictError, InputError, StorageError, StreambankError
+from streambank.errors import ConflictError, StorageError, StreambankError
 from streambank.job.installed import entry_path, find_installation
 from streambank.savepoint.executing import O, T, Threads, Work
 from streambank.savepoint.executing_lines import read_error, write_plan
 from streambank.storage import scheme_of
 from streambank_spark.bundle import PACKAGES, write_bundle, write_packages
-from streambank_spark.properties import property_lines
 from streambank_spark.submission import Running, Submission, Submit, spark_submit
+from streambank_spark.submit_folder import LOG, submit_folder, write_properties
 
 ENTRY = "execute_plan.py"
-LOG = "spark.log"
 POLL_S = 0.2
 TRIES = 3
 """How often Spark tries a portion, unless the cluster's own settings say otherwise."""
@@ -70,28 +64,8 @@ class SparkExecutor:
         far = [task for task in tasks if work.is_portable(task)] if near else tasks
         if not far:
             return
-        with _folder() as folder:
+        with submit_folder() as folder:
             _Run(self, work, far, done, folder).run()
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder that nobody else may look into; of a run that failed only Spark's log stays there."""
-    folder = Path(tempfile.mkdtemp(prefix="streambank-spark-"))
-    try:
-        yield folder
-    except StorageError as error:
-        if error.code != "spark-failed" or not (folder / LOG).exists():
-            rmtree(folder)
-            raise
-        for path in folder.iterdir():
-            if path.name != LOG:
-                path.unlink()
-        raise
-    except BaseException:
-        rmtree(folder)
-        raise
-    rmtree(folder)
 
 
 class _Run:
@@ -127,7 +101,7 @@ class _Run:
             name=f"streambank-{self.work.kind}",
             entry=entry_path(ENTRY),
             arguments=("--plan", str(plan), "--report", str(report), "--owner", str(os.getpid())),
-            properties=self._write_properties(),
+            properties=self._properties(),
             py_files=write_bundle(self.folder / "streambank.zip"),
             archives=f"{self._write_packages()}#{PACKAGES}",
             log=self.log,
@@ -155,32 +129,14 @@ class _Run:
             finally:
                 self.work.done_elsewhere()
 
-    def _write_properties(self) -> Path:
-        """The configuration: the user's file, the user's options, and what has to be so."""
-        given = self.executor.properties
-        try:
-            text = given.read_text(encoding="utf-8") if given is not None else ""
-        except (OSError, UnicodeError) as error:
-            raise InputError(
-                f"The Spark properties {given} cannot be read: {error}.",
-                code="bad-spark-conf",
-                hint="Name a file of lines `spark.key value` that this user may read.",
-            ) from error
-        lines = property_lines({"spark.ui.enabled": "false", "spark.driver.maxResultSize": "0"})
-        ours = {
-            "spark.submit.deployMode": "client",
-            "spark.pyspark.driver.python": sys.executable,
-            "spark.task.maxFailures": str(TRIES),
-        }
+    def _properties(self) -> Path:
+        ours = {"spark.driver.maxResultSize": "0"}
+        always = {"spark.task.maxFailures": str(TRIES)}
         if self.work.kind in ("move", "place"):
             # A second attempt that lost would leave files of a restore that are there and not yet durable, or
             # a copy by the service that nobody has compared.
-            ours["spark.speculation"] = "false"
-        lines += f"{text}\n{property_lines(self.executor.conf)}{property_lines(ours)}"
-        target = self.folder / "spark.conf"
-        target.touch(mode=0o600, exist_ok=False)
-        target.write_text(lines, encoding="utf-8")
-        return target
+            always["spark.speculation"] = "false"
+        return write_properties(self.folder, self.executor.properties, self.executor.conf, ours, always)
 
     def _write_packages(self) -> Path:
         header = self.work.header()

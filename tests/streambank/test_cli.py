@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from streambank import errors
-from streambank.cli import app as app_module
-from streambank.cli import console
+from streambank.cli import console, verbs
 from streambank.savepoint.progress import Step
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
@@ -263,7 +262,7 @@ def test_another_package_adds_a_verb(tmp_path: Path, monkeypatch: pytest.MonkeyP
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-verbs\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        f"[{app_module.COMMANDS_GROUP}]\ngreet = more_verbs:app\nbroken = more_verbs:nothing\n"
+        f"[{verbs.COMMANDS_GROUP}]\ngreet = more_verbs:app\nbroken = more_verbs:nothing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert succeed("greet", "you").out == "hello you\n"

@@ -42,5 +42,5 @@ def documented() -> dict[str, set[str]]:
 def test_every_verb_and_option_is_documented() -> None:
     own = dict(commands(typer.main.get_command(app), "streambank"))
     for entry in declared_commands():
-        own |= commands(typer.main.get_command(entry.load()), f"streambank {entry.name}")
+        own |= commands(typer.main.get_command(entry.load()), f"streambank {entry.name.replace('.', ' ')}")
     assert documented() == own

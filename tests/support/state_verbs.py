@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.cli import app
+from streambank.cli import verbs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def declared_commands() -> list[importlib.metadata.EntryPoint]:
     """The verbs that pyproject.toml adds to the command line."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    group = app.COMMANDS_GROUP
+    group = verbs.COMMANDS_GROUP
     found = project["entry-points"][group]
     return [importlib.metadata.EntryPoint(name, value, group) for name, value in found.items()]
 
@@ -26,8 +26,8 @@ def install_commands(patch: pytest.MonkeyPatch) -> None:
     entries = declared_commands()
 
     def entry_points(*, group: str, name: str | None = None) -> list[importlib.metadata.EntryPoint]:
-        assert group == app.COMMANDS_GROUP
+        assert group == verbs.COMMANDS_GROUP
         return [entry for entry in entries if name in (None, entry.name)]
 
     patch.setattr(importlib.metadata, "entry_points", entry_points)
-    patch.setattr(app, "_added", lambda: [entry.name for entry in entries])
+    patch.setattr(verbs, "_added", lambda: [entry.name for entry in entries])

@@ -21,6 +21,7 @@ from streambank.cli.options import (
     SparkProperties,
     Where,
 )
+from streambank.cli.verbs import JobVerbs
 
 if TYPE_CHECKING:
     from streambank.job.declaration import Job
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from streambank.job.stop import StopResult
 
 app = typer.Typer(
-    help="Start, stop and look at the jobs that streaming_jobs.toml declares.", no_args_is_help=True
+    cls=JobVerbs,
+    help="Start, stop and look at the jobs that streaming_jobs.toml declares.",
+    no_args_is_help=True,
 )
 
 HOW = {

@@ -33,12 +33,13 @@ from streambank.job.policies import (
 )
 from streambank.job.retention import read_retention
 from streambank.job.sla import SlaPolicy, read_sla
+from streambank.job.state_policy import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.job.toml_lines import TomlLines
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
 
-LATER_TABLES = ("compact", "drill", "rehearse", "rescale", "upgrade")
+LATER_TABLES = ("drill", "rehearse", "upgrade")
 """Tables that this version accepts without reading them."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,6 +69,8 @@ class Job:
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
         sla: What the job promises.
+        state: By which Spark its state is worked on.
+        compact: What of its state expires.
         later: Tables of later versions, unread.
         source: The file that declares it, with the `line` of its table.
     """
@@ -95,6 +98,8 @@ class Job:
     retention: Policy | None = None
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     sla: SlaPolicy = field(default_factory=SlaPolicy)
+    state: StatePolicy = field(default_factory=StatePolicy)
+    compact: CompactPolicy = field(default_factory=CompactPolicy)
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
@@ -213,11 +218,12 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
             (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
         )
     refuse_credentials(spark, fields)
+    queries = _queries(fields, checkpoint or "")
     job = Job(
         name=name or "",
         application=application or "",
         checkpoint=checkpoint or "",
-        queries=_queries(fields, checkpoint or ""),
+        queries=queries,
         repository=repository,
         control=control,
         args=fields.texts("args") or (),
@@ -237,6 +243,8 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
         sla=read_sla(fields.table("sla")),
+        state=read_state(fields.table("state")),
+        compact=read_compact(fields.table("compact"), queries),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),

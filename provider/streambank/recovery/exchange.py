@@ -31,7 +31,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 
 Make = Callable[[Repository, str, str], str | None]
-"""Makes a savepoint of another one: repository, job, savepoint -> the new one; None where nothing is to do."""
+"""Makes a savepoint of another one: repository, job, savepoint -> the new one, None where there is none."""
 
 ExchangeState = Literal["exchanged", "nothing-to-do"]
 
@@ -97,7 +97,7 @@ def exchange(
     Raises:
         InputError: The job has several queries and none was named, or not that one (code `which-query`).
         RefusedError: The stop was not at a batch boundary (`batch-begun`), the job was started meanwhile
-            (`went-on`, `lease-held`), or a sink speaks against it.
+            (`query-went-on`, `lease-held`), or a sink speaks against it.
         StreambankError: Whatever stop, make, restore and start raise. The message says how the job goes on.
     """
     if (query or MAIN) not in job.queries:

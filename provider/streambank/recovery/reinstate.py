@@ -75,10 +75,10 @@ def reinstate(
         why: Why, for the records.
 
     Raises:
-        NotFoundError: There is no such generation (code `no-generation`), or no such savepoint.
-        RefusedError: The query has gone on since, in this generation or the one that counts (`went-on`), or
-            may have given rows to a sink that cannot be asked (`batch-begun`); a sink is further than the
-            savepoint (`sink-would-lose-rows`); a driver lives (`lease-held`).
+        NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint.
+        RefusedError: The query has gone on since, in this generation or the one that counts
+            (`query-went-on`), or may have given rows to a sink that cannot be asked (`batch-begun`); a sink
+            is further than the savepoint (`sink-would-lose-rows`); a driver lives (`lease-held`).
         ConflictError: Another operation works on the job.
         IntegrityError, FormatError, StorageError: What the savepoint keeps of its sinks cannot be read.
     """
@@ -110,7 +110,7 @@ def _find(generations: Generations, number: int) -> Generation:
             return one
     raise NotFoundError(
         f"Job {generations.job} has no generation {number} of query {generations.query}.",
-        code="no-generation",
+        code="no-such-generation",
         hint=f"`streambank job status {generations.job}` shows the one that counts.",
     )
 
@@ -120,17 +120,19 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
     found, batch = batches_of(current.location), manifest.batch
     if found.committed != batch:
         raise RefusedError(
-            f"{manifest.job} has gone on after batch {batch}: the last that was committed in {current.location} "
-            f"is {shown(found.committed)}.",
-            code="went-on",
-            hint=f"Its later output counts. To go back all the same, restore {manifest.savepoint} with a choice "
-            "for the sinks: `streambank restore --generation --sink rollback`.",
+            f"{manifest.job} has gone on after batch {batch}: the last that was committed in "
+            f"{current.location} is {shown(found.committed)}.",
+            code="query-went-on",
+            hint="Its later output counts. To go back all the same, restore with a choice for the sinks: "
+            f"`streambank restore {manifest.savepoint} --generation --sink rollback`.",
         )
     sinks = look_at_sinks(repository, manifest, {}, {}, begin_emptied=False)
     for refusal in refusals(sinks, "refuse", "no-claim"):
         raise refusal
     if found.planned != batch and (sinks.unguarded or not manifest.sinks):
-        named = ", ".join(path for _, path in sinks.unguarded) or "its sink, which the savepoint does not name,"
+        named = (
+            ", ".join(path for _, path in sinks.unguarded) or "its sink, which the savepoint does not name,"
+        )
         raise RefusedError(
             f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and {named} cannot "
             "be asked what it got of it.",

@@ -1,4 +1,4 @@
-"""Whether a query still stands where its savepoint was taken: asked by whoever must not lose or repeat a row."""
+"""Whether a query stands where its savepoint was taken: asked by whoever must not lose or repeat a row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_stands_at(job: str, location: str, batch: int) -> None:
         batch: The batch.
 
     Raises:
-        RefusedError: Another one was committed last (code `went-on`), or the next one was begun
+        RefusedError: Another one was committed last (code `query-went-on`), or the next one was begun
             (`batch-begun`): what a sink got of that is not always known.
     """
     found = batches_of(location)
@@ -23,13 +23,13 @@ def check_stands_at(job: str, location: str, batch: int) -> None:
         raise RefusedError(
             f"{job} does not stand at batch {batch}: the last that was committed in {location} is "
             f"{shown(found.committed)}.",
-            code="went-on",
+            code="query-went-on",
             hint="Begin again: stop the job with a savepoint.",
         )
     if found.planned != batch:
         raise RefusedError(
-            f"{job} does not stand between two batches: {shown(found.planned)} was begun in {location}, and not "
-            "committed.",
+            f"{job} does not stand between two batches: {shown(found.planned)} was begun in {location}, and "
+            "not committed.",
             code="batch-begun",
             hint="Start the job, let it finish that batch, and stop it at a batch boundary (without force).",
         )

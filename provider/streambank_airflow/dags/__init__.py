@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from streambank_airflow.dags.exchange import compact_dag, rescale_dag
 from streambank_airflow.dags.restore import restore_dag
 from streambank_airflow.dags.run import run_dag
 from streambank_airflow.dags.savepoint import savepoint_dag
 from streambank_airflow.dags.sla import sla_dag
 from streambank_airflow.dags.stop import stop_dag
 
-__all__ = ["restore_dag", "run_dag", "savepoint_dag", "sla_dag", "stop_dag"]
+__all__ = ["compact_dag", "rescale_dag", "restore_dag", "run_dag", "savepoint_dag", "sla_dag", "stop_dag"]

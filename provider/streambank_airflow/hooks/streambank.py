@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.errors import InputError, RefusedError
 from streambank.job.generations import MAIN
 from streambank.job.telling import Lines
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
-from streambank_airflow.hooks.compaction import CompactionHook
 from streambank_airflow.hooks.health import TELL_EVERY_S
+from streambank_airflow.hooks.state import LATEST, StateHook
 
 if TYPE_CHECKING:
     from streambank.job.restart import RestartAsked, RestartResult
@@ -31,11 +31,9 @@ __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
 HELD = "lease-held"
 STOP_RUNNING = "Set stop_running, if it may be stopped for this."
-LATEST = "latest"
-"""How the newest savepoint, good or not, is called."""
 
 
-class StreambankHook(CompactionHook):
+class StreambankHook(StateHook):
     """The engine's verbs, on jobs that are found as `DeclarationHook` says."""
 
     # The engine's verbs, on declared jobs.
@@ -58,7 +56,8 @@ class StreambankHook(CompactionHook):
         Args:
             ref: The job.
             asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
-            run_id: The DAG run that asks: a stop of its own, as a restore has one, does not bind it.
+            run_id: The DAG run that asks: a stop of its own, as a restore has one, does not bind it, nor does
+                it bind a schedule.
 
         Returns:
             False only where the job is meant to be stopped, and that was said before the start was asked for.
@@ -66,10 +65,10 @@ class StreambankHook(CompactionHook):
             is tried again.
         """
         desired = self.declared(ref)[0].records().desired()
-        if desired is None or desired.state != "stopped" or asked_at is None:
+        if desired is None or desired.state != "stopped":
             return True
         own = run_id is not None and desired.by.get("run_id") == run_id
-        return desired.at >= asked_at and not own
+        return not own and (asked_at is None or desired.at >= asked_at)
 
     @connected
     def ask_to_stop(
@@ -280,15 +279,7 @@ class StreambankHook(CompactionHook):
         from streambank.savepoint.verify import verify
 
         repository = self.repository(ref)
-        if savepoint == LATEST:
-            listed = [one for one in repository.manifests(ref) if one.job == ref]
-            if not listed:
-                raise NotFoundError(
-                    f"There is no savepoint of {ref} yet.", code="no-such-savepoint", hint="Take one first."
-                )
-            job, found = ref, listed[-1].savepoint
-        else:
-            job, found = repository.find(savepoint, ref)
+        job, found = repository.find(self.newest(ref) if savepoint == LATEST else savepoint, ref)
         depth: Level = "full" if level == "full" else "quick"
         report = verify(repository, job, found, depth, by=by, executor=executor)
         wrong = [one for one in report.findings if one.severity != "info"]
@@ -355,6 +346,7 @@ class StreambankHook(CompactionHook):
         note: str,
         by: Mapping[str, str],
         new_sinks: Mapping[str, str] | None = None,
+        unmoved: bool = False,
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
@@ -368,6 +360,7 @@ class StreambankHook(CompactionHook):
             executor=executor,
             by={**by, "reason": note} if note else by,
             new_sinks=new_sinks or {},
+            unmoved=unmoved,
             **restore_choices(sink, mode),
             **self._target(ref, into),
         )

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KeepStreamingJobRunningOperator", "StartStreamingJobOperator", "StopStreamingJobOperator"]
 
+SAVEPOINTS_KEY = "savepoints"
+"""XCom key under which a stop leaves the savepoint of each query."""
 STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
 
 
@@ -152,13 +154,15 @@ class StopStreamingJobOperator(DriverOperator):
         force_after_s: After how many seconds the running batch is abandoned; None for the declared time.
         if_running: `stop`, or `refuse` to fail where a driver lives (and still keep the job from being
             started).
+        only_if: Skip unless this is true; for a form's answer.
+        skip_if_stopped: Skip where the job is meant to be stopped already, or was never started.
         deferrable: Wait for the driver's end in the triggerer.
         poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
         `job`, `state` (`stopped`, `already-stopped`), `how`, `drained`, `epoch`, `batch`, `savepoint`,
-        `seconds`.
+        `seconds`; and under the XCom key `savepoints` that of each query (`main` where there is only one).
     """
 
     template_fields: Sequence[str] = (
@@ -167,6 +171,8 @@ class StopStreamingJobOperator(DriverOperator):
         "drain",
         "force_after_s",
         "if_running",
+        "only_if",
+        "skip_if_stopped",
     )
 
     def __init__(
@@ -176,6 +182,8 @@ class StopStreamingJobOperator(DriverOperator):
         drain: bool | str = False,
         force_after_s: float | str | None = None,
         if_running: str = "stop",
+        only_if: bool | str = True,
+        skip_if_stopped: bool | str = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
         **kwargs: Any,
@@ -185,6 +193,8 @@ class StopStreamingJobOperator(DriverOperator):
         self.drain = drain
         self.force_after_s = force_after_s
         self.if_running = if_running
+        self.only_if = only_if
+        self.skip_if_stopped = skip_if_stopped
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
         if not is_template(self.job):
@@ -193,6 +203,7 @@ class StopStreamingJobOperator(DriverOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Stop it; see the class."""
         with airflow_failures():
+            self._skip_unless_wanted(context)
             if self.if_running == "refuse":
                 self.hook.require_stopped(self.job)
             persist_driver_log_link(context)
@@ -201,6 +212,13 @@ class StopStreamingJobOperator(DriverOperator):
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
         return self._finish(context, savepoint, asked)
+
+    def _skip_unless_wanted(self, context: Context) -> None:
+        if not as_bool(self.only_if, "only_if"):
+            raise AirflowSkipException(f"Job {self.job} is not to be stopped.")
+        left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
+        if left_alone and self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id)):
+            raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {
@@ -247,6 +265,9 @@ class StopStreamingJobOperator(DriverOperator):
                     savepoint_asset(self.job), extra=event
                 )
         self.show_driver_log()
+        if result.savepoints:
+            task_instance: Any = context["ti"]
+            task_instance.xcom_push(key=SAVEPOINTS_KEY, value=dict(result.savepoints))
         return flat(result.to_dict()) | (
             {"savepoint": " ".join(result.savepoints.values())} if result.savepoints else {}
         )

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowSkipException
+
 from streambank.times import to_json_time
 from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.failures import airflow_failures
@@ -36,6 +38,8 @@ class RestoreSavepointOperator(SparkWork):
         link: Share bytes with the repository instead of copying them.
         plan_only: Change nothing; the result says what would be done, and XCom `plan_markdown` shows it to
             people.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
+        only_if: Skip unless this is true; for a form's answer.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
@@ -55,6 +59,8 @@ class RestoreSavepointOperator(SparkWork):
         "new_sinks",
         "link",
         "plan_only",
+        "unmoved",
+        "only_if",
         "if_running",
     )
 
@@ -68,6 +74,8 @@ class RestoreSavepointOperator(SparkWork):
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
         link: bool | str = False,
         plan_only: bool | str = False,
+        unmoved: bool | str = False,
+        only_if: bool | str = True,
         if_running: str = "refuse",
         **kwargs: Any,
     ) -> None:
@@ -79,11 +87,15 @@ class RestoreSavepointOperator(SparkWork):
         self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
+        self.unmoved = unmoved
+        self.only_if = only_if
         self.if_running = if_running
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException("Nothing is to be restored.")
             choices: dict[str, Any] = {
                 "into": self.into,
                 "sink": self.sink,
@@ -105,6 +117,7 @@ class RestoreSavepointOperator(SparkWork):
                 link=as_bool(self.link, "link"),
                 note=self.why,
                 by=asked_by(context),
+                unmoved=as_bool(self.unmoved, "unmoved"),
                 executor=self.machines,
                 **choices,
             )

@@ -42,6 +42,61 @@ MaxRows = Annotated[
     typer.Option("--max-rows", min=1, metavar="N", help="Let so many rows go at most, of each operator."),
 ]
 
+Expired = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        help="Keys go for all of whose rows it holds: SQL over key and value, with {now}, {watermark}.",
+    ),
+]
+IdleSince = Annotated[
+    str | None,
+    typer.Option("--idle-since", metavar="SAVEPOINT", help="Keys go that did not change since this one."),
+]
+IdleFor = Annotated[
+    str | None,
+    typer.Option(
+        "--idle-for", metavar="TIME", help="The same since the newest savepoint so much older: 30d."
+    ),
+]
+JudgedPart = Annotated[
+    str | None,
+    typer.Option(
+        "--part", metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."
+    ),
+]
+Update = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        help="What keeps a key alive: on-create-and-write; disabled lets nothing go; on-read-and-write is "
+        "refused, since Spark notes no reads.",
+    ),
+]
+Visibility = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND", help="Of what has expired: return-if-not-cleaned-up; never-return-expired is refused."
+    ),
+]
+Partitions = Annotated[
+    int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
+]
+
+
+def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
+    """What the options of a compaction ask for.
+
+    Raises:
+        InputError: `idle_for` is no time.
+    """
+    from streambank.times import parse_duration_s
+    from streambank_spark.order import Order
+
+    idle_for_s = None if idle_for is None else parse_duration_s(idle_for)
+    return Order(operation="compact", idle_for_s=idle_for_s, **asked)
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs that belong to `state`."""
@@ -52,46 +107,14 @@ def register(app: typer.Typer) -> None:
 def compact(
     savepoint: Savepoint,
     repository: RepositoryOption,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Keys go for all of whose rows it holds: SQL over key and value, with {now}, {watermark}.",
-        ),
-    ] = None,
-    idle_since: Annotated[
-        str | None,
-        typer.Option(
-            "--idle-since", metavar="SAVEPOINT", help="Keys go that nothing has changed since this one."
-        ),
-    ] = None,
-    idle_for: Annotated[
-        str | None,
-        typer.Option(
-            "--idle-for", metavar="TIME", help="The same since the newest savepoint so much older: 30d."
-        ),
-    ] = None,
+    where: Expired = None,
+    idle_since: IdleSince = None,
+    idle_for: IdleFor = None,
     operator: Operator = None,
-    part: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."),
-    ] = None,
+    part: JudgedPart = None,
     max_rows: MaxRows = None,
-    update: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="What keeps a key alive: on-create-and-write; disabled lets nothing go; on-read-and-write "
-            "is refused, since Spark notes no reads.",
-        ),
-    ] = "on-create-and-write",
-    visibility: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="Of what has expired: return-if-not-cleaned-up; never-return-expired is refused.",
-        ),
-    ] = "return-if-not-cleaned-up",
+    update: Update = "on-create-and-write",
+    visibility: Visibility = "return-if-not-cleaned-up",
     job: JobOption = None,
     dry_run: DryRun = False,
     note: Note = "",
@@ -102,14 +125,10 @@ def compact(
     debug: Debug = False,
 ) -> None:
     """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
-    from streambank.times import parse_duration_s
-    from streambank_spark.order import Order
-
-    order = Order(
-        operation="compact",
+    order = compact_order(
         where=where,
         idle_since=idle_since,
-        idle_for_s=None if idle_for is None else parse_duration_s(idle_for),
+        idle_for=idle_for,
         operator=operator,
         part=part,
         max_rows=max_rows,
@@ -150,9 +169,7 @@ def erase(
 def rescale(
     savepoint: Savepoint,
     repository: RepositoryOption,
-    partitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
-    ],
+    partitions: Partitions,
     job: JobOption = None,
     note: Note = "",
     master: Master = None,
@@ -196,8 +213,8 @@ def _run(order: Order, reference: str, location: str, job: str | None, spark: Sp
     console.answer(document, lambda: _show(order, found))
 
 
-def _show(order: Order, found: Derived) -> None:
-    console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
+def show_going(found: Derived) -> None:
+    """What goes, of each operator, and what that means."""
     if found.going:
         console.line()
         rows: list[tuple[Any, ...]] = [
@@ -209,6 +226,11 @@ def _show(order: Order, found: Derived) -> None:
         console.table(columns, rows, right=("operator", "keys that go", "rows that go", "of rows", "about"))
         for each in found.going:
             console.line(f"operator {each.operator}: {each.meaning}")
+
+
+def _show(order: Order, found: Derived) -> None:
+    console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
+    show_going(found)
     console.line()
     if found.savepoint is not None:
         console.line(

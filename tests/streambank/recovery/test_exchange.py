@@ -12,7 +12,8 @@ import pytest
 
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
-from streambank.job.launcher import Handle, LaunchSpec, LocalLauncher
+from streambank.job.launch import LaunchSpec
+from streambank.job.launcher import Handle, LocalLauncher
 from streambank.job.start import start_job
 from streambank.recovery import exchange as exchanging
 from streambank.recovery.exchange import ExchangeResult, exchange
@@ -145,7 +146,9 @@ class TestItGoesOnAsItWas:
         managed.wait_for_batch(2)
         old = managed.checkpoint
         launcher = Breaking()
-        with pytest.raises(StorageError, match="does not start. The job goes on with the state that it had"):
+        with pytest.raises(
+            StorageError, match=r"does not start\. The job goes on with the state that it had"
+        ):
             run(managed, launcher=launcher)
         assert launcher.refused == 1
         assert generation(managed) == (3, 1)
@@ -208,7 +211,7 @@ def test_who_starts_the_job_in_between_has_the_last_word(managed: Managed) -> No
 
     with pytest.raises(RefusedError) as caught:
         run(managed, make)
-    assert caught.value.code == "went-on"
+    assert caught.value.code == "query-went-on"
     assert generation(managed) == (1, None)
     assert managed.driver_lives()
 

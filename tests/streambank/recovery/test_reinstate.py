@@ -12,6 +12,7 @@ from streambank.job.processes import this_process
 from streambank.recovery import reinstate as reinstating
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.sinks import look_at_sinks
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.remade import remake
 from tests.support.workshop import BY, JOB, Workshop, quick_store
@@ -99,7 +100,7 @@ def test_what_counts_already_is_left_alone(shop: Workshop) -> None:
 def test_refused_where_the_next_generation_has_committed_a_batch(shop: Workshop) -> None:
     before = exchanged(shop)
     go_on(shop).run(1)
-    assert refused(shop, before) == "went-on"
+    assert refused(shop, before) == "query-went-on"
 
 
 def test_refused_where_its_sink_is_further(shop: Workshop) -> None:
@@ -129,7 +130,7 @@ def test_refused_where_the_earlier_generation_has_gone_on(shop: Workshop) -> Non
     shop.live.plan()
     assert refused(shop, before) == "batch-begun"
     shop.live.commit()
-    assert refused(shop, before) == "went-on"
+    assert refused(shop, before) == "query-went-on"
 
 
 def test_refused_while_a_driver_lives(shop: Workshop) -> None:
@@ -144,12 +145,12 @@ def test_there_has_to_be_such_a_generation(shop: Workshop) -> None:
     before = exchanged(shop)
     with pytest.raises(NotFoundError) as caught:
         back(shop, before, 7)
-    assert caught.value.code == "no-generation"
+    assert caught.value.code == "no-such-generation"
 
 
 def test_a_lock_that_was_broken_switches_nothing(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     before = exchanged(shop)
-    look = reinstating.look_at_sinks
+    look = look_at_sinks
 
     def break_and_look(*args: object, **options: object) -> object:
         shop.control().lease.break_lease(by=BY, why="a test", even_live=True)
@@ -164,7 +165,7 @@ def test_a_lock_that_was_broken_switches_nothing(shop: Workshop, monkeypatch: py
 class TestUnmoved:
     """A restore that loses nothing: only where the query stands where its savepoint was taken."""
 
-    @pytest.mark.parametrize(("step", "code"), [("run", "went-on"), ("plan", "batch-begun")])
+    @pytest.mark.parametrize(("step", "code"), [("run", "query-went-on"), ("plan", "batch-begun")])
     def test_refused_where_the_query_has_gone_on(self, shop: Workshop, step: str, code: str) -> None:
         made = remake(shop.repository, JOB, shop.take().savepoint)
         if step == "run":

@@ -1,0 +1,140 @@
+"""`<job>.compact` and `<job>.rescale`: exchange the state of a job for one made of its savepoint.
+
+Both are one dance: stop with a savepoint, make another one of it, restore that as the next generation, start,
+watch, hand over. The earlier generation stays untouched, and where a step fails the job goes on in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param, TriggerRule
+
+from streambank.job.declaration import Job
+from streambank_airflow import forms
+from streambank_airflow.dags.common import dag_id, job_dag, task_args
+from streambank_airflow.operators.job import (
+    SAVEPOINTS_KEY,
+    StartStreamingJobOperator,
+    StopStreamingJobOperator,
+)
+from streambank_airflow.operators.reinstate import ReinstateGenerationOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.operators.rewrite import (
+    CompactStateOperator,
+    RescaleStateOperator,
+    StateOperator,
+)
+from streambank_airflow.sensors.job import BatchCommittedSensor
+
+AS_IT_WAS = (
+    " Nothing is written into the checkpoint that it has: where a step fails, the job goes on in it, with "
+    "the state that it had, and the run fails."
+)
+REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
+
+
+def compact_dag(job: Job, jobs_file: str) -> DAG:
+    """Build `<job>.compact`."""
+    queries = [query for query in job.query_names if query is not None]
+    return _exchange_dag(
+        job,
+        jobs_file,
+        "compact",
+        "Stops the job with a savepoint, lets keys go that have expired, and starts it with what is left.",
+        forms.compact_form(queries, job.compact),
+        CompactStateOperator,
+        {name: f"{{{{ params.{name} }}}}" for name in forms.COMPACT_FIELDS},
+        schedule=job.compact.schedule,
+    )
+
+
+def rescale_dag(job: Job, jobs_file: str) -> DAG:
+    """Build `<job>.rescale`."""
+    queries = [query for query in job.query_names if query is not None]
+    return _exchange_dag(
+        job,
+        jobs_file,
+        "rescale",
+        "Stops the job with a savepoint, spreads its state over another number of partitions, and starts it.",
+        forms.rescale_form(queries),
+        RescaleStateOperator,
+        {"partitions": "{{ params.partitions }}"},
+    )
+
+
+def _exchange_dag(
+    job: Job,
+    jobs_file: str,
+    verb: str,
+    summary: str,
+    form: Mapping[str, Param],
+    operator: type[StateOperator],
+    asked: Mapping[str, Any],
+    schedule: str | None = None,
+) -> DAG:
+    dag = job_dag(job, verb, summary=summary + AS_IT_WAS, params=form, schedule=schedule)
+    args = task_args(job, jobs_file)
+    several = "query" in form
+    of_query = {**args, "job": f"{job.name}/{{{{ params.query }}}}" if several else job.name}
+    stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
+    savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
+    with dag:
+        preview = operator(
+            task_id="preview", only_if="{{ params.dry_run }}", plan_only=True, **asked, **of_query
+        )
+        stop = StopStreamingJobOperator(
+            task_id="stop",
+            savepoint=True,
+            only_if="{{ not params.dry_run }}",
+            skip_if_stopped="{{ dag_run.run_type in ('scheduled', 'backfill') }}",
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **args,
+        )
+        rewrite = operator(
+            task_id="rewrite", savepoint=f"{{{{ {savepoint} }}}}", unmoved=True, **asked, **of_query
+        )
+        restore = RestoreSavepointOperator(
+            task_id="restore",
+            savepoint=f"{{{{ {REWRITTEN}['savepoint'] }}}}",
+            only_if=f"{{{{ {REWRITTEN}['savepoint'] is not none }}}}",
+            unmoved=True,
+            **of_query,
+        )
+        start = StartStreamingJobOperator(
+            task_id="start",
+            only_if="{{ params.start }}",
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+            **args,
+        )
+        first_batch = BatchCommittedSensor(
+            task_id="first_batch",
+            job=of_query["job"],
+            jobs_file=jobs_file,
+            after_batch=f"{{{{ {REWRITTEN}['batch'] }}}}",
+            accept_idle=True,
+            poke_interval=2,
+            timeout=timedelta(minutes=30),
+        )
+        keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
+        go_back = ReinstateGenerationOperator(
+            task_id="go_back",
+            generation=f"{{{{ ({REWRITTEN} or {{}}).get('generation') }}}}",
+            savepoint=f"{{{{ {savepoint} }}}}",
+            only_after_stop=True,
+            trigger_rule=TriggerRule.ONE_FAILED,
+            **of_query,
+        )
+        start_again = StartStreamingJobOperator(task_id="start_again", only_if="{{ params.start }}", **args)
+        keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
+        preview >> stop >> rewrite >> restore >> start >> first_batch >> keep_running
+        rewrite >> start
+        [stop, rewrite, restore, start, first_batch] >> go_back >> start_again >> keep_running_again
+    return dag
+
+
+def _keep_running(job: Job, task_id: str, note: str) -> TriggerDagRunOperator:
+    return TriggerDagRunOperator(task_id=task_id, trigger_dag_id=dag_id(job.name, "run"), conf={"note": note})

@@ -1,0 +1,158 @@
+"""The hook's verbs on the state of a job: have it written anew, and let an earlier generation count again.
+
+The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from streambank.errors import InputError, NotFoundError
+from streambank.job.generations import MAIN
+from streambank_airflow.hooks.base import connected
+from streambank_airflow.hooks.compaction import CompactionHook
+
+if TYPE_CHECKING:
+    from streambank.recovery.reinstate import Reinstated
+    from streambank_airflow.executors import SparkChoice
+
+LATEST = "latest"
+"""How the newest savepoint, good or not, is called."""
+_ORDER = "streambank_spark.order"
+
+
+class StateHook(CompactionHook):
+    """What is done with the state of a job."""
+
+    def check_order(self, order: Mapping[str, Any]) -> None:
+        """Make sure that an order on a savepoint's state can be meant, before anything is stopped for it.
+
+        Raises:
+            InputError: It cannot (code `usage`).
+            RefusedError: A kind of time to live that state of Spark's cannot have (code `no-such-ttl`).
+        """
+        importlib.import_module(_ORDER).Order.from_dict(order)
+
+    @connected
+    def rewrite_state(
+        self,
+        ref: str,
+        savepoint: str,
+        order: Mapping[str, Any],
+        *,
+        spark: SparkChoice,
+        unmoved: bool,
+        by: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """Have another savepoint made of one, by a Spark of its own.
+
+        Args:
+            ref: `job` or `job/query`; of several queries one has to be named.
+            savepoint: Its id, the beginning of one, or `latest`.
+            order: What is asked, as JSON (streambank_spark/order.py).
+            spark: Which Spark, beside what is declared.
+            unmoved: Refuse where the query has gone on since, or has begun a batch.
+            by: Who asks.
+
+        Returns:
+            What `streambank state compact --json` prints, with `generation`: the one that counts, by number.
+
+        Raises:
+            InputError: The order cannot be meant, or the query is missing (code `which-query`).
+            RefusedError: The query has gone on (`query-went-on`, `batch-begun`), or the state cannot be
+                rewritten.
+            StreambankError: Whatever the order raises.
+        """
+        from streambank.recovery.standing import check_stands_at
+
+        self.check_order(order)
+        job, query = self.declared(ref)
+        if query is None and MAIN not in job.queries:
+            raise InputError(
+                f"Job {job.name} has several queries; each has state of its own.",
+                code="which-query",
+                hint=f"Name one: {', '.join(f'{job.name}/{name}' for name in job.queries)}.",
+            )
+        repository = self.repository(ref)
+        name, found = repository.find(self.newest(ref) if savepoint == LATEST else savepoint, ref)
+        current = job.records().generation(query)
+        if unmoved and current is not None:
+            check_stands_at(name, current.location, repository.load(name, found).batch)
+        plan = {
+            "repository": repository.store.uri,
+            "job": name,
+            "savepoint": found,
+            "order": dict(order),
+            "work": job.state.work or f"{job.queries[query or MAIN]}.work",
+            "by": dict(by),
+        }
+        report = spark.rewrite(
+            plan,
+            master=job.state.master or job.master,
+            conf={**job.spark, **job.state.spark},
+            say=self.log.info,
+        )
+        return report | {"generation": current.number if current is not None else 1}
+
+    @connected
+    def newest(self, ref: str) -> str:
+        """The newest savepoint of a job, good or not.
+
+        Raises:
+            NotFoundError: There is none (code `no-such-savepoint`).
+        """
+        listed = [one for one in self.repository(ref).manifests(ref) if one.job == ref]
+        if not listed:
+            raise NotFoundError(
+                f"There is no savepoint of {ref} yet.", code="no-such-savepoint", hint="Take one first."
+            )
+        return listed[-1].savepoint
+
+    @connected
+    def reinstate(
+        self, ref: str, savepoint: str, generation: int, *, note: str, by: Mapping[str, str]
+    ) -> Reinstated:
+        """Let an earlier generation count again: `streambank.recovery.reinstate.reinstate`.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: A savepoint that was taken in that generation at its last batch.
+            generation: Its number.
+            note: Why.
+            by: Who asks.
+        """
+        from streambank.recovery.reinstate import reinstate
+
+        job, _ = self.declared(ref)
+        return reinstate(
+            self.repository(ref),
+            ref,
+            savepoint,
+            generation=generation,
+            control=job.records(),
+            by=by,
+            why=note,
+        )
+
+    @connected
+    def has_moved(self, ref: str, generation: int) -> bool:
+        """Whether another generation than this one counts, in another directory."""
+        job, query = self.declared(ref)
+        current = job.records().generation(query)
+        return current is not None and generation not in (current.number, current.again)
+
+    @connected
+    def has_stopped(self, ref: str, run_id: str) -> bool:
+        """Whether a task of a DAG run has ever said that a job is to be stopped."""
+        said = self.declared(ref)[0].records().last_desired(lambda by: by.get("run_id") == run_id)
+        return said is not None
+
+    @connected
+    def is_left_stopped(self, ref: str, run_id: str) -> bool:
+        """Whether a job was never started, or is meant to be stopped and not because this DAG run said so."""
+        desired = self.declared(ref)[0].records().desired()
+        if desired is None:
+            return True
+        return desired.state == "stopped" and desired.by.get("run_id") != run_id

@@ -1,0 +1,208 @@
+"""Operators that make a savepoint of another one: without keys that have expired, or rescaled."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from streambank.times import parse_duration_s
+from streambank_airflow.executors import SparkChoice
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+SUMS = ("keys", "rows", "rows_before")
+"""What is told of all operators of a query together."""
+
+
+class StateOperator(StreambankOperator):
+    """An operator that has a savepoint's state written anew, by a Spark of its own.
+
+    The query and the savepoint stay as they are; what comes of it is another savepoint of the same batch.
+    Spark is the one of `spark_conn_id`, else that of the job's table `state`, else the job's own.
+
+    Args:
+        savepoint: Its id, the beginning of one, or `latest`.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
+        plan_only: Write nothing; only say what would go.
+        only_if: Skip unless this is true, when what is asked has been checked.
+        spark_conn_id: A connection of the Spark provider.
+        spark_conf: Spark properties, beside those that are declared.
+        spark_properties: A file of Spark properties on the worker, for what is secret.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+    """
+
+    template_fields: Sequence[str] = (
+        *StreambankOperator.template_fields,
+        "savepoint",
+        "unmoved",
+        "plan_only",
+        "only_if",
+        "spark_conn_id",
+        "spark_conf",
+        "spark_properties",
+    )
+
+    def __init__(
+        self,
+        *,
+        savepoint: str = "latest",
+        unmoved: bool | str = False,
+        plan_only: bool | str = False,
+        only_if: bool | str = True,
+        spark_conn_id: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        spark_properties: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint = savepoint
+        self.unmoved = unmoved
+        self.plan_only = plan_only
+        self.only_if = only_if
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = spark_conf
+        self.spark_properties = spark_properties
+
+    @abstractmethod
+    def order(self) -> dict[str, Any]:
+        """What is asked, as JSON, without what all orders have (streambank_spark/order.py)."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Have it done; see the class."""
+        with airflow_failures():
+            order = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **self.order()}
+            self.hook.check_order(order)
+            if not as_bool(self.only_if, "only_if"):
+                raise AirflowSkipException("This run is to do without it.")
+            report = self.hook.rewrite_state(
+                self.job,
+                str(self.savepoint),
+                order,
+                spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
+                unmoved=as_bool(self.unmoved, "unmoved"),
+                by=asked_by(context),
+            )
+        self._tell(report)
+        return {
+            **{
+                name: report[name]
+                for name in ("operation", "dry_run", "of", "batch", "savepoint", "generation")
+            },
+            "job": self.job,
+            **{name: sum(one[name] for one in report["operators"]) for name in SUMS},
+        }
+
+    def _tell(self, report: Mapping[str, Any]) -> None:
+        for one in report["operators"]:
+            self.log.info(
+                "Operator %(operator)d, %(name)s: %(keys)d keys go with %(rows)d of %(rows_before)d rows, "
+                "about %(about_bytes)d bytes. %(meaning)s",
+                one,
+            )
+        for one in report["stores"]:
+            self.log.info(
+                "Operator %(operator)d, store %(store)s: %(rows)d of %(rows_before)d rows, in %(partitions)d "
+                "partitions instead of %(partitions_before)d, were read again and compared.",
+                one,
+            )
+        if report["savepoint"] is not None:
+            self.log.info(
+                "Savepoint %s is of batch %d of %s.", report["savepoint"], report["batch"], report["of"]
+            )
+        else:
+            self.log.info("Nothing was written." if report["dry_run"] else "Nothing goes.")
+
+
+class CompactStateOperator(StateOperator):
+    """Makes a savepoint without the keys that have expired: TTL for state that has none.
+
+    Args:
+        where: Keys go for all of whose rows this SQL expression over key and value columns holds; it may say
+            `{now}` and `{watermark}`.
+        idle_since: Keys go that have the same rows in this earlier savepoint.
+        idle_for: The same, of the newest savepoint that is so much older: `30d`.
+        operator: Of this stateful operator only.
+        part: Judged by these rows alone: a side of a join, a state variable.
+        max_rows: So many rows go at most, of each operator.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        `job`, `operation`, `dry_run`, `of` (the first savepoint), `batch`, `savepoint` (the new one; None
+            where nothing goes), `generation` (that counted), and over all operators `keys`, `rows` that go
+            and `rows_before`.
+    """
+
+    template_fields: Sequence[str] = (
+        *StateOperator.template_fields,
+        "where",
+        "idle_since",
+        "idle_for",
+        "operator",
+        "part",
+        "max_rows",
+    )
+
+    def __init__(
+        self,
+        *,
+        where: str | None = None,
+        idle_since: str | None = None,
+        idle_for: str | None = None,
+        operator: int | str | None = None,
+        part: str | None = None,
+        max_rows: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.where = where
+        self.idle_since = idle_since
+        self.idle_for = idle_for
+        self.operator = operator
+        self.part = part
+        self.max_rows = max_rows
+
+    def order(self) -> dict[str, Any]:
+        """See the class."""
+        idle_for = _text(self.idle_for)
+        return {
+            "operation": "compact",
+            "where": _text(self.where),
+            "idle_since": _text(self.idle_since),
+            "idle_for_s": None if idle_for is None else parse_duration_s(idle_for),
+            "operator": as_integer(self.operator, "operator"),
+            "part": _text(self.part),
+            "max_rows": as_integer(self.max_rows, "max_rows"),
+        }
+
+
+class RescaleStateOperator(StateOperator):
+    """Makes a savepoint with the same state in another number of partitions.
+
+    Args:
+        partitions: How many state partitions there are to be.
+        kwargs: Those of `StateOperator`, and as for every operator.
+
+    Returns:
+        As `CompactStateOperator`; no key and no row goes.
+    """
+
+    template_fields: Sequence[str] = (*StateOperator.template_fields, "partitions")
+
+    def __init__(self, *, partitions: int | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.partitions = partitions
+
+    def order(self) -> dict[str, Any]:
+        """See the class."""
+        return {"operation": "rescale", "partitions": as_integer(self.partitions, "partitions")}
+
+
+def _text(value: Any) -> str | None:
+    """A text that may have come through a template; None for nothing."""
+    return None if value is None or str(value).strip() in ("", "None") else str(value)

@@ -1,0 +1,193 @@
+"""`job compact` and `job rescale`: the state of a declared job is exchanged for one made of its savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobsFile, Json, Note, SparkConf
+from streambank_spark.commands.place import (
+    Master,
+    Operator,
+    SparkOptions,
+    Work,
+    require_pyspark,
+    spark_of,
+    workshop_of,
+)
+from streambank_spark.commands.rewriting import (
+    Expired,
+    IdleFor,
+    IdleSince,
+    JudgedPart,
+    MaxRows,
+    Partitions,
+    Update,
+    Visibility,
+    compact_order,
+    show_going,
+)
+
+if TYPE_CHECKING:
+    from streambank.job.declaration import Job
+    from streambank.recovery.exchange import ExchangeResult
+    from streambank.savepoint.repository import Repository
+    from streambank_spark.derive import Derived
+    from streambank_spark.order import Order
+
+COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
+RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
+Query = Annotated[
+    str | None, typer.Option(metavar="QUERY", help="The query whose state it is, where there are several.")
+]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
+ForceAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--force-after",
+        metavar="DURATION",
+        help="When to force a stop that reaches no batch boundary: 60s. The job then goes on as it was.",
+    ),
+]
+
+
+def compact(
+    name: Name,
+    jobs: JobsFile,
+    query: Query = None,
+    where: Expired = None,
+    idle_since: IdleSince = None,
+    idle_for: IdleFor = None,
+    operator: Operator = None,
+    part: JudgedPart = None,
+    max_rows: MaxRows = None,
+    update: Update = "on-create-and-write",
+    visibility: Visibility = "return-if-not-cleaned-up",
+    force_after: ForceAfter = None,
+    why: Why = "",
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job, let keys go that have expired, and start it; as it was, where anything goes wrong."""
+    order = compact_order(
+        where=where,
+        idle_since=idle_since,
+        idle_for=idle_for,
+        operator=operator,
+        part=part,
+        max_rows=max_rows,
+        update=update,
+        visibility=visibility,
+        note=note,
+    )
+    _exchange(order, name, jobs, query, force_after, why, SparkOptions(master, spark_conf, work))
+
+
+def rescale(
+    name: Name,
+    jobs: JobsFile,
+    partitions: Partitions,
+    query: Query = None,
+    force_after: ForceAfter = None,
+    why: Why = "",
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job, spread its state over other partitions, and start it; as it was, where that goes wrong."""
+    from streambank_spark.order import Order
+
+    order = Order(operation="rescale", partitions=partitions, note=note)
+    _exchange(order, name, jobs, query, force_after, why, SparkOptions(master, spark_conf, work))
+
+
+compact_app = typer.Typer(name="compact", add_completion=False)
+compact_app.command(epilog=COMPACT_EXAMPLE)(compact)
+rescale_app = typer.Typer(name="rescale", add_completion=False)
+rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
+
+
+def _exchange(
+    order: Order,
+    name: str,
+    jobs: str,
+    query: str | None,
+    force_after: str | None,
+    why: str,
+    given: SparkOptions,
+) -> None:
+    order.check()
+    require_pyspark()
+    from streambank.job.declaration import load_jobs
+    from streambank.job.processes import who
+    from streambank.recovery.exchange import exchange
+    from streambank.times import parse_duration_s
+
+    job = load_jobs(jobs).job(name)
+    spark = declared_spark(job, query, given)
+    by = who("cli")
+    with spark_of(spark) as session, console.progress() as progress:
+        made: list[Derived] = []
+
+        def make(repository: Repository, of: str, savepoint: str) -> str | None:
+            from streambank_spark.order import carry_out
+
+            workshop, say = workshop_of(spark, progress), _noted()
+            made.append(carry_out(session, repository, of, savepoint, order, workshop, by=by, say=say))
+            return made[-1].savepoint
+
+        result = exchange(
+            job,
+            make,
+            by=by,
+            query=query,
+            why=why,
+            force_after_s=None if force_after is None else parse_duration_s(force_after),
+            progress=progress,
+            tell=console.waits(),
+        )
+    (derived,) = made
+    document = result.to_dict() | {"operation": order.operation, "rewritten": derived.to_dict()}
+    console.answer(document, lambda: _show(result, derived))
+
+
+def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOptions:
+    """By which Spark a job's state is worked on: as the command says, else as the job declares."""
+    from streambank.job.generations import MAIN
+
+    conf = {**job.spark, **job.state.spark}
+    return SparkOptions(
+        given.master or job.state.master or job.master,
+        [*(f"{key}={value}" for key, value in conf.items()), *(given.conf or ())],
+        given.work or job.state.work or f"{job.queries.get(query or MAIN, job.checkpoint)}.work",
+    )
+
+
+def _noted() -> Callable[[str], None]:
+    return lambda text: console.note(text.lower())
+
+
+def _show(result: ExchangeResult, derived: Derived) -> None:
+    done = {"exchanged": "has other state", "nothing-to-do": "is as it was: nothing goes"}
+    goes_on = "runs" if result.running else "stays stopped"
+    console.line(f"job {result.job} {done[result.state]}, and {goes_on}")
+    fields: list[tuple[str, Any]] = [
+        ("batch", result.batch),
+        ("generation", result.generation),
+        ("savepoint", result.savepoint),
+        ("to go back", result.before),
+    ]
+    console.fields(fields)
+    show_going(derived)
