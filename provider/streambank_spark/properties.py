@@ -18,3 +18,19 @@ def _key(text: str) -> str:
 def _value(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return re.sub(r"^ ", r"\\ ", escaped)
+
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def with_deep_stack(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings under which the driver can plan the state of a join, whose expressions are nested deeply.
+
+    Catalyst walks them by recursion, which took more than the JVM's usual stack where little was compiled
+    yet.
+
+    Args:
+        conf: The settings; a stack that they name already stays.
+    """
+    options = conf.get(JAVA_OPTIONS, "")
+    return dict(conf) if "-Xss" in options else {**conf, JAVA_OPTIONS: f"{options} -Xss8m".lstrip()}

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.errors import StorageError, StreambankError
+from streambank_spark.properties import with_deep_stack
 
 LOCAL = "local[*]"
 _SETTINGS = {
@@ -65,7 +66,7 @@ def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[Spark
 
 def _start(handle: int, master: str | None, conf: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.Builder().appName("streambank-state").master(master or LOCAL)
-    for key, value in {**_SETTINGS, **conf}.items():
+    for key, value in with_deep_stack({**_SETTINGS, **conf}).items():
         builder = builder.config(key, value)
     with _sent_to(handle):
         return builder.getOrCreate()

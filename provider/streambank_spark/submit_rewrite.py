@@ -18,6 +18,7 @@ from streambank.job.installed import entry_path, find_installation
 from streambank.savepoint.executing_lines import read_error
 from streambank.storage import scheme_of
 from streambank_spark.bundle import PACKAGES, write_bundle, write_packages
+from streambank_spark.properties import JAVA_OPTIONS, with_deep_stack
 from streambank_spark.submission import Submission
 from streambank_spark.submit import POLL_S, SparkExecutor
 from streambank_spark.submit_folder import LOG, submit_folder, write_properties
@@ -26,8 +27,6 @@ ENTRY = "rewrite_state.py"
 SAID = "streambank: "
 """How lines of the log begin that a person wants to see while it runs."""
 _NEEDED = ("blake3", "lz4", "xxhash")
-_DEEP = {"spark.driver.extraJavaOptions": "-Xss8m"}
-"""Spark plans the state of a join as deep as this."""
 
 
 def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, Any]:
@@ -45,6 +44,7 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
         StreambankError: Whatever the order raises.
     """
     installation = find_installation()
+    conf = with_deep_stack(spark.conf) if JAVA_OPTIONS in spark.conf else spark.conf
     with submit_folder() as folder:
         source, report, log = folder / "plan.json", folder / "report.json", folder / LOG
         source.write_text(json.dumps(dict(plan)), encoding="utf-8")
@@ -54,7 +54,8 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
             name=f"streambank {plan['order']['operation']} {plan['job']}",
             entry=entry_path(ENTRY),
             arguments=("--plan", str(source), "--report", str(report), "--owner", str(os.getpid())),
-            properties=write_properties(folder, spark.properties, spark.conf, _DEEP, {}),
+            # The user's file counts more than a default, and less than the user's options.
+            properties=write_properties(folder, spark.properties, conf, with_deep_stack({}), {}),
             py_files=write_bundle(folder / "streambank.zip"),
             archives=f"{write_packages(folder / 'packages.zip', _packages(plan))}#{PACKAGES}",
             log=log,
