@@ -15,6 +15,7 @@ from streambank.errors import NotFoundError, RefusedError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation, Generations
+from streambank.job.taken_back import check_not_taken_back
 from streambank.recovery.sinks import look_at_sinks, refusals
 from streambank.recovery.standing import check_stands_at, shown
 from streambank.savepoint.manifest import Manifest
@@ -78,7 +79,8 @@ def reinstate(
         NotFoundError: There is no such generation (code `no-such-generation`), or no such savepoint.
         RefusedError: The query has gone on since, in this generation or the one that counts
             (`query-went-on`), or may have given rows to a sink that cannot be asked (`batch-begun`); a sink
-            is further than the savepoint (`sink-would-lose-rows`); a driver lives (`lease-held`).
+            is further than the savepoint (`sink-would-lose-rows`), or was taken back by a restore that was
+            not finished (`sinks-taken-back`); a driver lives (`lease-held`).
         ConflictError: Another operation works on the job.
         IntegrityError, FormatError, StorageError: What the savepoint keeps of its sinks cannot be read.
     """
@@ -91,6 +93,7 @@ def reinstate(
         generations = control.generations(query)
         earlier, current = _find(generations, generation), generations.current()
         assert current is not None, "one of them was found"
+        check_not_taken_back(control, query, current)
         check_stands_at(manifest.job, earlier.location, manifest.batch)
         called = earlier.again or earlier.number
         if current.location == earlier.location:

@@ -13,6 +13,7 @@ from streambank.recovery import reinstate as reinstating
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks import look_at_sinks
+from tests.support.faulty_store import SimulatedCrash
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.remade import remake
 from tests.support.workshop import BY, JOB, Workshop, quick_store
@@ -139,6 +140,23 @@ def test_refused_while_a_driver_lives(shop: Workshop) -> None:
     assert refused(shop, before) == "lease-held"
     lease.release()
     back(shop, before)
+
+
+def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.run(1)
+    early = shop.take().savepoint
+    shop.run(2)
+    before = exchanged(shop)
+
+    def die(*args: object, **options: object) -> None:
+        raise SimulatedCrash("switch")
+
+    with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
+        patched.setattr("streambank.job.generations.Generations.switch", die)
+        restore(shop.repository, early, generation=shop.control(), sink="rollback", opener=quick_store)
+    assert refused(shop, before) == "sinks-taken-back"
 
 
 def test_there_has_to_be_such_a_generation(shop: Workshop) -> None:
