@@ -110,7 +110,7 @@ def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) 
 
 def _work(stack: ExitStack, workshop: Workshop) -> str:
     if workshop.work is not None:
-        return workshop.work.rstrip("/")
+        return for_spark(workshop.work.rstrip("/"))
     if not workshop.master.startswith("local"):
         raise InputError(
             "On a cluster state is laid out where all of its machines see it.",
@@ -118,6 +118,11 @@ def _work(stack: ExitStack, workshop: Workshop) -> str:
             hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
         )
     return stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
+
+
+def for_spark(location: str) -> str:
+    """A location as Spark spells it: `s3a://` for S3, which has no other file system there."""
+    return f"s3a{location[2:]}" if location.startswith("s3://") else location
 
 
 @contextmanager
