@@ -46,6 +46,7 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.doctor",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",
+                    "streambank_airflow.operators.quarantine",
                     "streambank_airflow.operators.reinstate",
                     "streambank_airflow.operators.repository",
                     "streambank_airflow.operators.restart",

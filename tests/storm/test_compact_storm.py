@@ -1,29 +1,28 @@
-"""After a compaction or a rescale of its state a query goes on as a model says: for every kind and layout.
-
-The model is another run of the same query, in whose input the past of the expired keys has another name: so
-they start from zero, all others have all of their past, and watermarks are the same. What the two give from
-there on must be equal, but for what the renamed past gives.
-"""
+"""After a compaction or a rescale of its state a query goes on as a model says: for every kind and layout."""
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.take import take
-from streambank.storage import open_store
-from streambank_spark.digest import digest_of
-from streambank_spark.laid_out import Workshop, savepoint_laid_out
-from streambank_spark.order import Order, carry_out
-from streambank_spark.state import QueryState
-from tests.support.queries import QUERIES, Query, write_input
-from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
+from streambank.errors import RefusedError
+from streambank_spark.order import Order
+from tests.support.queries import QUERIES, TO_FILES, Query
+from tests.support.reshaped import (
+    COMPACTED,
+    LAST,
+    Course,
+    IsPast,
+    Models,
+    after_last,
+    as_table,
+    given,
+    unheard_of_in_last,
+)
+from tests.support.spark import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,18 +34,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
-BATCHES = 14
-LAST = 7
-OLD = "old-"
-OLD_IDS = 1_000_000
-EXPIRED = ("k0", "k3", "k7", "k11")
+NAMES = ("k0", "k3", "k7", "k11")
+BY_KEY = "key.key IN ('k0', 'k3', 'k7', 'k11')"
 WHERE = {
     "drop-duplicates": "key.id % 5 = 0",
     "drop-duplicates-within-watermark": "key.id % 5 = 0",
     "join": "key.field0 IN ('k0', 'k3', 'k7', 'k11')",
 }
-BY_KEY = "key.key IN ('k0', 'k3', 'k7', 'k11')"
 STATEFUL = [query for query in QUERIES.values() if not query.file_sink]
+JOIN_3 = {"spark.sql.streaming.join.stateFormatVersion": "3"}
+WIDE = Order(operation="rescale", partitions=5)
 
 
 @pytest.fixture(autouse=True)
@@ -54,113 +51,94 @@ def prepared(spark: SparkSession) -> None:
     prepare(spark)
 
 
-def cells() -> list[Any]:
-    return [
-        pytest.param(query, layout, id=f"{query.name}-{layout}")
-        for query in STATEFUL
-        for layout in query.layouts
-    ]
+@pytest.fixture(scope="module")
+def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Models:
+    prepare(spark)
+    return Models(spark, tmp_path_factory.mktemp("models"))
 
 
-def rename_the_past(query: Query, folder: Path) -> None:
-    """Give the expired keys of all batches up to `LAST` another name."""
-    for path in sorted(folder.glob("*/*.json")):
-        if int(path.stem) > LAST:
-            continue
-        stat = path.stat()
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        for row in rows:
-            if query.name.startswith("drop-duplicates"):
-                row["id"] += OLD_IDS if row["id"] % 5 == 0 else 0
-            elif row["key"] in EXPIRED:
-                row["key"] = OLD + row["key"]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+def is_past(query: Query) -> IsPast:
+    """What `WHERE` says, of a row of the input."""
+    if query.name.startswith("drop-duplicates"):
+        return lambda row: bool(row["id"] % 5 == 0)
+    return lambda row: row["key"] in NAMES
 
 
-def is_old(row: dict[str, Any]) -> bool:
-    return any(
-        (isinstance(value, str) and value.startswith(OLD))
-        or (isinstance(value, int) and OLD_IDS <= value < 2 * OLD_IDS)
-        for value in row.values()
-    )
+def compaction(query: Query) -> Order:
+    return Order(operation="compact", where=WHERE.get(query.name, BY_KEY))
 
 
-def given_after(output: Path, *, without_old: bool) -> dict[int, list[Any]]:
-    """What each batch after `LAST` gave."""
-    return {
-        batch: [row for row in map(json.loads, rows) if not (without_old and is_old(row))]
-        for batch, rows in read_batches(output).items()
-        if batch > LAST
-    }
+def _cells() -> Iterator[Any]:
+    for query in STATEFUL:
+        for layout in query.layouts:
+            yield pytest.param(query, layout, {}, id=f"{query.name}-{layout}")
+    for layout in ("rocksdb-changelog", "format-v2"):
+        yield pytest.param(QUERIES["join"], layout, JOIN_3, id=f"join-v3-{layout}")
 
 
-def model(base: SparkSession, query: Query, layout: str, folder: Path) -> dict[int, list[Any]]:
-    write_input(folder / "in", BATCHES)
-    rename_the_past(query, folder / "in")
-    place = (folder / "in", folder / "checkpoint", folder / "out")
-    run_until(session_for(base, layout), query, *place, LAST)
-    run_to_end(session_for(base, layout), query, *place)
-    return given_after(folder / "out", without_old=True)
-
-
-def saved(base: SparkSession, query: Query, layout: str, folder: Path) -> tuple[Repository, str]:
-    write_input(folder / "in", BATCHES)
-    place = (folder / "in", folder / "checkpoint", folder / "out")
-    run_until(session_for(base, layout), query, *place, LAST)
-    repository = Repository.open(open_store(str(folder / "repository")), create=True)
-    return repository, take(open_store(str(folder / "checkpoint")), repository, "job").savepoint
-
-
-def go_on(
-    base: SparkSession, query: Query, layout: str, folder: Path, repository: Repository, savepoint: str
-) -> dict[int, list[Any]]:
-    """Restore a savepoint, let the query read the rest of its input, and give what came of that."""
-    place = folder / savepoint
-    restore(repository, savepoint, job="job", into=open_store(str(place / "checkpoint")), sink="accept")
-    run_to_end(session_for(base, layout), query, folder / "in", place / "checkpoint", place / "out")
-    return given_after(place / "out", without_old=False)
-
-
-def order(base: SparkSession, repository: Repository, savepoint: str, asked: Order, folder: Path) -> str:
-    found = carry_out(
-        base, repository, "job", savepoint, asked, Workshop("local[2]", str(folder / "work"), print)
-    )
-    assert found.savepoint is not None
-    assert not list((folder / "work").glob("*")), "what was laid out is gone"
-    return found.savepoint
-
-
-@pytest.mark.parametrize(("query", "layout"), cells())
-def test_a_query_goes_on_from_compacted_state_as_the_model_says(
-    spark: SparkSession, query: Query, layout: str, tmp_path: Path
+@pytest.mark.parametrize(("query", "layout", "conf"), [*_cells()])
+def test_a_query_goes_on_from_compacted_and_from_rescaled_state_as_the_models_say(
+    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
 ) -> None:
-    expected = model(spark, query, layout, tmp_path / "model")
-    folder = tmp_path / "real"
-    repository, savepoint = saved(spark, query, layout, folder)
-    asked = Order(operation="compact", where=WHERE.get(query.name, BY_KEY))
-    compacted = order(spark, repository, savepoint, asked, folder)
-    assert repository.load("job", compacted).derived_from == savepoint
-    assert go_on(spark, query, layout, folder, repository, compacted) == expected
-    untouched = go_on(spark, query, layout, folder, repository, savepoint)
-    assert untouched != expected, "control: what expired would have shown"
+    ordinary = after_last(models.of(query))
+    expected = after_last(models.of(query, "expired", is_past(query)))
+    assert expected != ordinary, "control: what expires shows"
+    course = Course(spark, query, layout, tmp_path, conf)
+    savepoint, _ = course.saved()
+
+    compacted = course.made(savepoint, compaction(query))
+    assert after_last(given(course.go_on(compacted))) == expected
+
+    if layout == "hdfs":
+        with pytest.raises(RefusedError) as caught:
+            course.made(savepoint, WIDE)
+        assert caught.value.code == "hdfs-backed" and caught.value.hint
+        untouched = savepoint
+    else:
+        untouched = course.made(savepoint, WIDE)
+    assert after_last(given(course.go_on(untouched))) == ordinary
 
 
 @pytest.mark.parametrize(
-    ("query", "layout"), [cell for cell in cells() if not str(cell.id).endswith("-hdfs")]
+    ("name", "layout"), [(query.name, layout) for query in TO_FILES.values() for layout in query.layouts]
 )
-def test_a_query_goes_on_from_rescaled_state_as_if_nothing_had_been(
-    spark: SparkSession, query: Query, layout: str, tmp_path: Path
+def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_rescaled(
+    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
 ) -> None:
-    repository, savepoint = saved(spark, query, layout, tmp_path)
-    rescaled = order(spark, repository, savepoint, Order(operation="rescale", partitions=5), tmp_path)
-    assert digests(spark, repository, savepoint, tmp_path) == digests(spark, repository, rescaled, tmp_path)
-    found = go_on(spark, query, layout, tmp_path, repository, rescaled)
-    run_to_end(session_for(spark, layout), query, tmp_path / "in", tmp_path / "checkpoint", tmp_path / "out")
-    assert given_after(tmp_path / "out", without_old=False) == found, "an ordinary restart"
+    query = TO_FILES[name]
+    ordinary, expired = models.of(query), models.of(query, "expired", is_past(query))
+    expected = as_table(ordinary, expired)
+    assert expected != as_table(ordinary, ordinary), "control: what expires shows"
+    course = Course(spark, query, layout, tmp_path)
+    savepoint, _ = course.saved()
+
+    compacted = course.made(savepoint, compaction(query))
+    course.go_on(compacted)
+    assert (course.sink / COMPACTED).exists(), "no batch was missing when it was compacted"
+    assert course.table() == expected
+
+    untouched = savepoint if layout == "hdfs" else course.made(savepoint, WIDE)
+    with pytest.raises(RefusedError):
+        course.go_on(untouched)
+    course.go_on(untouched, sink="rollback")
+    assert course.table() == as_table(ordinary, ordinary)
 
 
-def digests(base: SparkSession, repository: Repository, savepoint: str, folder: Path) -> list[dict[str, Any]]:
-    workshop = Workshop("local[2]", str(folder / "work"), print)
-    with savepoint_laid_out(repository, "job", savepoint, workshop) as laid:
-        return [each.to_dict() for each in digest_of(QueryState(base, laid.location))]
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("apply-in-pandas-with-state", "hdfs"),
+        ("apply-in-pandas-with-state", "format-v2"),
+        ("transform-with-state", "rocksdb-changelog"),
+    ],
+)
+def test_keys_that_were_idle_since_another_savepoint_start_from_zero(
+    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+) -> None:
+    query = QUERIES[name]
+    course = Course(spark, query, layout, tmp_path)
+    savepoint, before = course.saved(also=LAST - 1)
+    expected = after_last(models.of(query, "idle", unheard_of_in_last(course.source)))
+    assert expected != after_last(models.of(query)), "control: what was idle shows"
+    compacted = course.made(savepoint, Order(operation="compact", idle_since=before))
+    assert after_last(given(course.go_on(compacted))) == expected

@@ -238,3 +238,17 @@ QUERIES = {
         Query("stateless", _stateless, layouts=("hdfs",), file_sink=True),
     )
 }
+
+
+def _closed_windows(session: SparkSession, folder: Path) -> DataFrame:
+    return _aggregation(session, folder).selectExpr("string(window.start) AS start", "key", "rows", "total")
+
+
+TO_FILES = {
+    query.name: query
+    for query in (
+        Query("closed-windows", _closed_windows, file_sink=True),
+        Query("transform-with-state-to-files", _transform_with_state, layouts=("format-v2",), file_sink=True),
+    )
+}
+"""Queries with state that write to Spark's own file sink."""

@@ -15,6 +15,8 @@ from streambank.checkpoint.text import load_json, parse_version
 from streambank.errors import FormatError
 
 MAX_OPERATOR_VERSION = 2
+_SPARKS_OWN = "$"
+"""How names of Spark's own state variables begin; an application's cannot."""
 _TIMED = ("EventTime", "ProcessingTime")
 
 
@@ -43,7 +45,7 @@ class OperatorMetadata:
         operator: Its id.
         name: Spark's name of it, such as `stateStoreSave` or `symmetricHashJoin`.
         stores: Its stores, in the order in which unique ids of the commit log are given.
-        variables: Names of its state variables, which a transformWithState has (v2 only).
+        variables: Names of its state variables, which a transformWithState has (v2 only), but Spark's own.
         timers: Whether it may register timers, which a transformWithState with a time mode may (v2 only).
     """
 
@@ -104,8 +106,10 @@ def _properties(text: Any) -> dict[str, Any]:
 
 
 def _variables(properties: dict[str, Any]) -> tuple[str, ...]:
+    """Those of the application: Spark lists one of its own for timers, which is read in another way."""
     try:
-        return tuple(str(variable["stateName"]) for variable in properties.get("stateVariables") or ())
+        names = [str(variable["stateName"]) for variable in properties.get("stateVariables") or ()]
+        return tuple(name for name in names if not name.startswith(_SPARKS_OWN))
     except (TypeError, KeyError, AttributeError):
         return ()
 

@@ -91,7 +91,7 @@ def compact(
     _check_usage(checkpoint, job, undo, purge, quarantine, dry_run)
     declared = _declared(job, jobs) if job is not None else None
     if purge is not None:
-        _purge(purge)
+        _purge(declared, purge)
         return
     if undo is not None:
         _undo(checkpoint, declared, undo, stopped, jobs)
@@ -267,13 +267,18 @@ def _check_stopped(checkpoint: str, stopped: bool, jobs: str | None) -> None:
     life.check_still(store, CheckpointReader(store).listing(), life.Watch(watch_s=life.WATCH_S))
 
 
-def _purge(place: str) -> None:
+def _purge(declared: tuple[Job, str | None] | None, place: str) -> None:
+    from streambank.compaction.job import purge_job
     from streambank.compaction.purge import purge
     from streambank.compaction.quarantine import Quarantine
+    from streambank.job.processes import who
     from streambank.storage import open_store
 
     with console.progress() as progress:
-        report = purge(Quarantine(open_store(place)), progress=progress)
+        if declared is not None:
+            report = purge_job(declared[0], place, by=who("cli"), progress=progress)
+        else:
+            report = purge(Quarantine(open_store(place)), progress=progress)
     found = f"{console.count(report.files, 'file')}, {console.size(report.bytes)}"
     console.answer(report.to_dict(), lambda: console.line(f"deleted for good: {found}"))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from streambank.compaction.compact import Wish, compact, plan
 from streambank.compaction.life import HELD
+from streambank.compaction.purge import PurgeReport, purge
 from streambank.compaction.quarantine import Quarantine, quarantine_location
 from streambank.compaction.report import CompactionReport
 from streambank.compaction.undo import UndoReport, bring_back
@@ -20,6 +21,7 @@ from streambank.savepoint.progress import Progress
 from streambank.storage import Opener, open_store
 
 OPERATION = "compact"
+_UNDONE, _PURGED = "compaction-undone", "quarantine-purged"
 
 
 def compact_job(
@@ -100,6 +102,8 @@ def undo_job(
 ) -> UndoReport:
     """Bring back what was moved from a checkpoint of a job; no driver may live, and none can start meanwhile.
 
+    What the newest undo of the job has brought back already is not looked for again.
+
     Raises:
         InputError: The quarantine is of no current checkpoint of the job (code `another-job`).
         RefusedError: A driver lives (`lease-held`), or see `bring_back`.
@@ -107,19 +111,84 @@ def undo_job(
     """
     records = control or job.records()
     kept_apart = Quarantine(opener(quarantine))
+    done = _done_before(records, _UNDONE, kept_apart)
+    if done is not None:
+        return UndoReport(
+            checkpoint=done["checkpoint"],
+            quarantine=kept_apart.store.uri,
+            files=done["files"],
+            bytes=done["bytes"],
+            left=(),
+            missing=tuple(done["missing"]),
+            already_done=True,
+        )
     record = kept_apart.existing()
     places = {_place(job, records, name, opener): name for name in job.queries}
     if record.checkpoint not in places:
-        raise InputError(
-            f"The quarantine {quarantine} is of {record.checkpoint}, which is no current checkpoint of job "
-            f"{job.name}.",
-            code="another-job",
-            hint="Name the job that it is of, or the checkpoint itself.",
-        )
+        raise _of_another_job(job, quarantine, record.checkpoint, "current checkpoint")
     with _held(records, by, stopped=record.mode == "stopped") as (_, check):
         report = bring_back(opener(record.checkpoint), kept_apart, check=check, progress=progress)
-        _record(records, "compaction-undone", places[record.checkpoint], report.to_dict(), by, why)
+        _record(records, _UNDONE, places[record.checkpoint], report.to_dict(), by, why)
     return report
+
+
+def purge_job(
+    job: Job,
+    quarantine: str,
+    *,
+    by: Mapping[str, str],
+    why: str = "",
+    control: JobControl | None = None,
+    opener: Opener = open_store,
+    progress: Progress | None = None,
+) -> PurgeReport:
+    """Delete for good what was moved from a checkpoint of a job; its driver may live.
+
+    What the newest purge of the job has deleted already is not looked for again.
+
+    Raises:
+        InputError: The quarantine is of no checkpoint that the job has ever had (code `another-job`).
+        ConflictError: Another operation works on the job (`operation-in-progress`).
+        StreambankError: Whatever `purge` raises.
+    """
+    records = control or job.records()
+    kept_apart = Quarantine(opener(quarantine))
+    done = _done_before(records, _PURGED, kept_apart)
+    if done is not None:
+        return PurgeReport(done["checkpoint"], kept_apart.store.uri, done["files"], done["bytes"], True)
+    checkpoint = kept_apart.checkpoint()
+    places = {
+        place: name for name, declared in job.queries.items() for place in _places(records, name, declared)
+    }
+    if checkpoint not in places:
+        raise _of_another_job(job, quarantine, checkpoint, "checkpoint")
+    with records.operation(OPERATION, by=by):
+        report = purge(kept_apart, opener=opener, progress=progress)
+        told = {**report.to_dict(), "checkpoint": checkpoint}
+        _record(records, _PURGED, places[checkpoint], told, by, why)
+    return report
+
+
+def _places(records: JobControl, name: str, declared: str) -> list[str]:
+    """Every location that the checkpoint of a query has had."""
+    known = records.generations(None if name == MAIN else name).all()
+    return [declared, *(generation.location for generation in known)]
+
+
+def _done_before(records: JobControl, kind: str, quarantine: Quarantine) -> Mapping[str, Any] | None:
+    """What an earlier try left behind that came to its end; None where there is something to do."""
+    event = records.last_event(kind)
+    if event is None or event["quarantine"] != quarantine.store.uri or "checkpoint" not in event:
+        return None
+    return None if quarantine.record() is not None or quarantine.is_purging else event
+
+
+def _of_another_job(job: Job, quarantine: str, checkpoint: str, what: str) -> InputError:
+    return InputError(
+        f"The quarantine {quarantine} is of {checkpoint}, which is no {what} of job {job.name}.",
+        code="another-job",
+        hint="Name the job that it is of, or the checkpoint itself.",
+    )
 
 
 @contextmanager
@@ -168,6 +237,8 @@ def _record(
         files=told["files"],
         bytes=told["bytes"],
         quarantine=told["quarantine"],
+        checkpoint=told["checkpoint"],
+        missing=told.get("missing", []),
         by=dict(by),
         why=why,
     )

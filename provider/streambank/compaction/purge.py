@@ -26,12 +26,14 @@ class PurgeReport:
         quarantine: URI of the quarantine, which is gone.
         files: How many files were deleted.
         bytes: Their size.
+        already_done: An earlier try did it; this one changed nothing.
     """
 
     checkpoint: str | None
     quarantine: str
     files: int
     bytes: int
+    already_done: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -40,6 +42,7 @@ class PurgeReport:
             "quarantine": self.quarantine,
             "files": self.files,
             "bytes": self.bytes,
+            "already_done": self.already_done,
         }
 
 

@@ -181,6 +181,18 @@ class Quarantine:
             )
         return record
 
+    def checkpoint(self) -> str:
+        """URI of the checkpoint that it is of, for as long as a purge has not ended.
+
+        Raises:
+            NotFoundError: There is no quarantine (code `not-a-quarantine`).
+        """
+        record = self.record()
+        if record is None and self.is_purging:
+            what = f"record {PURGING_KEY} of the quarantine {self.store.uri}"
+            return str(decode_record(self.store.read(PURGING_KEY), what)["checkpoint"])
+        return self.existing().checkpoint
+
     def finish(self, won: Mapping[str, Any]) -> None:
         """Say that everything is moved, and what was won."""
         fields = {"at": to_json_time(utc_now()), "won": dict(won)}

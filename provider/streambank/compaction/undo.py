@@ -30,6 +30,7 @@ class UndoReport:
         left: Files that no batch ever needed, and whose names other files have by now: they stay in the
             quarantine.
         missing: Files that are in neither place.
+        already_done: An earlier try did it; this one changed nothing.
     """
 
     checkpoint: str
@@ -38,6 +39,7 @@ class UndoReport:
     bytes: int
     left: tuple[str, ...]
     missing: tuple[str, ...]
+    already_done: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
@@ -48,6 +50,7 @@ class UndoReport:
             "bytes": self.bytes,
             "left": list(self.left),
             "missing": list(self.missing),
+            "already_done": self.already_done,
         }
 
 

@@ -1,4 +1,4 @@
-"""The hook's verb on the checkpoint directories of a job: move away what Spark will never read again.
+"""The hook's verbs on the checkpoint directories of a job: what Spark never reads again goes, or comes back.
 
 The engine's modules for it are loaded when they are needed, since the DAG processor imports this one.
 """
@@ -12,7 +12,9 @@ from streambank_airflow.hooks.base import connected
 from streambank_airflow.hooks.health import HealthHook
 
 if TYPE_CHECKING:
+    from streambank.compaction.purge import PurgeReport
     from streambank.compaction.report import CompactionReport
+    from streambank.compaction.undo import UndoReport
 
 
 class CompactionHook(HealthHook):
@@ -60,3 +62,39 @@ class CompactionHook(HealthHook):
             why=note,
             by=by,
         )
+
+    @connected
+    def undo_compaction(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> UndoReport:
+        """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `undo_job` raises.
+        """
+        from streambank.compaction.job import undo_job
+
+        job, _ = self.declared(ref)
+        return undo_job(job, quarantine, by=by, why=note)
+
+    @connected
+    def purge_quarantine(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> PurgeReport:
+        """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `purge_job` raises.
+        """
+        from streambank.compaction.job import purge_job
+
+        job, _ = self.declared(ref)
+        return purge_job(job, quarantine, by=by, why=note)

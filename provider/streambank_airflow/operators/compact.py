@@ -108,7 +108,9 @@ class CompactCheckpointOperator(StreambankOperator):
             self.log.warning("Refused now: %s", refusal.message)
         if report.quarantine is not None:
             self.log.info(
-                "The files are in %s; `streambank compact --purge` deletes them.", report.quarantine
+                "The files are in %s, for PurgeQuarantineOperator to delete or UndoCompactionOperator to "
+                "bring back.",
+                report.quarantine,
             )
 
 

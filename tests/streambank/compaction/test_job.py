@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from streambank.compaction.job import compact_job, undo_job
-from streambank.errors import ConflictError, InputError, NotFoundError, RefusedError
+from streambank.compaction.job import compact_job, purge_job, undo_job
+from streambank.compaction.quarantine import PURGING_KEY, Quarantine
+from streambank.errors import ConflictError, InputError, NotFoundError, RefusedError, StorageError
 from streambank.job.declaration import Job
 from streambank.job.processes import this_process
 from streambank.storage import open_store
+from streambank.storage.base import Store
 from streambank.storage.local import LocalStore
 from tests.support.jobs import BY, declare
 from tests.support.littered import closure, content, litter
@@ -146,3 +148,49 @@ def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_pa
         undo_job(job, done.quarantine or "", by=BY)
     with pytest.raises(NotFoundError, match="no quarantine"):
         undo_job(job, LocalStore(tmp_path / "nothing").uri, by=BY)
+
+
+def test_a_quarantine_of_an_earlier_generation_is_purged_and_one_of_another_job_is_not(
+    job: Job, tmp_path: Path
+) -> None:
+    done = compact_job(job, label="x", by=BY)["main"]
+    assert done.quarantine is not None
+    records = job.records()
+    generations = records.generations()
+    generations.ensure_first(job.checkpoint, by=BY)
+    with records.operation("restore", by=BY) as operation:
+        generations.switch(generations.propose(taken=lambda location: False), operation=operation)
+    (tmp_path / "other").mkdir()
+    other = declare(tmp_path / "other")
+    with pytest.raises(InputError, match="no checkpoint of job"):
+        purge_job(other, done.quarantine, by=BY)
+    with records.operation("restore", by=BY), pytest.raises(ConflictError):
+        purge_job(job, done.quarantine, by=BY)
+    gone = purge_job(job, done.quarantine, by=BY)
+    assert (gone.checkpoint, gone.files, gone.already_done) == (job.checkpoint, len(done.files), False)
+    again = purge_job(job, done.quarantine, by=BY)
+    assert (again.checkpoint, again.files, again.already_done) == (job.checkpoint, len(done.files), True)
+
+
+def test_a_purge_that_broke_off_is_ended_with_its_job_known(job: Job) -> None:
+    done = compact_job(job, label="x", by=BY)["main"]
+    assert done.quarantine is not None
+    place = open_store(done.quarantine)
+    purging = Quarantine(place)
+
+    class Cut(LocalStore):
+        def delete(self, key: str) -> None:
+            if key == PURGING_KEY:
+                raise StorageError("cut off", code="test", hint="")
+            super().delete(key)
+
+    def opener(location: str) -> Store:
+        return Cut(location.removeprefix("file://"), fsync=False)
+
+    with pytest.raises(StorageError):
+        purge_job(job, done.quarantine, by=BY, opener=opener)
+    assert purging.record() is None and purging.is_purging
+    assert purge_job(job, done.quarantine, by=BY).checkpoint is None
+    event = job.records().last_event("quarantine-purged")
+    assert event is not None and event["checkpoint"] == job.checkpoint
+    assert not content(place)

@@ -1,4 +1,4 @@
-"""A job's checkpoint is compacted by a task: planned, done, tried again."""
+"""A job's checkpoint is compacted by a task: planned, done, tried again, brought back, deleted for good."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from streambank.compaction.job import undo_job
 from streambank.job.declaration import Job, load_jobs
 from streambank.job.processes import this_process
 from streambank.storage import open_store
 from streambank_airflow.operators.compact import CompactCheckpointOperator
+from streambank_airflow.operators.quarantine import PurgeQuarantineOperator, UndoCompactionOperator
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.jobs import BY, write_jobs
 from tests.support.littered import closure, content, litter
@@ -30,14 +30,14 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return job
 
 
-def run(**arguments: Any) -> Any:
+def run(operator: Any = CompactCheckpointOperator, **arguments: Any) -> Any:
     with DAG("one_task", schedule=None, render_template_as_native_obj=True) as dag:
-        CompactCheckpointOperator(task_id="task", job="flights", **arguments)
+        operator(task_id="task", job="flights", **arguments)
     return run_dag(dag)
 
 
-def result_of(**arguments: Any) -> Any:
-    done = run(**arguments)
+def result_of(operator: Any = CompactCheckpointOperator, **arguments: Any) -> Any:
+    done = run(operator, **arguments)
     assert task_states(done) == {"task": "success"}
     return xcom(done, "task")
 
@@ -56,8 +56,50 @@ def test_planned_done_and_back(job: Job) -> None:
     assert closure(checkpoint) == needed
     event = job.records().last_event("compacted")
     assert event is not None and event["why"] == "too many files" and event["by"]["dag_id"] == "one_task"
-    undo_job(job, done["quarantine"], by=BY)
+
+    back = result_of(UndoCompactionOperator, quarantine=done["quarantine"], note="on second thoughts")
+    assert (back["files"], back["left_files"], back["already_done"]) == (done["files"], 0, False)
     assert content(checkpoint) == before
+    event = job.records().last_event("compaction-undone")
+    assert event is not None and event["why"] == "on second thoughts" and event["by"]["dag_id"] == "one_task"
+    assert result_of(UndoCompactionOperator, quarantine=done["quarantine"]) == {**back, "already_done": True}
+
+
+def test_deleted_for_good_beside_a_driver(job: Job) -> None:
+    done = result_of()
+    driver = job.records().lease.acquire([this_process("driver")])
+    try:
+        gone = result_of(PurgeQuarantineOperator, quarantine=done["quarantine"], note="a week later")
+    finally:
+        driver.release()
+    assert (gone["files"], gone["bytes"]) == (done["files"], done["bytes"])
+    assert not content(open_store(done["quarantine"]))
+    event = job.records().last_event("quarantine-purged")
+    assert event is not None and event["why"] == "a week later" and event["by"]["dag_id"] == "one_task"
+    assert result_of(PurgeQuarantineOperator, quarantine=done["quarantine"]) == {**gone, "already_done": True}
+
+
+def test_files_that_are_nowhere_fail_an_undo(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    done = result_of()
+    place = open_store(done["quarantine"])
+    lost = next(info.path for info in place.list("files"))
+    place.delete(lost)
+    assert task_states(run(UndoCompactionOperator, quarantine=done["quarantine"])) == {"task": "failed"}
+    assert f"such as {lost.removeprefix('files/')}" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("operator", [UndoCompactionOperator, PurgeQuarantineOperator])
+def test_without_a_quarantine_there_is_nothing_to_do(job: Job, operator: Any) -> None:
+    assert task_states(run(operator, quarantine="{{ none }}")) == {"task": "skipped"}
+    assert task_states(run(operator, quarantine="{{ ''  }}")) == {"task": "skipped"}
+    assert task_states(run(operator, quarantine="x", only_if=False)) == {"task": "skipped"}
+
+
+def test_a_quarantine_of_nobody_is_refused(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
+    for operator in (UndoCompactionOperator, PurgeQuarantineOperator):
+        done = run(operator, quarantine=f"{job.checkpoint}.quarantine-x")
+        assert task_states(done) == {"task": "failed"}
+        assert "[not-a-quarantine]" in capfd.readouterr().out
 
 
 def test_beside_a_driver_only_if_it_may(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
