@@ -19,7 +19,7 @@ from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import Store, open_store
-from streambank_spark.expiry import Expired
+from streambank_spark.expiry import Expired, PassedOver
 from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
 from streambank_spark.meaning import meaning
 from streambank_spark.rewrite import Rewritten, rewrite
@@ -78,6 +78,7 @@ class Derived:
         going: What of each operator goes.
         savepoint: The new one; None where nothing was to be done, or it was only asked what would be.
         rewritten: What became of each store, where there is a new one.
+        passed_over: Operators that have no such key, where a key was to go; None where none was.
     """
 
     of: str
@@ -85,13 +86,16 @@ class Derived:
     going: tuple[Going, ...]
     savepoint: str | None = None
     rewritten: Rewritten | None = None
+    passed_over: tuple[PassedOver, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
+        passed = self.passed_over
         return {
             "of": self.of,
             "batch": self.batch,
             "operators": [each.to_dict() for each in self.going],
+            **({} if passed is None else {"passed_over": [each.to_dict() for each in passed]}),
             "savepoint": self.savepoint,
             "stores": [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores],
         }
