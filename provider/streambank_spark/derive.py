@@ -22,6 +22,7 @@ from streambank.storage import Store, open_store
 from streambank_spark.expiry import Expired, PassedOver
 from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
 from streambank_spark.meaning import meaning
+from streambank_spark.mended import Mended
 from streambank_spark.rewrite import Rewritten, rewrite
 from streambank_spark.spark_rewriter import quiet_session
 from streambank_spark.state import QueryState
@@ -29,6 +30,8 @@ from streambank_spark.store_rows import StoreRows, store_rows
 
 Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
+Mend = Callable[[QueryState], list[Mended]]
+"""From the state of the savepoint, which rows get other values."""
 Say = Callable[[str], None]
 """Told what is being done."""
 
@@ -111,6 +114,7 @@ def derive(
     operation: str,
     decide: Decide | None = None,
     partitions: int | None = None,
+    mend: Mend | None = None,
     dry_run: bool = False,
     note: str = "",
     by: Mapping[str, str] | None = None,
@@ -124,9 +128,10 @@ def derive(
         job: `job` or `job/query`.
         savepoint: The id of the first one.
         workshop: Where state is laid out.
-        operation: What it is made by: `compact`, `erase`, `rescale`.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
+        mend: Which rows get other values; none where nobody says.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         by: Who asks.
@@ -140,16 +145,21 @@ def derive(
         state = QueryState(spark, laid.location)
         say("Looking for what goes")
         gone = [] if decide is None else decide(state)
+        mended = [] if mend is None else mend(state)
         kept_by_spark = [each.sized.persist() for each in gone]
+        kept_by_spark += [each.bytes_of.persist() for each in mended]
         try:
             session = quiet_session(spark, state.closure.spark.checkpoint_format)
             going = _going(list(store_rows(session, state)), gone)
-            if dry_run or (decide is not None and not any(each.keys for each in going)):
+            nothing = (decide is not None and not any(each.keys for each in going)) or (mend and not mended)
+            if dry_run or nothing:
                 return Derived(laid.of, state.closure.batch, going)
             with _place_for(laid) as target:
                 say("Writing the state anew, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
-                done = rewrite(spark, state, target, derived_from=token, gone=gone, partitions=partitions)
+                done = rewrite(
+                    spark, state, target, derived_from=token, gone=gone, partitions=partitions, mended=mended
+                )
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
                 with holds.held(job, savepoint):

@@ -17,6 +17,7 @@ from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark import holding
+from streambank_spark.expiry import Key
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
 from streambank_spark.order import Order, carry_out
 from streambank_spark.state import QueryState
@@ -82,7 +83,8 @@ class Site:
     def erase(self, savepoint: str, *more: Any) -> dict[str, Any]:
         """What the command answers."""
         place = (savepoint, "-r", self.folder / "repository", "--work", self.folder / "work")
-        return streambank("state", "erase", *place, *more, "--json").document
+        found: dict[str, Any] = streambank("state", "erase", *place, *more, "--json").document
+        return found
 
 
 @pytest.fixture
@@ -167,7 +169,7 @@ def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession
     workshop = Workshop("local[2]", str(site.folder / "work"), print)
     with savepoint_laid_out(site.repository, JOB, site.names[0], workshop) as laid:
         state = QueryState(spark, laid.location)
-        key = holding.Key(json.dumps({"k": "nobody"}))
+        key = Key(json.dumps({"k": "nobody"}))
         assert holding.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
         assert holding.holds_key(state, key, {(0, "stateStoreSave")}) == "no"
 
