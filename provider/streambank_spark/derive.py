@@ -19,9 +19,10 @@ from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import Store, open_store
-from streambank_spark.expiry import Expired
+from streambank_spark.expiry import Expired, PassedOver
 from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
 from streambank_spark.meaning import meaning
+from streambank_spark.mended import Mended
 from streambank_spark.rewrite import Rewritten, rewrite
 from streambank_spark.spark_rewriter import quiet_session
 from streambank_spark.state import QueryState
@@ -29,6 +30,8 @@ from streambank_spark.store_rows import StoreRows, store_rows
 
 Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
+Mend = Callable[[QueryState], list[Mended]]
+"""From the state of the savepoint, which rows get other values."""
 Say = Callable[[str], None]
 """Told what is being done."""
 
@@ -78,6 +81,7 @@ class Derived:
         going: What of each operator goes.
         savepoint: The new one; None where nothing was to be done, or it was only asked what would be.
         rewritten: What became of each store, where there is a new one.
+        passed_over: Operators that have no such key, where a key was to go; None where none was.
     """
 
     of: str
@@ -85,13 +89,16 @@ class Derived:
     going: tuple[Going, ...]
     savepoint: str | None = None
     rewritten: Rewritten | None = None
+    passed_over: tuple[PassedOver, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
+        passed = self.passed_over
         return {
             "of": self.of,
             "batch": self.batch,
             "operators": [each.to_dict() for each in self.going],
+            **({} if passed is None else {"passed_over": [each.to_dict() for each in passed]}),
             "savepoint": self.savepoint,
             "stores": [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores],
         }
@@ -107,6 +114,7 @@ def derive(
     operation: str,
     decide: Decide | None = None,
     partitions: int | None = None,
+    mend: Mend | None = None,
     dry_run: bool = False,
     note: str = "",
     by: Mapping[str, str] | None = None,
@@ -120,9 +128,10 @@ def derive(
         job: `job` or `job/query`.
         savepoint: The id of the first one.
         workshop: Where state is laid out.
-        operation: What it is made by: `compact`, `erase`, `rescale`.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
+        mend: Which rows get other values; none where nobody says.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         by: Who asks.
@@ -136,16 +145,21 @@ def derive(
         state = QueryState(spark, laid.location)
         say("Looking for what goes")
         gone = [] if decide is None else decide(state)
+        mended = [] if mend is None else mend(state)
         kept_by_spark = [each.sized.persist() for each in gone]
+        kept_by_spark += [each.bytes_of.persist() for each in mended]
         try:
             session = quiet_session(spark, state.closure.spark.checkpoint_format)
             going = _going(list(store_rows(session, state)), gone)
-            if dry_run or (decide is not None and not any(each.keys for each in going)):
+            nothing = (decide is not None and not any(each.keys for each in going)) or (mend and not mended)
+            if dry_run or nothing:
                 return Derived(laid.of, state.closure.batch, going)
             with _place_for(laid) as target:
                 say("Writing the state anew, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
-                done = rewrite(spark, state, target, derived_from=token, gone=gone, partitions=partitions)
+                done = rewrite(
+                    spark, state, target, derived_from=token, gone=gone, partitions=partitions, mended=mended
+                )
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
                 with holds.held(job, savepoint):

@@ -102,8 +102,32 @@ class Expired:
         return replace(self, sized=summed.where(F.col("so_far") <= rows).drop("so_far"))
 
 
-def expired(state: QueryState, rule: Rule) -> list[Expired]:
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An operator of which a key was asked that it has not.
+
+    Attributes:
+        operator: The operator's id.
+        name: Spark's name of it.
+        why: Why nothing of it is taken.
+    """
+
+    operator: int
+    name: str | None
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"operator": self.operator, "name": self.name, "why": self.why}
+
+
+def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:
     """The keys that expire by a rule, operator by operator.
+
+    Args:
+        state: The state.
+        rule: Which.
+        passed_over: Here go the operators that a `Key` is not taken from, and why.
 
     Raises:
         InputError: The expression cannot be used (code `bad-expression`), the operator or part does not
@@ -114,7 +138,7 @@ def expired(state: QueryState, rule: Rule) -> list[Expired]:
     if isinstance(rule, Idle):
         return [_idle(state, rule.since, operator) for operator in _keyed(state, rule.operator)]
     if isinstance(rule, Key):
-        return _named(state, rule)
+        return _named(state, rule, [] if passed_over is None else passed_over)
     found = list(state.operators(rule.operator))
     if len(found) != 1:
         known = ", ".join(f"{one.operator} ({one.name})" for one in found) or "none"
@@ -130,23 +154,54 @@ def _keyed(state: QueryState, wanted: int | None) -> list[OperatorState]:
     return [one for one in state.operators(wanted) if unit_of(_any(state, one), one, "") is not None]
 
 
-def _named(state: QueryState, rule: Key) -> list[Expired]:
+def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[Expired]:
     found = []
-    refused: InputError | None = None
-    for operator in _keyed(state, rule.operator):
-        try:
-            rows = [_rows_of(state.frame(part), operator, part, rule.text) for part in state.parts(operator)]
-        except InputError as error:
-            refused = error
-            continue
+    for operator, rows in rows_of_key(state, rule, passed_over):
         every: DataFrame = reduce(DataFrame.unionByName, rows)
         found.append(Expired(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
-    if refused is not None and not found:
-        raise refused
-    if not found:
-        raise RefusedError(
-            "The query keeps nothing by a key.", code="no-key", hint="There is nothing of anybody to erase."
+    if found:
+        return found
+    whys = "; ".join(f"operator {one.operator} ({one.name}): {one.why}" for one in passed_over)
+    if any(_keyed(state, one.operator) for one in passed_over if rule.operator in (None, one.operator)):
+        raise InputError(
+            f"{rule.text} names no key of any operator: {whys}",
+            code="bad-key-text",
+            hint="`streambank state schema` shows the keys: give the fields of one as a JSON object.",
         )
+    raise RefusedError(
+        f"The query keeps nothing by a key: {whys or 'it has no state.'}",
+        code="no-key",
+        hint="There is nothing of anybody to erase by a key; what was summed up cannot be taken out again.",
+    )
+
+
+def rows_of_key(
+    state: QueryState, rule: Key, passed_over: list[PassedOver]
+) -> list[tuple[OperatorState, list[DataFrame]]]:
+    """The units of the rows of a key, of each part of each operator that keeps something by such a key.
+
+    Args:
+        state: The state.
+        rule: Which key.
+        passed_over: Here go the other operators, and why.
+    """
+    found = []
+    state.operators(rule.operator)  # there is such a one
+    for operator in state.operators():
+        if rule.operator not in (None, operator.operator):
+            why = "it was not asked for: another operator was named."
+        elif not _keyed(state, operator.operator):
+            why = "it keeps one state for all input, in whose values anybody may be."
+        else:
+            try:
+                parts = state.parts(operator)
+                rows = [_rows_of(state.frame(part), operator, part, rule.text) for part in parts]
+            except InputError as error:
+                why = f"{error.message} Its values may tell of somebody all the same."
+            else:
+                found.append((operator, rows))
+                continue
+        passed_over.append(PassedOver(operator.operator, operator.name, why))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,6 +23,7 @@ from streambank.checkpoint.index import store_folder
 from streambank.errors import RefusedError
 from streambank.storage import open_store
 from streambank_spark.hdfs_rows import check_codec, load_rows, snapshot
+from streambank_spark.mended import Mended, not_encoded
 from streambank_spark.state import PARTITION, QueryState
 from streambank_spark.unsafe_row import encoder, plain
 
@@ -30,6 +32,8 @@ _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
 
 GoneRows = Callable[[int, str], DataFrame | None]
 """Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
+_Change = tuple[bytes, bytes | None, bytes | None]
+"""The bytes of a key, of its value, and of its new value; without those, it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +54,49 @@ class _Store:
     chains: Mapping[int, tuple[str, ...]]
     names: Mapping[int, str]
 
-    def work(self, pairs: Iterator[tuple[int, bytes | None]]) -> Iterator[tuple[int, int]]:
-        """Write the partitions that the pairs name; gives how many keys of each were there to go."""
-        gone: dict[int, set[bytes]] = {}
-        for partition, key in pairs:
-            keys = gone.setdefault(partition, set())
-            if key is not None:
-                keys.add(key)
+    def work(self, pairs: Iterator[tuple[int, _Change | None]]) -> Iterator[tuple[int, int]]:
+        """Write the partitions that the pairs name; gives how many changes of each could be made."""
+        changes: dict[int, list[_Change]] = {}
+        for partition, change in pairs:
+            asked = changes.setdefault(partition, [])
+            if change is not None:
+                asked.append(change)
         read, target = open_store(self.source).read, open_store(self.target)
-        for partition, keys in gone.items():
+        for partition, asked in changes.items():
             rows = load_rows(read, self.chains[partition], self.codec)
-            found = sum(rows.pop(key, None) is not None for key in keys)
+            found = sum(_made(rows, change) for change in asked)
             target.write(self.names[partition], snapshot(rows, self.codec))
             yield partition, found
 
 
-def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
+def _made(rows: dict[bytes, bytes], change: _Change) -> bool:
+    """Make one change, if the row is there: let it go, or put a value in the place of the old one."""
+    key, was, new = change
+    if new is None:
+        return rows.pop(key, None) is not None
+    if rows.get(key) != was:
+        return False
+    rows[key] = new
+    return True
+
+
+def rewrite_hdfs_stores(
+    state: QueryState,
+    target: str,
+    gone: GoneRows,
+    mended: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+) -> None:
     """Write every store of every operator anew.
 
     Args:
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes.
+        mended: What gets other values, by operator and store.
 
     Raises:
-        RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`).
+        RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
+            bytes than those to be replaced (`repair-encoding`).
         FormatError: A file is damaged.
         PySparkException: Spark failed.
     """
@@ -95,7 +117,12 @@ def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
                 for partition in range(store.partitions)
             }
             work = _Store(state.location, target, codec, chains, names)
-            _run(state, work, gone(operator.operator, store.store))
+            repair = mended.get((operator.operator, store.store))
+            if repair is None:
+                _run(state, work, _keys(gone(operator.operator, store.store)))
+            elif (made := _run(state, work, repair.bytes_of.rdd.map(_change_of))) != repair.rows:
+                lacking = f"{repair.rows - made:,} of them are stored in another way"
+                raise not_encoded(repair.place, lacking)
 
 
 def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
@@ -108,30 +135,36 @@ def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str,
     return {partition: tuple(path for _, path in sorted(files)) for partition, files in found.items()}
 
 
-def _run(state: QueryState, work: _Store, gone: DataFrame | None) -> None:
-    """One task a partition, each with the keys that go from it."""
+def _run(state: QueryState, work: _Store, changes: Any | None) -> int:
+    """One task a partition, each with the changes to it; how many of them could be made."""
     count = len(work.names)
     context = state.session.sparkContext
     pairs: Any = context.parallelize([(partition, None) for partition in work.names], count)
-    if gone is not None:
-        pairs = pairs.union(_keys(gone))
+    if changes is not None:
+        pairs = pairs.union(changes)
     placed = pairs.partitionBy(count, _itself)
-    placed.mapPartitions(work.work).collect()
+    return sum(made for _, made in placed.mapPartitions(work.work).collect())
 
 
 def _itself(partition: int) -> int:
     return partition
 
 
-def _keys(gone: DataFrame) -> Any:
-    """Partition and bytes of each key."""
+def _change_of(row: Any) -> tuple[int, _Change]:
+    return row[0], (bytes(row[1]), bytes(row[2]), bytes(row[3]))
+
+
+def _keys(gone: DataFrame | None) -> Any | None:
+    """Partition and bytes of each key that goes."""
+    if gone is None:
+        return None
     kind = gone.schema["key"].dataType
     assert isinstance(kind, StructType)
     rows = gone.select(PARTITION, plain(F.col("key"), kind).alias("key")).rdd
     return rows.mapPartitions(partial(_encoded, kind))
 
 
-def _encoded(kind: StructType, rows: Iterator[Any]) -> Iterator[tuple[int, bytes]]:
+def _encoded(kind: StructType, rows: Iterator[Any]) -> Iterator[tuple[int, _Change]]:
     encode = encoder(kind)
     for row in rows:
-        yield row[0], encode(row[1])
+        yield row[0], (encode(row[1]), None, None)

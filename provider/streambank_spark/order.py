@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.repository import Repository
 from streambank_spark.derive import Derived, Say, derive
-from streambank_spark.expiry import Expired, Idle, Key, Where, expired
+from streambank_spark.expiry import Expired, Idle, Key, PassedOver, Where, expired
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
 from streambank_spark.state import QueryState
 
@@ -161,13 +161,15 @@ def carry_out(
             laid = stack.enter_context(savepoint_laid_out(repository, place, earlier, workshop))
             since = QueryState(spark, laid.location)
 
+        passed_over: list[PassedOver] = []
+
         def decide(state: QueryState) -> list[Expired]:
             if order.update == "disabled":
                 return []
-            found = expired(state, _rule(order, since))
+            found = expired(state, _rule(order, since), passed_over)
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 
-        return derive(
+        derived = derive(
             spark,
             repository,
             job,
@@ -181,6 +183,7 @@ def carry_out(
             by=by,
             say=say,
         )
+        return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
 
 
 def _rule(order: Order, since: QueryState | None) -> Where | Idle | Key:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from streambank.errors import RefusedError
 from streambank.storage.base import Store
 from streambank_spark.expiry import Expired
 from streambank_spark.hdfs_rewriter import rewrite_hdfs_stores
+from streambank_spark.mended import Mended, not_encoded
 from streambank_spark.rewrite_check import Compared, compare
 from streambank_spark.skeleton import lay_skeleton
 from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
@@ -58,6 +60,7 @@ def rewrite(
     derived_from: str,
     gone: Sequence[Expired] = (),
     partitions: int | None = None,
+    mended: Sequence[Mended] = (),
 ) -> Rewritten:
     """Write the state of a checkpoint anew, verify it, and make the target a checkpoint.
 
@@ -68,6 +71,7 @@ def rewrite(
         derived_from: Where the state comes from, for the offset log.
         gone: What is left out.
         partitions: Another number of state partitions.
+        mended: Rows that get other values.
 
     Raises:
         RefusedError: It cannot be done with this state; the code says why.
@@ -98,6 +102,11 @@ def rewrite(
         state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
     )
     kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    repairs = {one.named: one for one in mended}
+    for named, one in repairs.items():
+        if not hdfs and (found := one.found_raw(kept[named])) != one.rows:
+            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another way")
+        kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
     if hdfs:
         by_name = {store.named: store for store in stores}
 
@@ -105,24 +114,33 @@ def rewrite(
             gone_units = units.get(operator)
             return None if gone_units is None else by_name[operator, store].only(gone_units)
 
-        rewrite_hdfs_stores(state, target.uri, going)
+        rewrite_hdfs_stores(state, target.uri, going, repairs)
         ids = None
     else:
         ids = rewrite_stores(
-            session, state.location, target.uri, closure.batch, _change(stores, units, partitions)
+            session, state.location, target.uri, closure.batch, _change(stores, units, partitions, repairs)
         )
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
         compared = compare(stores, kept, list(store_rows(session, written)), partitions)
+        for one in mended:
+            one.verify(written)
     return Rewritten(target.uri, closure.batch, compared)
 
 
-def _change(stores: Sequence[StoreRows], units: Mapping[int, DataFrame], partitions: int | None) -> Any:
+def _change(
+    stores: Sequence[StoreRows],
+    units: Mapping[int, DataFrame],
+    partitions: int | None,
+    repairs: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+) -> Any:
     by_name = {store.named: store for store in stores}
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
         kept = store.without(units.get(operator))
+        if store.named in repairs:
+            kept = repairs[store.named].in_raw(kept)
         if partitions is None or store.alone:
             return kept
         return kept.repartition(partitions, F.col("partition_key"))

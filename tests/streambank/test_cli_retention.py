@@ -124,6 +124,7 @@ def test_what_can_be_brought_back_and_until_when(folder: Path) -> None:
         (("expire", "--keep-last", 0), "empty-policy"),
         (("expire", "--keep-last", -1), "bad-policy"),
         (("expire", "--keep-within", "7"), "bad-duration"),
+        (("expire", "--max-age", "0d"), "bad-policy"),
         (("sweep", "--grace", "5m"), "grace-too-short"),
         (("sweep", "--grace", "soon"), "bad-duration"),
     ],
@@ -146,6 +147,19 @@ def test_declared_policies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert listed() == ["b000007", "b000002"]
     assert streambank("expire", "--job", "flights").code == 3  # it is not declared
     assert succeed("expire", "--job", "flights", "--keep-last", 1).code == 0  # rules win over the file
+
+
+def test_a_limit_of_age_overrules_a_pin_and_says_so(folder: Path) -> None:
+    name = succeed("list", "--json").document[1]["savepoint"]
+    succeed("pin", name)
+    more = "[jobs.orders.retention]\nkeep_last = 9\nmax_age = '90d'"
+    for where in (("--max-age", "90d", "--job", "orders"), ("--jobs", jobs_file(folder, more))):
+        dry = succeed("expire", *where, "--dry-run").out
+        assert f"WARNING: max-age goes before pins; all the same would go: orders/late/{name}." in dry
+    found = succeed("expire", "--jobs", jobs_file(folder, more), "--json").document
+    assert (found["dropped"], found["overruled"]) == (3, 3)
+    assert found["savepoints"][-1]["overrules"] == ["pinned", "last"]
+    assert listed() == ["b000007"]
 
 
 def test_declared_rules_of_a_replica(folder: Path) -> None:
@@ -179,6 +193,7 @@ def test_a_declaration_without_a_policy(folder: Path) -> None:
         ("keep_last = 0", "at least 1"),
         ("keep_daily = 0", "at least 1"),
         ("keep_within = 7", "a duration"),
+        ("max_age = '0d'", "longer than nothing"),
         ("min_verified = -1", "at least 0"),
     ],
 )

@@ -38,6 +38,7 @@ def test_every_example_of_state_is_what_the_command_answers(
         "state digest": [new],
         "state diff": [old, new, "--samples", "2"],
         "state validate": [new, "--rule", "value.sum < 0", "--samples", "2"],
+        "state validate --repair": ["value.sum = 0", new, "--rule", "value.sum < 9", "--samples", "2"],
         "state compact": [new, "--where", "key.k = 'k1'"],
         "state erase": [new, "--key", '{"k": "k2"}'],
     }

@@ -22,6 +22,8 @@ EXPIRE_EXAMPLES = """Examples:
 
   streambank expire -r /data/savepoints --job orders --keep-last 10 --keep-daily 7 --dry-run
 
+  streambank expire -r /data/savepoints --max-age 90d
+
   streambank expire -r /data/savepoints --jobs streaming_jobs.toml
 """
 
@@ -49,6 +51,14 @@ def expire(
         int | None,
         typer.Option(min=0, metavar="K", help="Keep the newest K verified ones, whatever the rules say (1)."),
     ] = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Drop what is older, pinned or verified or not: 90d. Only what is being read stays. Alone "
+            "it keeps all others.",
+        ),
+    ] = None,
     jobs: Annotated[
         str | None,
         typer.Option(
@@ -62,8 +72,8 @@ def expire(
         str | None,
         typer.Option(
             metavar="LOCATION",
-            help="The repository that this is a replica of: what it lists stays; --jobs then means the rules "
-            "of replicas.",
+            help="The repository that this is a replica of: what it lists stays, unless it is too old; "
+            "--jobs then means the rules of replicas.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of each.")] = False,
@@ -73,7 +83,7 @@ def expire(
     """Take savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
     from streambank.job.processes import who
     from streambank.retention.expire import expire as expire_savepoints
-    from streambank.retention.policy import MIN_VERIFIED, Policy
+    from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
     from streambank.times import parse_duration_s
 
     given = Policy(
@@ -85,9 +95,10 @@ def expire(
         keep_yearly=keep_yearly,
         keep_within_s=parse_duration_s(keep_within) if keep_within is not None else 0.0,
         min_verified=MIN_VERIFIED if min_verified is None else min_verified,
+        max_age_s=parse_max_age_s(max_age) if max_age is not None else 0.0,
     )
     policy: Policy | Callable[[str], Policy | None] = given
-    if given.is_empty and jobs is not None and keep_within is None:
+    if given.is_empty and jobs is not None and keep_within is None and max_age is None:
         policy = _declared(jobs, job, min_verified, of_replicas=replica_of is not None)
     else:
         given.check()
@@ -154,6 +165,8 @@ def _show_expired(report: ExpireReport) -> None:
         verdict = "keep" if decision.keep else "would drop" if report.dry_run else "dropped"
         rows.append((found["job"], found["savepoint"], taken_at, verdict, reasons))
     console.table(("job", "savepoint", "taken at (UTC)", "verdict", "why"), rows)
+    for warning in report.warnings:
+        console.line(f"WARNING: {warning}")
     kept = len(report.decisions) - len(report.dropped)
     dropped = console.count(len(report.dropped), "savepoint")
     if report.dry_run:

@@ -25,6 +25,7 @@ def read_retention(fields: Fields) -> Policy | None:
         keep_yearly=fields.whole("keep_yearly", minimum=1) or 0,
         keep_within_s=fields.duration_s("keep_within") or 0.0,
         min_verified=MIN_VERIFIED if min_verified is None else min_verified,
+        max_age_s=fields.duration_s("max_age") or 0.0,
     )
     fields.done()
     if policy.is_empty:

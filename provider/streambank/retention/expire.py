@@ -7,18 +7,23 @@ In this order, so that a crash anywhere leaves each savepoint listed, or whole a
 3. What still is to go is deleted from the list. If it was pinned or held in that very moment, it is listed
    again.
 4. If several expired at once and together left too few verified savepoints, own ones are listed again.
+
+What is older than the policy's `max_age_s` goes though it is pinned, and though it leaves too few verified
+ones. Its pin is taken off in step 3, so that nothing and nobody brings it back for the sake of the pin. How
+old a savepoint is, is judged by this machine's clock and by the storage's, where that tells: by both it has
+to be too old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from streambank.errors import ConflictError, InputError, NotFoundError
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
-from streambank.retention.policy import Decision, Policy, Reason, decide
+from streambank.retention.policy import HELD, MAX_AGE, MIN_VERIFIED_RULE, Decision, Policy, Reason, decide
 from streambank.retention.undelete import read_back
 from streambank.savepoint.catalog import SavepointSummary, listed, manifest_key
 from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
@@ -51,6 +56,31 @@ class ExpireReport:
         return tuple(decision for decision in self.decisions if not decision.keep)
 
     @property
+    def overruling(self) -> tuple[Decision, ...]:
+        """Those that go by their age though a pin or another rule would have kept them."""
+        return tuple(decision for decision in self.dropped if decision.overrules)
+
+    @property
+    def verified_left(self) -> dict[str, int]:
+        """How many verified savepoints are left of each job of which age takes one of those promised."""
+        jobs = {one.summary.job for one in self.overruling if MIN_VERIFIED_RULE in one.overrules}
+        kept = [one.summary for one in self.decisions if one.keep and _is_verified(one.summary)]
+        return {job: sum(one.job == job for one in kept) for job in sorted(jobs)}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What age has gone before, for people: never without a word."""
+        go, keep = ("would go", "would keep") if self.dry_run else ("went", "keeps")
+        found = []
+        for rule, what in (("pinned", "pins"), (MIN_VERIFIED_RULE, "min_verified")):
+            which = [_which(one) for one in self.overruling if rule in one.overrules]
+            if which:
+                names = ", ".join("/".join(each) for each in which)
+                found.append(f"{MAX_AGE} goes before {what}; all the same {go}: {names}.")
+        found += [f"{job} {keep} {number} verified savepoints." for job, number in self.verified_left.items()]
+        return tuple(found)
+
+    @property
     def unreadable(self) -> tuple[Decision, ...]:
         """Those whose manifest cannot be used."""
         return tuple(decision for decision in self.decisions if decision.summary.error is not None)
@@ -62,6 +92,9 @@ class ExpireReport:
             "ok": not self.unreadable,
             "kept": len(self.decisions) - len(self.dropped),
             "dropped": len(self.dropped),
+            "overruled": len(self.overruling),
+            "verified_left": self.verified_left,
+            "warnings": list(self.warnings),
             "savepoints": [decision.to_dict() for decision in self.decisions],
         }
 
@@ -85,9 +118,10 @@ def expire(
         job: Only this one: for `job` its queries too, for `job/query` that query.
         dry_run: Only say what would become of each.
         by: Who asks.
-        now: The time; this machine's by default. It only limits how far savepoints from the future reach.
+        now: The time; this machine's by default. It limits how far savepoints from the future reach, and
+            says how old each is.
         source: What this is a replica of: what that lists stays here, whatever the policy says, so that the
-            replica never holds less, and nothing comes back that was just expired.
+            replica never holds less, and nothing comes back that was just expired. What is too old goes here.
         progress: Told about savepoints.
 
     Raises:
@@ -103,7 +137,7 @@ def expire(
             code="same-repository",
             hint="Name the repository that this is a replica of.",
         )
-    work = _Expire(repository, policy, job, dict(by or {}), now or utc_now(), source)
+    work = _Expire(repository, policy, job, dict(by or {}), now, source)
     if not dry_run:
         work.bring_back_pinned()
     decisions = work.decide()
@@ -113,13 +147,15 @@ def expire(
     meter = Meter(progress, "expire", len(drops), sum(drop.summary.bytes for drop in drops))
     aside = work.set_aside(drops)
     gone = []
-    for decision in work.decide(_newest_ns(copy for copy, _ in aside.values())):
+    anew = work.decide(_newest_ns(copy for copy, _ in aside.values()))
+    for decision in anew:
         if not decision.keep and _which(decision) in aside and work.drop(decision, aside[_which(decision)]):
             gone.append(decision)
             meter.add(1, decision.summary.bytes)
     relisted = work.keep_promise(decisions, gone, aside)
     went = {_which(decision) for decision in gone}
-    return ExpireReport(dry_run, tuple(_final(decision, went, relisted) for decision in decisions))
+    younger = {_which(decision): decision for decision in anew if decision.keep}
+    return ExpireReport(dry_run, tuple(_final(each, went, relisted, younger) for each in decisions))
 
 
 class _Expire:
@@ -131,7 +167,7 @@ class _Expire:
         policy: Policy | PolicyOf,
         job: str | None,
         by: Mapping[str, Any],
-        now: datetime,
+        now: datetime | None,
         source: Repository | None,
     ) -> None:
         self.repository = repository
@@ -153,15 +189,23 @@ class _Expire:
             besides |= dict.fromkeys(listed(self._source.store, self.job), why)
         for hold in holds(self.repository.store, now_ns or _own_ns()):
             if hold.counts:
-                besides[hold.which] = Reason("held", f"it is being read: {hold.holder}")
+                besides[hold.which] = Reason(HELD, f"it is being read: {hold.holder}")
         jobs: dict[str, list[SavepointSummary]] = {}
         for summary in self.repository.manifests(self.job):
             jobs.setdefault(summary.job, []).append(summary)
         decisions = []
+        now = self._now(now_ns)
         for name, summaries in jobs.items():
             if (policy := self._policy_of(name)) is not None:
-                decisions += decide(summaries, policy, self.now, besides)
+                decisions += decide(summaries, policy, now, besides)
         return decisions
+
+    def _now(self, storage_ns: int) -> datetime:
+        """The earlier one of this machine's clock and the storage's, so that neither alone makes all old."""
+        if self.now is not None:
+            return self.now
+        own = utc_now()
+        return min(own, datetime.fromtimestamp(storage_ns / 1e9, UTC)) if storage_ns else own
 
     def bring_back_pinned(self) -> None:
         """List again what was pinned in the moment in which an expire took it, and then died."""
@@ -184,9 +228,11 @@ class _Expire:
         return aside
 
     def drop(self, decision: Decision, aside: tuple[Expired, float]) -> bool:
-        """Delete one from the list, unless it is pinned; whether it is gone."""
+        """Delete one from the list, unless it is pinned or held; whether it is gone."""
         copy, made_s = aside
         repository = self.repository
+        if decision.by_age and not self._held(copy) and may_be_pinned(repository.store, *copy.which):
+            repository.unpin(*copy.which, by=self.by, note=f"{MAX_AGE}: {decision.reasons[0].why}")
         if self._must_stay(copy):
             return False
         fields = {"reasons": [reason.to_dict() for reason in decision.reasons]}
@@ -209,10 +255,10 @@ class _Expire:
 
     def _must_stay(self, copy: Expired) -> bool:
         """Whether a savepoint is pinned, or held by the time of its copy."""
-        store = self.repository.store
-        if may_be_pinned(store, *copy.which):
-            return True
-        return held(store, *copy.which, copy.expired_ns or _own_ns()) is not None
+        return may_be_pinned(self.repository.store, *copy.which) or self._held(copy)
+
+    def _held(self, copy: Expired) -> bool:
+        return held(self.repository.store, *copy.which, copy.expired_ns or _own_ns()) is not None
 
     def keep_promise(
         self,
@@ -226,9 +272,12 @@ class _Expire:
             Job and id of those.
         """
         relisted: set[tuple[str, str]] = set()
+        old = {_which(decision) for decision in before if MAX_AGE in _rules_of(decision)}
+        before = [decision for decision in before if _which(decision) not in old]
+        gone = [decision for decision in gone if _which(decision) not in old]
         if not gone:
             return relisted
-        left = list(self.repository.manifests(self.job))
+        left = [each for each in self.repository.manifests(self.job) if (each.job, each.savepoint) not in old]
         for counts in (_is_verified, _is_whole):
             for name in sorted({decision.summary.job for decision in gone}):
                 policy = self._policy_of(name)
@@ -248,11 +297,18 @@ class _Expire:
         return self._policy if isinstance(self._policy, Policy) else self._policy(job)
 
 
-def _final(decision: Decision, went: set[tuple[str, str]], relisted: set[tuple[str, str]]) -> Decision:
+def _final(
+    decision: Decision,
+    went: set[tuple[str, str]],
+    relisted: set[tuple[str, str]],
+    anew: Mapping[tuple[str, str], Decision],
+) -> Decision:
     """A decision as it came out at last."""
+    if decision.by_age and (kept := anew.get(_which(decision))) is not None:
+        return kept
     if decision.keep or (_which(decision) in went and _which(decision) not in relisted):
         return decision
-    rule = "min-verified" if _which(decision) in relisted else "changed"
+    rule = MIN_VERIFIED_RULE if _which(decision) in relisted else "changed"
     why = "others expired at the same time" if _which(decision) in relisted else "it was changed meanwhile"
     return Decision(decision.summary, True, (Reason(rule, why),))
 
@@ -272,6 +328,10 @@ def _is_verified(summary: SavepointSummary) -> bool:
 
 def _is_whole(summary: SavepointSummary) -> bool:
     return summary.error is None and summary.verified_ok is not False
+
+
+def _rules_of(decision: Decision) -> set[str]:
+    return {reason.rule for reason in decision.reasons}
 
 
 def _which(decision: Decision) -> tuple[str, str]:

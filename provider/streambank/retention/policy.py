@@ -3,6 +3,9 @@
 Rules are those that restic and borg have made known: of the last N hours (days, weeks, ...) in which there
 are savepoints, the newest of each is kept, by the UTC calendar. Rules add up; several may keep a savepoint.
 Each job, and each query of a job, is judged by itself.
+
+One rule is of another kind: `max_age_s` takes what is older, before pins and whatever else would keep it,
+since somebody may have the right that nothing of them is kept for longer. Only what is being read stays.
 """
 
 from __future__ import annotations
@@ -15,11 +18,19 @@ from typing import Any
 
 from streambank.errors import InputError
 from streambank.savepoint.catalog import SavepointSummary
-from streambank.times import to_json_time
+from streambank.times import parse_duration_s, to_json_time
 
 MIN_VERIFIED = 1
 """How many verified savepoints are kept where a policy does not say."""
 FOUND_DAMAGE = "a verification found damage"
+MAX_AGE = "max-age"
+"""The rule that goes before pins."""
+YOUNG = "young"
+"""Why what is not too old stays where no rule says what else is kept."""
+DAMAGED = "damaged"
+HELD = "held"
+"""Why what is being read stays, too old or not."""
+MIN_VERIFIED_RULE = "min-verified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,8 @@ class Policy:
         keep_yearly: Years.
         keep_within_s: All that were taken within so many seconds before the newest.
         min_verified: So many of the newest that were verified and found whole stay, whatever the rules say.
+        max_age_s: What was taken longer ago goes, pinned or not, verified or not; 0 for no limit. As the only
+            rule it keeps all that is younger.
     """
 
     keep_last: int = 0
@@ -45,11 +58,17 @@ class Policy:
     keep_yearly: int = 0
     keep_within_s: float = 0.0
     min_verified: int = MIN_VERIFIED
+    max_age_s: float = 0.0
 
     @property
     def is_empty(self) -> bool:
         """Whether no rule keeps anything; `min_verified` is a promise, not a rule."""
-        return not (self.keep_last or self.keep_within_s or any(n for _, n, _ in _calendars(self)))
+        return not (self.has_keep_rule or self.max_age_s)
+
+    @property
+    def has_keep_rule(self) -> bool:
+        """Whether a rule says what is kept; `max_age_s` alone keeps all that is young enough."""
+        return bool(self.keep_last or self.keep_within_s or any(n for _, n, _ in _calendars(self)))
 
     def check(self) -> Policy:
         """The same policy, if it keeps something.
@@ -61,6 +80,7 @@ class Policy:
             self.keep_last,
             self.keep_within_s,
             self.min_verified,
+            self.max_age_s,
             *(n for _, n, _ in _calendars(self)),
         )
         if any(number < 0 for number in numbers):
@@ -88,7 +108,24 @@ class Policy:
             "keep_yearly": self.keep_yearly,
             "keep_within_s": self.keep_within_s,
             "min_verified": self.min_verified,
+            "max_age_s": self.max_age_s,
         }
+
+
+def parse_max_age_s(text: str) -> float:
+    """Seconds of a limit of age such as `90d`.
+
+    Raises:
+        InputError: It is no duration (code `bad-duration`), or would leave nothing (`bad-policy`).
+    """
+    seconds = parse_duration_s(text)
+    if seconds <= 0:
+        raise InputError(
+            f"A limit of age of {text} would drop every savepoint.",
+            code="bad-policy",
+            hint="Give a duration above zero, such as 90d.",
+        )
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +133,7 @@ class Reason:
     """Why a savepoint is kept, or why a rule does not keep it.
 
     Attributes:
-        rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `source`, `min-verified`,
+        rule: `last`, `hourly`, ..., `within`, `pinned`, `held`, `source`, `min-verified`, `young`, `max-age`,
             `unreadable` or `damaged`.
         why: For people.
     """
@@ -117,11 +154,18 @@ class Decision:
         summary: The savepoint.
         keep: Whether it stays.
         reasons: At least one.
+        overrules: The rules that would have kept what goes by its age: `pinned`, `min-verified`, `last`, ...
     """
 
     summary: SavepointSummary
     keep: bool
     reasons: tuple[Reason, ...]
+    overrules: tuple[str, ...] = ()
+
+    @property
+    def by_age(self) -> bool:
+        """Whether it goes since it is older than anything may be."""
+        return not self.keep and any(reason.rule == MAX_AGE for reason in self.reasons)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as JSON."""
@@ -134,6 +178,7 @@ class Decision:
             "bytes": self.summary.bytes,
             "keep": self.keep,
             "reasons": [reason.to_dict() for reason in self.reasons],
+            "overrules": list(self.overrules),
         }
 
 
@@ -161,9 +206,9 @@ def decide(
     Args:
         summaries: Savepoints of any jobs.
         policy: The policy of all of them.
-        now: A savepoint that claims to be newer was taken where a clock was wrong.
+        now: A savepoint that claims to be newer was taken where a clock was wrong. Ages are up to then.
         besides: Why a savepoint, by job and id, stays whatever the policy says; it takes no place from any
-            other.
+            other. What is too old stays only if it is `held`.
 
     Raises:
         InputError: As `Policy.check`.
@@ -176,6 +221,45 @@ def decide(
 
 
 def _decide(
+    summaries: Sequence[SavepointSummary],
+    policy: Policy,
+    now: datetime,
+    besides: Mapping[tuple[str, str], Reason],
+) -> list[Decision]:
+    """As `decide`, of one job: what is too old goes first, and takes no place from the rest."""
+    ages_s = {
+        each.savepoint: (now - _taken_at(each)).total_seconds()
+        for each in summaries
+        if each.error is None and each.taken_at is not None
+    }
+    old = {name for name, age_s in ages_s.items() if policy.max_age_s and age_s > policy.max_age_s}
+    decisions = _by_rules([one for one in summaries if one.savepoint not in old], policy, now, besides)
+    if not old:
+        return decisions
+    limit = _span(policy.max_age_s)
+    for other in _by_rules(summaries, policy, now, besides):
+        each = other.summary
+        if each.savepoint not in old:
+            continue
+        why = Reason(MAX_AGE, f"{_span(ages_s[each.savepoint])} old, and {limit} is the most")
+        hold = besides.get((each.job, each.savepoint))
+        if hold is not None and hold.rule == HELD:
+            decisions.append(Decision(each, True, (hold, why)))
+        else:
+            decisions.append(Decision(each, False, (why,), _overruled(other, summaries, policy)))
+    return decisions
+
+
+def _overruled(decision: Decision, summaries: Sequence[SavepointSummary], policy: Policy) -> tuple[str, ...]:
+    """The rules that would have kept a savepoint without a limit of age."""
+    verified = sorted((each for each in summaries if each.verified_ok), key=_age, reverse=True)
+    rules = [reason.rule for reason in decision.reasons] if decision.keep else []
+    if decision.summary in verified[: policy.min_verified]:
+        rules.append(MIN_VERIFIED_RULE)
+    return tuple(dict.fromkeys(rule for rule in rules if rule not in (YOUNG, DAMAGED)))
+
+
+def _by_rules(
     summaries: Sequence[SavepointSummary],
     policy: Policy,
     now: datetime,
@@ -204,7 +288,7 @@ def _decide(
             kept.setdefault(each.savepoint, []).append(besides[each.job, each.savepoint])
     decisions = [_unreadable(each) for each in unreadable]
     for each in usable:
-        bad = [Reason("damaged", FOUND_DAMAGE)] if each.verified_ok is False else []
+        bad = [Reason(DAMAGED, FOUND_DAMAGE)] if each.verified_ok is False else []
         if each.savepoint in kept:
             decisions.append(Decision(each, True, tuple(kept[each.savepoint] + bad)))
             continue
@@ -222,12 +306,12 @@ def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reaso
     verified = [each for each in whole if each.verified_ok]
     for each in verified[:wanted]:
         if each.savepoint not in kept:
-            kept[each.savepoint] = [Reason("min-verified", f"one of the last {wanted} that are verified")]
+            kept[each.savepoint] = [Reason(MIN_VERIFIED_RULE, f"one of the last {wanted} that are verified")]
     short = wanted - sum(each.savepoint in kept for each in whole)
     for each in whole:
         if short > 0 and each.savepoint not in kept:
             why = f"only {len(verified)} of the {wanted} that must stay are verified, so this one stays too"
-            kept[each.savepoint] = [Reason("min-verified", why)]
+            kept[each.savepoint] = [Reason(MIN_VERIFIED_RULE, why)]
             short -= 1
 
 
@@ -244,6 +328,9 @@ def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime)
             rules.append(_calendar(name, summaries, number, bucket))
     if policy.keep_within_s:
         rules.append(_within(summaries, policy.keep_within_s, now))
+    if not policy.has_keep_rule:
+        young = f"no more than {_span(policy.max_age_s)} old"
+        rules.append(_Rule(YOUNG, {each.savepoint: young for each in summaries}, {}))
     return rules
 
 

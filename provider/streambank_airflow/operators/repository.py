@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.errors import InputError, StreambankError
-from streambank.retention.policy import MIN_VERIFIED, Policy
+from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank.times import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.operators.base import (
@@ -67,6 +67,8 @@ class RepositoryOperator(StreambankOperator):
                 "kept" if decision.keep else dropped,
                 "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons),
             )
+        for warning in report.warnings:
+            self.log.warning("%s", warning)
 
     def raise_for(self, errors: Iterable[tuple[str, StreambankError]]) -> None:
         """Log what went wrong beside what went well, and fail the task if there was anything.
@@ -182,7 +184,8 @@ class ExpireSavepointsOperator(RepositoryOperator):
     """Takes savepoints of a job that its retention does not keep from the list; `undelete` brings one back.
 
     Without rules those count that the job declares. Each query of a job is judged by itself. Pinned ones
-    stay, and never fewer verified ones are left than `min_verified` says.
+    stay, and never fewer verified ones are left than `min_verified` says; but what is older than `max_age`
+    goes.
 
     Args:
         keep_last: Keep so many newest ones.
@@ -193,12 +196,14 @@ class ExpireSavepointsOperator(RepositoryOperator):
         keep_yearly: Years.
         keep_within: Keep all that were taken within this before the newest, such as `7d`.
         min_verified: So many verified ones stay; it goes with rules. None for 1.
+        max_age: Drop what is older, pinned or verified or not, such as `90d`; alone it keeps all others.
         plan_only: Change nothing; only say what would happen.
         only_if: Skip unless this is true; for a form's answer.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, and as for every operator.
 
     Returns:
-        `job`, `dry_run`, `ok`, `kept`, `dropped`: numbers. The log has a reason for each savepoint.
+        `job`, `dry_run`, `ok`, `kept`, `dropped`, and of these `overruled` (that age took though a rule
+            would have kept them): numbers. The log has a reason for each savepoint.
     """
 
     template_fields: Sequence[str] = (
@@ -211,6 +216,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         "keep_yearly",
         "keep_within",
         "min_verified",
+        "max_age",
         "plan_only",
     )
 
@@ -225,6 +231,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         keep_yearly: int | str | None = None,
         keep_within: str | None = None,
         min_verified: int | str | None = None,
+        max_age: str | None = None,
         plan_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -237,6 +244,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         self.keep_yearly = keep_yearly
         self.keep_within = keep_within
         self.min_verified = min_verified
+        self.max_age = max_age
         self.plan_only = plan_only
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -271,6 +279,8 @@ class ExpireSavepointsOperator(RepositoryOperator):
         }
         if self.keep_within not in (None, "", "None"):
             given["keep_within_s"] = parse_duration_s(str(self.keep_within))
+        if self.max_age not in (None, "", "None"):
+            given["max_age_s"] = parse_max_age_s(str(self.max_age))
         least = as_integer(self.min_verified, "min_verified")
         if not given and least is None:
             return None

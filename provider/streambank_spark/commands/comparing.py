@@ -1,4 +1,4 @@
-"""`state diff` and `state validate`: state against other state, and against rules."""
+"""`state diff`: state against other state."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from streambank.cli import console
 from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SparkConf
 from streambank_spark.commands.place import (
     Master,
-    OfBatch,
     OfPart,
     Operator,
-    Place,
-    Repository,
     SparkOptions,
     Work,
     several,
-    state_of,
-)
-
-VALIDATE_EXAMPLE = (
-    'Example: streambank state validate b000041 -r /data/savepoints --rule "0: value.count >= 0"'
 )
 
 Samples = Annotated[
@@ -34,7 +26,6 @@ Samples = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command(epilog="Example: streambank state diff b000040 b000041 -r /data/savepoints")(diff)
-    app.command(epilog=VALIDATE_EXAMPLE)(validate)
 
 
 def diff(
@@ -91,54 +82,3 @@ def _show_diff(document: dict[str, Any]) -> None:
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def validate(
-    place: Place,
-    rule: Annotated[
-        list[str],
-        typer.Option(
-            metavar="SQL",
-            help="What must be true of every row: an expression, or OPERATOR: or OPERATOR/PART: before it. "
-            "May be repeated.",
-        ),
-    ],
-    repository: Repository = None,
-    job: JobOption = None,
-    batch: OfBatch = None,
-    operator: Operator = None,
-    part: OfPart = None,
-    samples: Samples = 10,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Check all state by rules, and list the rows that break one: exit code 1 where there are any."""
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
-        from streambank_spark.validate import Rule, validate_state
-
-        rules = [Rule.parse(text, operator, part) for text in rule]
-        judged = [each.to_dict() for each in validate_state(found.state, rules, samples)]
-        document = {
-            "of": found.of,
-            "batch": found.state.closure.batch,
-            "ok": not any(each["broken"] for each in judged),
-            "rules": judged,
-        }
-    console.answer(document, lambda: _show_judged(judged))
-    if not document["ok"]:
-        raise typer.Exit(1)
-
-
-def _show_judged(judged: list[dict[str, Any]]) -> None:
-    rows = [
-        (each["operator"], each["part"], each["rule"], f"{each['rows']:,}", f"{each['broken']:,}")
-        for each in judged
-    ]
-    columns = ("operator", "part", "rule", "rows", "broken")
-    console.table(columns, rows, right=("operator", "rows", "broken"))
-    for each in judged:
-        for example in each["examples"]:
-            console.line(f"broken in {each['operator']}/{each['part']}: {_text(example)}")

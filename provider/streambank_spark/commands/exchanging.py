@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +27,7 @@ from streambank_spark.commands.rewriting import (
     Update,
     Visibility,
     compact_order,
+    say,
     show_going,
 )
 
@@ -144,7 +144,7 @@ def _exchange(
         def make(repository: Repository, of: str, savepoint: str) -> str | None:
             from streambank_spark.order import carry_out
 
-            workshop, say = workshop_of(spark, progress), _noted()
+            workshop = workshop_of(spark, progress)
             made.append(carry_out(session, repository, of, savepoint, order, workshop, by=by, say=say))
             return made[-1].savepoint
 
@@ -173,10 +173,6 @@ def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOpt
         [*(f"{key}={value}" for key, value in conf.items()), *(given.conf or ())],
         given.work or job.state.work or f"{job.queries.get(query or MAIN, job.checkpoint)}.work",
     )
-
-
-def _noted() -> Callable[[str], None]:
-    return lambda text: console.note(text.lower())
 
 
 def _show(result: ExchangeResult, derived: Derived) -> None:

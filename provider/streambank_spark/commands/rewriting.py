@@ -1,7 +1,10 @@
-"""`state compact`, `state erase` and `rescale`: a savepoint made from another one, its state written anew."""
+"""`state compact` and `rescale`: a savepoint made from another one, its state written anew."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +23,11 @@ from streambank_spark.commands.place import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streambank.savepoint.repository import Repository
     from streambank_spark.derive import Derived
+    from streambank_spark.laid_out import Workshop
     from streambank_spark.order import Order
 
 COMPACT_EXAMPLES = """Examples:
@@ -29,7 +36,6 @@ COMPACT_EXAMPLES = """Examples:
 
   streambank state compact b000041 -r /data/savepoints --idle-for 30d
 """
-ERASE_EXAMPLE = 'Example: streambank state erase b000041 -r /data/savepoints --key \'{"customer": "c-17"}\''
 RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --partitions 64"
 
 Savepoint = Annotated[
@@ -101,7 +107,6 @@ def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
 def register(app: typer.Typer) -> None:
     """Add the verbs that belong to `state`."""
     app.command(epilog=COMPACT_EXAMPLES)(compact)
-    app.command(epilog=ERASE_EXAMPLE)(erase)
 
 
 def compact(
@@ -140,32 +145,6 @@ def compact(
     _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
 
 
-def erase(
-    savepoint: Savepoint,
-    repository: RepositoryOption,
-    key: Annotated[
-        str,
-        typer.Option(
-            metavar="KEY", help="The key's only field as text, or some of its fields as a JSON object."
-        ),
-    ],
-    operator: Operator = None,
-    job: JobOption = None,
-    dry_run: DryRun = False,
-    note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Make a savepoint without what is kept of one key, in every operator that has it."""
-    from streambank_spark.order import Order
-
-    order = Order(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
-    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
-
-
 def rescale(
     savepoint: Savepoint,
     repository: RepositoryOption,
@@ -190,6 +169,46 @@ rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
 def _run(order: Order, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+    with carried_out(order, reference, location, job, spark) as done:
+        document = done.to_dict()
+    console.answer(document, lambda: show(order, done.derived))
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An order that was carried out.
+
+    Attributes:
+        order: The order.
+        derived: What came of it.
+        repository: Where.
+        job: Whose savepoint it was.
+        spark: The session, for as long as the `with` lasts.
+        workshop: Where state is laid out.
+    """
+
+    order: Order
+    derived: Derived
+    repository: Repository
+    job: str
+    spark: SparkSession
+    workshop: Workshop
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        asked = {"operation": self.order.operation, "dry_run": self.order.dry_run}
+        return self.derived.to_dict() | asked
+
+
+@contextmanager
+def carried_out(
+    order: Order, reference: str, location: str, job: str | None, spark: SparkOptions
+) -> Iterator[Done]:
+    """Carry an order out; the session stays open for a `with`.
+
+    Raises:
+        StreambankError: As `carry_out`; the order cannot be meant, or there is no PySpark.
+    """
     from streambank.job.processes import who
 
     order.check()
@@ -198,19 +217,24 @@ def _run(order: Order, reference: str, location: str, job: str | None, spark: Sp
 
     repository = open_repository(location)
     place, savepoint = repository.find(reference, job)
-    with spark_of(spark) as session, console.progress() as progress:
-        found = carry_out(
-            session,
-            repository,
-            place,
-            savepoint,
-            order,
-            workshop_of(spark, progress),
-            by=who("cli"),
-            say=lambda text: console.note(text.lower()),
-        )
-    document = found.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
-    console.answer(document, lambda: _show(order, found))
+    with spark_of(spark) as session:
+        with console.progress() as progress:
+            derived = carry_out(
+                session,
+                repository,
+                place,
+                savepoint,
+                order,
+                workshop_of(spark, progress),
+                by=who("cli"),
+                say=say,
+            )
+        yield Done(order, derived, repository, place, session, workshop_of(spark))
+
+
+def say(text: str) -> None:
+    """Note what is being done."""
+    console.note(text[:1].lower() + text[1:])
 
 
 def show_going(found: Derived) -> None:
@@ -226,9 +250,12 @@ def show_going(found: Derived) -> None:
         console.table(columns, rows, right=("operator", "keys that go", "rows that go", "of rows", "about"))
         for each in found.going:
             console.line(f"operator {each.operator}: {each.meaning}")
+    for one in found.passed_over or ():
+        console.line(f"PASSED OVER: operator {one.operator} ({one.name}): {one.why}")
 
 
-def _show(order: Order, found: Derived) -> None:
+def show(order: Order, found: Derived) -> None:
+    """What came of an order, for people."""
     console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
     show_going(found)
     console.line()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from streambank_spark.commands import comparing, fingerprints, reading, rewriting
+from streambank_spark.commands import comparing, erasing, fingerprints, reading, rewriting, validating
 
 app = typer.Typer(
     name="state",
     help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
     no_args_is_help=True,
 )
-for module in (fingerprints, reading, comparing, rewriting):
+for module in (fingerprints, reading, comparing, validating, rewriting, erasing):
     module.register(app)

@@ -1,0 +1,195 @@
+"""`state validate`: state against rules, and a savepoint in which the rows that break one are repaired."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli import console
+from streambank.cli.options import Debug, JobOption, Json, SparkConf
+from streambank.cli.repositories import open_repository
+from streambank.errors import InputError
+from streambank_spark.commands.comparing import Samples
+from streambank_spark.commands.place import (
+    Master,
+    OfBatch,
+    OfPart,
+    Operator,
+    Place,
+    Repository,
+    SparkOptions,
+    Work,
+    require_pyspark,
+    spark_of,
+    state_of,
+    workshop_of,
+)
+from streambank_spark.commands.rewriting import say
+
+if TYPE_CHECKING:
+    from streambank_spark.repair import Assignment
+    from streambank_spark.validate import Rule
+
+EXAMPLES = """Examples:
+
+  streambank state validate b000041 -r /data/savepoints --rule "0: value.count >= 0"
+
+  streambank state validate b000041 -r /data/savepoints --rule "value.count >= 0" \\
+      --repair "value.count = greatest(value.count, 0)" --dry-run
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(validate)
+
+
+def validate(
+    place: Place,
+    rule: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SQL",
+            help="What must be true of every row: an expression, or OPERATOR: or OPERATOR/PART: before it. "
+            "May be repeated.",
+        ),
+    ],
+    repository: Repository = None,
+    job: JobOption = None,
+    batch: OfBatch = None,
+    operator: Operator = None,
+    part: OfPart = None,
+    samples: Samples = 10,
+    repair: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SQL",
+            help="Make a savepoint in which broken rows get this: value.COLUMN = EXPRESSION, with OPERATOR: "
+            "or OPERATOR/PART: before it. May be repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: only show rows before and after.")
+    ] = False,
+    note: Annotated[str, typer.Option("--note", help="A note for the new savepoint.")] = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Check all state by rules, and list the rows that break one: exit code 1 where any stays broken."""
+    options = SparkOptions(master, spark_conf, work)
+    if repair:
+        _repair(place, rule, repair, repository, job, batch, operator, part, samples, dry_run, note, options)
+        return
+    if dry_run or note:
+        raise InputError(
+            "--dry-run and --note go with --repair.",
+            code="usage",
+            hint="See `streambank state validate --help`.",
+        )
+    with state_of(place, repository, job, batch, options) as found:
+        from streambank_spark.validate import Rule, validate_state
+
+        rules = [Rule.parse(text, operator, part) for text in rule]
+        judged = [each.to_dict() for each in validate_state(found.state, rules, samples)]
+        document = {
+            "of": found.of,
+            "batch": found.state.closure.batch,
+            "ok": not any(each["broken"] for each in judged),
+            "rules": judged,
+        }
+    console.answer(document, lambda: _show_judged(judged))
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+def _repair(
+    place: str,
+    rule: list[str],
+    repair: list[str],
+    repository: str | None,
+    job: str | None,
+    batch: int | None,
+    operator: int | None,
+    part: str | None,
+    samples: int,
+    dry_run: bool,
+    note: str,
+    options: SparkOptions,
+) -> None:
+    from streambank.job.processes import who
+
+    if repository is None or batch is not None:
+        raise InputError(
+            "--repair makes a savepoint from a savepoint, so it goes with -r.",
+            code="usage",
+            hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
+        )
+    require_pyspark()
+    from streambank_spark.repair import Assignment
+    from streambank_spark.repairing import repair_savepoint
+    from streambank_spark.validate import Rule
+
+    rules: list[Rule] = [Rule.parse(text, operator, part) for text in rule]
+    assignments: list[Assignment] = [Assignment.parse(text, operator, part) for text in repair]
+    opened = open_repository(repository)
+    of_job, savepoint = opened.find(place, job)
+    with spark_of(options) as session, console.progress() as progress:
+        found = repair_savepoint(
+            session,
+            opened,
+            of_job,
+            savepoint,
+            rules,
+            assignments,
+            workshop_of(options, progress),
+            limit=samples,
+            dry_run=dry_run,
+            note=note,
+            by=who("cli"),
+            say=say,
+        )
+    document = found.to_dict() | {"dry_run": dry_run}
+    console.answer(document, lambda: _show_repaired(document))
+    if not document["ok"] and document["savepoint"] is None:
+        raise typer.Exit(1)
+
+
+def _show_repaired(document: dict[str, Any]) -> None:
+    _show_judged(document["rules"], examples=False)
+    for each in document["repairs"]:
+        console.line()
+        console.line(
+            f"operator {each['operator']}, {each['part']}: {console.count(each['rows'], 'row')} repaired"
+        )
+        for sample in each["samples"]:
+            console.line(f"  {_text(sample.get('key', {}))}")
+            console.line(f"  - {_text(sample['before'])}")
+            console.line(f"  + {_text(sample['after'])}")
+    console.line()
+    if document["savepoint"] is not None:
+        console.line(f"Restore {document['savepoint']} to go on with it. {document['of']} is as it was.")
+    elif document["ok"]:
+        console.line("No row is broken, so nothing was written.")
+    else:
+        console.line("Nothing was written.")
+
+
+def _show_judged(judged: list[dict[str, Any]], *, examples: bool = True) -> None:
+    rows = [
+        (each["operator"], each["part"], each["rule"], f"{each['rows']:,}", f"{each['broken']:,}")
+        for each in judged
+    ]
+    columns = ("operator", "part", "rule", "rows", "broken")
+    console.table(columns, rows, right=("operator", "rows", "broken"))
+    for each in judged if examples else ():
+        for example in each["examples"]:
+            console.line(f"broken in {each['operator']}/{each['part']}: {_text(example)}")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
