@@ -2,7 +2,8 @@
 
 What goes is told by the bytes of its keys: Spark's state reader gives the keys, and unsafe_row.py makes of
 them the bytes that are in the files. Everything else is carried over byte for byte, the newest value of each
-key into one snapshot, so that the next start has no deltas to replay.
+key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of its
+task as a whole, as it is in that of the query. The tasks are Python, which comes along (shipping.py).
 """
 
 from __future__ import annotations
@@ -22,14 +23,19 @@ from streambank.checkpoint.index import store_folder
 from streambank.errors import RefusedError
 from streambank.storage import open_store
 from streambank_spark.hdfs_rows import check_codec, load_rows, snapshot
+from streambank_spark.shipping import ship, use_packages
 from streambank_spark.state import PARTITION, QueryState
 from streambank_spark.unsafe_row import encoder, plain
 
 _ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
+_PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
+"""What the tasks may import: codecs, and what opens s3://."""
 
 GoneRows = Callable[[int, str], DataFrame | None]
 """Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
+Ran = Callable[[int, str, Any], None]
+"""Told of each store, operator and name, the JVM's frame of the rows that go, which Spark has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class _Store:
 
     def work(self, pairs: Iterator[tuple[int, bytes | None]]) -> Iterator[tuple[int, int]]:
         """Write the partitions that the pairs name; gives how many keys of each were there to go."""
+        use_packages()
         gone: dict[int, set[bytes]] = {}
         for partition, key in pairs:
             keys = gone.setdefault(partition, set())
@@ -65,13 +72,16 @@ class _Store:
             yield partition, found
 
 
-def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
+def rewrite_hdfs_stores(
+    state: QueryState, target: str, gone: GoneRows, ran: Ran = lambda operator, store, frame: None
+) -> None:
     """Write every store of every operator anew.
 
     Args:
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
-        gone: What goes.
+        gone: What goes; read once.
+        ran: Told of each store of which something goes, when it was written.
 
     Raises:
         RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`).
@@ -86,6 +96,7 @@ def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
             code="row-checksum",
             hint=f"Run the query without {_ROW_CHECKSUM}, or move it to RocksDB.",
         )
+    ship(state.session.sparkContext, _PACKAGES)
     for operator in closure.operators:
         for store in operator.stores:
             chains = _chains(closure, operator.operator, store.store)
@@ -95,7 +106,16 @@ def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
                 for partition in range(store.partitions)
             }
             work = _Store(state.location, target, codec, chains, names)
-            _run(state, work, gone(operator.operator, store.store))
+            going = gone(operator.operator, store.store)
+            if going is None:
+                _run(state, work)
+                continue
+            kind = going.schema["key"].dataType
+            assert isinstance(kind, StructType)
+            keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
+            # PySpark runs the plan of this very frame, which can be asked afterwards what was counted in it.
+            _run(state, work, keys.rdd.mapPartitions(partial(_encoded, kind)))
+            ran(operator.operator, store.store, keys._jdf)
 
 
 def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
@@ -108,27 +128,19 @@ def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str,
     return {partition: tuple(path for _, path in sorted(files)) for partition, files in found.items()}
 
 
-def _run(state: QueryState, work: _Store, gone: DataFrame | None) -> None:
-    """One task a partition, each with the keys that go from it."""
+def _run(state: QueryState, work: _Store, gone: Any = None) -> None:
+    """One task a partition, each with the keys that go from it: an RDD of partition and bytes."""
     count = len(work.names)
     context = state.session.sparkContext
     pairs: Any = context.parallelize([(partition, None) for partition in work.names], count)
     if gone is not None:
-        pairs = pairs.union(_keys(gone))
+        pairs = pairs.union(gone)
     placed = pairs.partitionBy(count, _itself)
     placed.mapPartitions(work.work).collect()
 
 
 def _itself(partition: int) -> int:
     return partition
-
-
-def _keys(gone: DataFrame) -> Any:
-    """Partition and bytes of each key."""
-    kind = gone.schema["key"].dataType
-    assert isinstance(kind, StructType)
-    rows = gone.select(PARTITION, plain(F.col("key"), kind).alias("key")).rdd
-    return rows.mapPartitions(partial(_encoded, kind))
 
 
 def _encoded(kind: StructType, rows: Iterator[Any]) -> Iterator[tuple[int, bytes]]:

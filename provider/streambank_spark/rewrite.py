@@ -4,6 +4,10 @@ What is read is a savepoint that was laid out, and what is written is a director
 query nor its savepoint notices. Logs and schemas are carried over (skeleton.py), the state is written by
 Spark where it is RocksDB (spark_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py). Then it
 is all read again and compared (rewrite_check.py); what is not as it has to be is no checkpoint for long.
+
+Each state is read once: what there is while it is written anew, where it is counted, too (counted.py; where
+HDFS-backed state loses keys a second time, by the tasks that write its files), and what was written to
+compare it. Whoever decides which keys go has read it before.
 """
 
 from __future__ import annotations
@@ -17,13 +21,14 @@ from pyspark.sql import functions as F
 
 from streambank.errors import RefusedError
 from streambank.storage.base import Store
+from streambank_spark.counted import Counted, counted_by, watched
 from streambank_spark.expiry import Expired
-from streambank_spark.hdfs_rewriter import rewrite_hdfs_stores
+from streambank_spark.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
 from streambank_spark.rewrite_check import Compared, compare
 from streambank_spark.skeleton import lay_skeleton
 from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
 from streambank_spark.state import QueryState
-from streambank_spark.store_rows import StoreRows, store_rows
+from streambank_spark.store_rows import GONE, StoreRows, store_rows
 from streambank_spark.unit import UNIT
 
 
@@ -97,23 +102,23 @@ def rewrite(
     skeleton = lay_skeleton(
         state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
     )
-    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    counted: dict[tuple[int, str], Counted] = {}
+
+    def ran(operator: int, store: str, java_frame: Any) -> None:
+        found = counted_by(java_frame)
+        if found is not None:
+            counted[operator, store] = found
+
     if hdfs:
-        by_name = {store.named: store for store in stores}
-
-        def going(operator: int, store: str) -> DataFrame | None:
-            gone_units = units.get(operator)
-            return None if gone_units is None else by_name[operator, store].only(gone_units)
-
-        rewrite_hdfs_stores(state, target.uri, going)
+        rewrite_hdfs_stores(state, target.uri, _going(stores, units), ran)
         ids = None
     else:
-        ids = rewrite_stores(
-            session, state.location, target.uri, closure.batch, _change(stores, units, partitions)
-        )
+        change = _change(stores, units, partitions)
+        ids = rewrite_stores(session, state.location, target.uri, closure.batch, change, ran)
+    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
-        compared = compare(stores, kept, list(store_rows(session, written)), partitions)
+        compared = compare(stores, kept, list(store_rows(session, written)), partitions, counted)
     return Rewritten(target.uri, closure.batch, compared)
 
 
@@ -122,12 +127,25 @@ def _change(stores: Sequence[StoreRows], units: Mapping[int, DataFrame], partiti
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
-        kept = store.without(units.get(operator))
+        kept = watched(store, units.get(operator)).where(~F.col(GONE)).select(*frame.columns)
         if partitions is None or store.alone:
             return kept
         return kept.repartition(partitions, F.col("partition_key"))
 
     return change
+
+
+def _going(stores: Sequence[StoreRows], units: Mapping[int, DataFrame]) -> GoneRows:
+    by_name = {store.named: store for store in stores}
+
+    def going(operator: int, name: str) -> DataFrame | None:
+        gone = units.get(operator)
+        if gone is None:
+            return None
+        store = by_name[operator, name]
+        return watched(store, gone).where(F.col(GONE)).select(*store.frame.columns)
+
+    return going
 
 
 __all__ = ["UNIT", "Rewritten", "rewrite"]
