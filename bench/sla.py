@@ -75,9 +75,9 @@ class Rooms:
         self.seconds = 0.0
         self._folder = folder
 
-    def room(self, module: str, *arguments: str) -> dict[str, Any]:
-        """What a room says."""
-        kept = None if self._folder is None else self._folder / f"{module}.json"
+    def room(self, module: str, *arguments: str, name: str = "") -> dict[str, Any]:
+        """What a room says; kept under a name, where it is asked more than one thing."""
+        kept = None if self._folder is None else self._folder / f"{name or module}.json"
         if kept is not None and kept.exists():
             said: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
             self.seconds += said.get("took_s", 0.0)

@@ -3,12 +3,16 @@
 The first one is laid out, its state is written into a directory of its own and verified (rewrite.py), and of
 that a savepoint is taken into the same repository, which names the first one as `derived_from`. The query is
 not looked at, let alone touched: what becomes of the new savepoint is decided by whoever restores it.
+
+The state is read once to decide which keys go (twice, to compare it with an earlier one), once as it is
+written anew, where it is counted, too, and what was written is read once. Where nothing is written, a second
+read counts the rows that would go.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +23,13 @@ from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import Store, open_store
+from streambank_spark.counted import count_going
 from streambank_spark.expiry import Expired, PassedOver
 from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
 from streambank_spark.meaning import meaning
 from streambank_spark.mended import Mended
 from streambank_spark.rewrite import Rewritten, rewrite
+from streambank_spark.shared import require_shared
 from streambank_spark.spark_rewriter import quiet_session
 from streambank_spark.state import QueryState
 from streambank_spark.store_rows import StoreRows, store_rows
@@ -142,6 +148,7 @@ def derive(
         PySparkException: Spark failed.
     """
     with savepoint_laid_out(repository, job, savepoint, workshop) as laid:
+        require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
         say("Looking for what goes")
         gone = [] if decide is None else decide(state)
@@ -149,11 +156,12 @@ def derive(
         kept_by_spark = [each.sized.persist() for each in gone]
         kept_by_spark += [each.bytes_of.persist() for each in mended]
         try:
-            session = quiet_session(spark, state.closure.spark.checkpoint_format)
-            going = _going(list(store_rows(session, state)), gone)
-            nothing = (decide is not None and not any(each.keys for each in going)) or (mend and not mended)
+            keys = [each.sized.count() for each in gone]
+            nothing = (decide is not None and not any(keys)) or (mend is not None and not mended)
             if dry_run or nothing:
-                return Derived(laid.of, state.closure.batch, going)
+                session = quiet_session(spark, state.closure.spark.checkpoint_format)
+                counts = _counted(list(store_rows(session, state)), gone)
+                return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
             with _place_for(laid) as target:
                 say("Writing the state anew, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
@@ -175,25 +183,39 @@ def derive(
                     )
                 for warning in holds.warnings:
                     workshop.warn(warning)
+            going = _going(gone, keys, _counted_by(done))
             return Derived(laid.of, state.closure.batch, going, taken.savepoint, done)
         finally:
             for frame in kept_by_spark:
                 frame.unpersist()
 
 
-def _going(stores: list[StoreRows], gone: list[Expired]) -> tuple[Going, ...]:
+Counts = Mapping[tuple[int, str], tuple[int, int]]
+"""Operator and store -> all of its rows, and those that go."""
+
+
+def _counted(stores: Sequence[StoreRows], gone: Sequence[Expired]) -> Counts:
+    units = {one.operator.operator: one.units for one in gone}
+    return {
+        store.named: count_going(store, units[store.operator]) for store in stores if store.operator in units
+    }
+
+
+def _counted_by(done: Rewritten) -> Counts:
+    return {(one.operator, one.store): (one.rows_before, one.rows_before - one.rows) for one in done.stores}
+
+
+def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tuple[Going, ...]:
     found = []
-    for each in gone:
-        rows = before = size_bytes = 0
-        for store in stores:
-            if store.operator == each.operator.operator:
-                total, going = store.frame.count(), store.only(each.units).count()
-                rows, before = rows + going, before + total
-                size_bytes += store.bytes * going // total if total else 0
+    for each, many in zip(gone, keys, strict=True):
         operator = each.operator
-        keys = each.units.count()
+        rows = before = size_bytes = 0
+        for store in operator.stores:
+            total, going = counts[operator.operator, store.store]
+            rows, before = rows + going, before + total
+            size_bytes += store.bytes * going // total if total else 0
         found.append(
-            Going(operator.operator, operator.name, keys, rows, before, size_bytes, meaning(operator.name))
+            Going(operator.operator, operator.name, many, rows, before, size_bytes, meaning(operator.name))
         )
     return tuple(found)
 

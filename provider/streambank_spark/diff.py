@@ -23,7 +23,9 @@ from streambank_spark.state import PARTITION, Part, QueryState
 ROWS_A_KEY = 20
 """Of a key with more rows, as a join's side may have, so many are shown."""
 _KEY_COLUMNS = ("key_1", "key_2")
-_SUMS = ("row_1", "row_2")
+_ROWS = ("row_1", "row_2")
+_HALF_BITS = 32
+_SUMS = tuple(f"{name}_{half}" for name in _ROWS for half in ("low", "high"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,17 @@ def _joined(before: DataFrame | None, after: DataFrame | None) -> DataFrame:
 
 
 def _by_key(frame: DataFrame) -> DataFrame:
-    first, second = row_hash(frame)
-    hashed = frame.select(*_key_hashes(frame), first.alias("row_1"), second.alias("row_2"))
-    sums = (F.sum(F.col(name).cast("decimal(38,0)")).alias(name) for name in _SUMS)
+    rows = [each.alias(name) for each, name in zip(row_hash(frame), _ROWS, strict=True)]
+    hashed = frame.select(*_key_hashes(frame), *rows)
+    # In halves, which no number of rows of one key makes overflow: sums of decimals take much longer.
+    halves = [half for name in _ROWS for half in _halves(F.col(name))]
+    sums = (F.sum(half).alias(name) for half, name in zip(halves, _SUMS, strict=True))
     return hashed.groupBy(*_KEY_COLUMNS).agg(F.count(F.lit(1)).alias("rows"), *sums)
+
+
+def _halves(column: Column) -> tuple[Column, Column]:
+    low = column.bitwiseAND(F.lit((1 << _HALF_BITS) - 1).cast("long"))
+    return low, F.shiftrightunsigned(column, _HALF_BITS)
 
 
 def _key_hashes(frame: DataFrame) -> list[Column]:

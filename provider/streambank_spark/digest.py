@@ -22,6 +22,7 @@ from streambank_spark.state import Part, QueryState, elements
 _PIECE_BITS = 22
 _PIECES = 3
 _MODULUS = 1 << 64
+_HASHES = ("_first", "_second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,31 @@ def digest_frame(frame: DataFrame, rows: Column | None = None) -> tuple[int, str
     Raises:
         FormatError: As `row_hash`.
     """
-    first, second = row_hash(frame)
-    # In pieces that no number of rows makes overflow, and not as a decimal, which takes much longer.
-    sums = [F.sum(piece) for column in ("first", "second") for piece in _pieces(F.col(column))]
     each = F.lit(1) if rows is None else rows
-    hashed = frame.select(first.alias("first"), second.alias("second"), each.alias("rows"))
-    found = hashed.agg(F.sum("rows"), *sums).collect()[0]
-    halves = (_whole(found[1 : 1 + _PIECES]), _whole(found[1 + _PIECES :]))
-    return int(found[0] or 0), "".join(f"{half:016x}" for half in halves)
+    found = frame.select(*hash_columns(frame), each.alias("rows")).agg(F.sum("rows"), *sums()).collect()[0]
+    return int(found[0] or 0), digest_from(found[1:])
+
+
+def hash_columns(frame: DataFrame) -> list[Column]:
+    """The hashes of a frame's rows, as the columns that `sums` adds up.
+
+    Raises:
+        FormatError: As `row_hash`.
+    """
+    return [each.alias(name) for each, name in zip(row_hash(frame), _HASHES, strict=True)]
+
+
+def sums(only: Column | None = None) -> list[Column]:
+    """The sums that make a fingerprint, over `hash_columns`; of the rows alone for which a flag is true."""
+    # In pieces that no number of rows makes overflow, and not as a decimal, which takes much longer.
+    pieces = [piece for name in _HASHES for piece in _pieces(F.col(name))]
+    return [F.sum(piece if only is None else F.when(only, piece)) for piece in pieces]
+
+
+def digest_from(summed: Sequence[int | None]) -> str:
+    """The fingerprint that `sums` came to."""
+    halves = (_whole(summed[:_PIECES]), _whole(summed[_PIECES:]))
+    return "".join(f"{half:016x}" for half in halves)
 
 
 def _pieces(column: Column) -> list[Column]:

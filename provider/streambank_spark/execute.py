@@ -12,19 +12,18 @@ import json
 import os
 import select
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from pyspark import SparkContext, SparkFiles, TaskContext
+from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streambank.errors import StorageError
 from streambank.savepoint.executing_lines import run_portion
-from streambank_spark.bundle import PACKAGES
+from streambank_spark.shipping import use_packages
 
 END_S = 10.0
 """How long an application may take to end in good order once nobody waits for it any more."""
@@ -126,13 +125,6 @@ def _work(header: str, gathered: Accumulator[list[str]], tries: int, portions: I
     last_try = context is None or context.attemptNumber() >= tries - 1
     for portion in portions:
         gathered.add(run_portion(header, portion, last_try=last_try))
-
-
-def use_packages() -> None:
-    """Let Python find the packages that came along, behind its own: they are for those that it has not."""
-    folder = SparkFiles.get(PACKAGES)
-    if Path(folder).is_dir() and folder not in sys.path:
-        sys.path.append(folder)
 
 
 def end_with(owner: int, end: Callable[[], None]) -> None:

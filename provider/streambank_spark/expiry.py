@@ -23,7 +23,7 @@ from streambank.errors import InputError, RefusedError
 from streambank_spark.read import is_key
 from streambank_spark.row_hash import row_hash
 from streambank_spark.state import TIMERS, Part, QueryState
-from streambank_spark.unit import UNIT, unit_of
+from streambank_spark.unit import UNIT, unit_fields, unit_of
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
 
@@ -250,8 +250,18 @@ def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
         unit = _units(frame, operator, part)
         judged.append(frame.select(unit.alias(UNIT), _condition(state, rule, frame, part).alias("expired")))
     every = reduce(DataFrame.unionByName, judged)
+    if len(parts) == 1 and _alone(operator, parts[0], state.frame(parts[0])):
+        return Expired(operator, every.where("expired").select(UNIT, F.lit(1).alias("rows")))
     grouped = every.groupBy(UNIT).agg(F.min("expired").alias("expired"), F.count("*").alias("rows"))
     return Expired(operator, grouped.where("expired").select(UNIT, "rows"))
+
+
+def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
+    """Whether each unit has one row at most, so that nothing has to be grouped."""
+    if "stateVarName" in part.options or "joinSide" in part.options or part.name == TIMERS:
+        return False
+    kind = frame.schema["key"].dataType
+    return isinstance(kind, StructType) and unit_fields(operator, part.name, kind) == kind.names
 
 
 def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:

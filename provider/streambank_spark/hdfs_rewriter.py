@@ -2,7 +2,8 @@
 
 What goes is told by the bytes of its keys: Spark's state reader gives the keys, and unsafe_row.py makes of
 them the bytes that are in the files. Everything else is carried over byte for byte, the newest value of each
-key into one snapshot, so that the next start has no deltas to replay.
+key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of its
+task as a whole, as it is in that of the query. The tasks are Python, which comes along (shipping.py).
 """
 
 from __future__ import annotations
@@ -24,16 +25,21 @@ from streambank.errors import RefusedError
 from streambank.storage import open_store
 from streambank_spark.hdfs_rows import check_codec, load_rows, snapshot
 from streambank_spark.mended import Mended, not_encoded
+from streambank_spark.shipping import ship, use_packages
 from streambank_spark.state import PARTITION, QueryState
 from streambank_spark.unsafe_row import encoder, plain
 
 _ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
+_PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
+"""What the tasks may import: codecs, and what opens s3://."""
 
 GoneRows = Callable[[int, str], DataFrame | None]
 """Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
 _Change = tuple[bytes, bytes | None, bytes | None]
 """The bytes of a key, of its value, and of its new value; without those, it goes."""
+Ran = Callable[[int, str, Any], None]
+"""Told of each store, operator and name, the JVM's frame of the rows that go, which Spark has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class _Store:
 
     def work(self, pairs: Iterator[tuple[int, _Change | None]]) -> Iterator[tuple[int, int]]:
         """Write the partitions that the pairs name; gives how many changes of each could be made."""
+        use_packages()
         changes: dict[int, list[_Change]] = {}
         for partition, change in pairs:
             asked = changes.setdefault(partition, [])
@@ -84,6 +91,7 @@ def rewrite_hdfs_stores(
     state: QueryState,
     target: str,
     gone: GoneRows,
+    ran: Ran = lambda operator, store, frame: None,
     mended: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
 ) -> None:
     """Write every store of every operator anew.
@@ -91,7 +99,8 @@ def rewrite_hdfs_stores(
     Args:
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
-        gone: What goes.
+        gone: What goes; read once.
+        ran: Told of each store of which something goes, when it was written.
         mended: What gets other values, by operator and store.
 
     Raises:
@@ -108,6 +117,7 @@ def rewrite_hdfs_stores(
             code="row-checksum",
             hint=f"Run the query without {_ROW_CHECKSUM}, or move it to RocksDB.",
         )
+    ship(state.session.sparkContext, _PACKAGES)
     for operator in closure.operators:
         for store in operator.stores:
             chains = _chains(closure, operator.operator, store.store)
@@ -118,11 +128,22 @@ def rewrite_hdfs_stores(
             }
             work = _Store(state.location, target, codec, chains, names)
             repair = mended.get((operator.operator, store.store))
-            if repair is None:
-                _run(state, work, _keys(gone(operator.operator, store.store)))
-            elif (made := _run(state, work, repair.bytes_of.rdd.map(_change_of))) != repair.rows:
-                lacking = f"{repair.rows - made:,} of them are stored in another way"
-                raise not_encoded(repair.place, lacking)
+            going = gone(operator.operator, store.store)
+            if repair is not None:
+                made = _run(state, work, repair.bytes_of.rdd.map(_change_of))
+                if made != repair.rows:
+                    lacking = f"{repair.rows - made:,} of them are stored in another way"
+                    raise not_encoded(repair.place, lacking)
+                continue
+            if going is None:
+                _run(state, work)
+                continue
+            kind = going.schema["key"].dataType
+            assert isinstance(kind, StructType)
+            keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
+            # PySpark runs the plan of this very frame, which can be asked afterwards what was counted in it.
+            _run(state, work, keys.rdd.mapPartitions(partial(_encoded, kind)))
+            ran(operator.operator, store.store, keys._jdf)
 
 
 def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
@@ -135,8 +156,8 @@ def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str,
     return {partition: tuple(path for _, path in sorted(files)) for partition, files in found.items()}
 
 
-def _run(state: QueryState, work: _Store, changes: Any | None) -> int:
-    """One task a partition, each with the changes to it; how many of them could be made."""
+def _run(state: QueryState, work: _Store, changes: Any = None) -> int:
+    """One task a partition, each with the changes to it, an RDD; how many of them could be made."""
     count = len(work.names)
     context = state.session.sparkContext
     pairs: Any = context.parallelize([(partition, None) for partition in work.names], count)
@@ -152,16 +173,6 @@ def _itself(partition: int) -> int:
 
 def _change_of(row: Any) -> tuple[int, _Change]:
     return row[0], (bytes(row[1]), bytes(row[2]), bytes(row[3]))
-
-
-def _keys(gone: DataFrame | None) -> Any | None:
-    """Partition and bytes of each key that goes."""
-    if gone is None:
-        return None
-    kind = gone.schema["key"].dataType
-    assert isinstance(kind, StructType)
-    rows = gone.select(PARTITION, plain(F.col("key"), kind).alias("key")).rdd
-    return rows.mapPartitions(partial(_encoded, kind))
 
 
 def _encoded(kind: StructType, rows: Iterator[Any]) -> Iterator[tuple[int, _Change]]:

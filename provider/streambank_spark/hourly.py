@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from streambank.sla.portions import Portion, PortionScan, seen_before
 from streambank.sla.timed import Heads
 from streambank.storage import open_store
-from streambank_spark.execute import use_packages
 from streambank_spark.rolled import HOUR_S, HourRow, Mark
+from streambank_spark.shipping import use_packages
 
 _VALUES = pa.schema(
     [

@@ -4,11 +4,15 @@ What is read is a savepoint that was laid out, and what is written is a director
 query nor its savepoint notices. Logs and schemas are carried over (skeleton.py), the state is written by
 Spark where it is RocksDB (spark_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py). Then it
 is all read again and compared (rewrite_check.py); what is not as it has to be is no checkpoint for long.
+
+Each state is read once: what there is while it is written anew, where it is counted, too (counted.py; where
+HDFS-backed state loses keys a second time, by the tasks that write its files), and what was written to
+compare it. Whoever decides which keys go has read it before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -18,14 +22,15 @@ from pyspark.sql import functions as F
 
 from streambank.errors import RefusedError
 from streambank.storage.base import Store
+from streambank_spark.counted import Counted, counted_by, watched
 from streambank_spark.expiry import Expired
-from streambank_spark.hdfs_rewriter import rewrite_hdfs_stores
+from streambank_spark.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
 from streambank_spark.mended import Mended, not_encoded
 from streambank_spark.rewrite_check import Compared, compare
 from streambank_spark.skeleton import lay_skeleton
 from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
 from streambank_spark.state import QueryState
-from streambank_spark.store_rows import StoreRows, store_rows
+from streambank_spark.store_rows import GONE, StoreRows, store_rows
 from streambank_spark.unit import UNIT
 
 
@@ -101,31 +106,40 @@ def rewrite(
     skeleton = lay_skeleton(
         state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
     )
-    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
     repairs = {one.named: one for one in mended}
-    for named, one in repairs.items():
-        if not hdfs and (found := one.found_raw(kept[named])) != one.rows:
-            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another way")
-        kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
+    if not hdfs:
+        _require_as_encoded(stores, repairs.values())
+    counted: dict[tuple[int, str], Counted] = {}
+
+    def ran(operator: int, store: str, java_frame: Any) -> None:
+        found = counted_by(java_frame)
+        if found is not None:
+            counted[operator, store] = found
+
     if hdfs:
-        by_name = {store.named: store for store in stores}
-
-        def going(operator: int, store: str) -> DataFrame | None:
-            gone_units = units.get(operator)
-            return None if gone_units is None else by_name[operator, store].only(gone_units)
-
-        rewrite_hdfs_stores(state, target.uri, going, repairs)
+        rewrite_hdfs_stores(state, target.uri, _going(stores, units), ran, repairs)
         ids = None
     else:
-        ids = rewrite_stores(
-            session, state.location, target.uri, closure.batch, _change(stores, units, partitions, repairs)
-        )
+        change = _change(stores, units, partitions, repairs)
+        ids = rewrite_stores(session, state.location, target.uri, closure.batch, change, ran)
+    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    for named, one in repairs.items():
+        kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
     with skeleton.finished(ids):
         written = QueryState(spark, target.uri, closure.batch)
-        compared = compare(stores, kept, list(store_rows(session, written)), partitions)
+        compared = compare(stores, kept, list(store_rows(session, written)), partitions, counted)
         for one in mended:
             one.verify(written)
     return Rewritten(target.uri, closure.batch, compared)
+
+
+def _require_as_encoded(stores: Sequence[StoreRows], repairs: Iterable[Mended]) -> None:
+    """Make sure that the very bytes are stored which a repair replaces."""
+    by_name = {store.named: store for store in stores}
+    for one in repairs:
+        found = one.found_raw(by_name[one.named].frame)
+        if found != one.rows:
+            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another way")
 
 
 def _change(
@@ -138,14 +152,29 @@ def _change(
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
-        kept = store.without(units.get(operator))
         if store.named in repairs:
-            kept = repairs[store.named].in_raw(kept)
+            # What is counted as it is read is not what is written: it is read once more to be compared.
+            kept = repairs[store.named].in_raw(store.without(units.get(operator)))
+        else:
+            kept = watched(store, units.get(operator)).where(~F.col(GONE)).select(*frame.columns)
         if partitions is None or store.alone:
             return kept
         return kept.repartition(partitions, F.col("partition_key"))
 
     return change
+
+
+def _going(stores: Sequence[StoreRows], units: Mapping[int, DataFrame]) -> GoneRows:
+    by_name = {store.named: store for store in stores}
+
+    def going(operator: int, name: str) -> DataFrame | None:
+        gone = units.get(operator)
+        if gone is None:
+            return None
+        store = by_name[operator, name]
+        return watched(store, gone).where(F.col(GONE)).select(*store.frame.columns)
+
+    return going
 
 
 __all__ = ["UNIT", "Rewritten", "rewrite"]

@@ -2,6 +2,11 @@
 
 Rows are compared as they are stored, by a fingerprint that does not depend on order (digest.py). A row in the
 wrong partition would be there, and never be found by the query; so it is looked where each lies, too.
+
+What was written is read once, for all of that. What it was made from was counted as it was read to be written
+(counted.py). Where the two differ, or RocksDB itself had counted another number of rows, or nobody counted,
+it is read again before anything is called wrong: so no fault passes, and no count of a stage that Spark ran
+twice is taken for one.
 """
 
 from __future__ import annotations
@@ -11,13 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from streambank.errors import IntegrityError
+from streambank_spark.counted import Counted, count_all
 from streambank_spark.digest import digest_frame
-from streambank_spark.state import PARTITION
 from streambank_spark.store_rows import StoreRows
-from streambank_spark.unit import partition_of
 
 _HINT = (
     "Nothing was saved, and the query and its savepoint are as they were. Report it, with the Spark version."
@@ -56,6 +59,7 @@ def compare(
     kept: Mapping[tuple[int, str], DataFrame],
     after: Sequence[StoreRows],
     partitions: int | None,
+    counted: Mapping[tuple[int, str], Counted] | None = None,
 ) -> tuple[Compared, ...]:
     """Compare all stores.
 
@@ -64,6 +68,7 @@ def compare(
         kept: The rows of each store that were to stay.
         after: What was written.
         partitions: How many partitions there have to be; as before for None.
+        counted: What was counted of stores as they were read to be written.
 
     Raises:
         IntegrityError: They differ (code `rewrite-differs`).
@@ -71,29 +76,34 @@ def compare(
     written = {store.named: store for store in after}
     if set(written) != {store.named for store in before}:
         raise _differs(f"it has the stores {sorted(written)}")
-    return tuple(_compare(store, kept[store.named], written[store.named], partitions) for store in before)
+    seen = counted or {}
+    return tuple(
+        _compare(store, kept[store.named], written[store.named], partitions, seen.get(store.named))
+        for store in before
+    )
 
 
-def _compare(before: StoreRows, kept: DataFrame, after: StoreRows, partitions: int | None) -> Compared:
+def _compare(
+    before: StoreRows, kept: DataFrame, after: StoreRows, partitions: int | None, seen: Counted | None
+) -> Compared:
     place = f"operator {before.operator}, store {before.name}"
     wanted = before.partitions if partitions is None or before.alone else partitions
     if after.partitions != wanted:
         raise _differs(f"{place} has {after.partitions} partitions and not {wanted}")
-    should, digest = digest_frame(kept)
-    rows, found = digest_frame(after.frame)
-    if (rows, found) != (should, digest):
-        raise _differs(f"{place} has {rows:,} rows ({found}) and not {should:,} ({digest})")
-    odd = _misplaced(after)
-    if odd and (partitions is not None or odd != _misplaced(before.of(kept))):
+    rows, digest, odd = count_all(after)
+    if (
+        seen is None
+        or (seen.rows, seen.digest) != (rows, digest)
+        or before.rows not in (None, seen.rows_before)
+    ):
+        seen = Counted(before.frame.count(), *digest_frame(kept))
+    if (rows, digest) != (seen.rows, seen.digest):
+        raise _differs(f"{place} has {rows:,} rows ({digest}) and not {seen.rows:,} ({seen.digest})")
+    if odd and (partitions is not None or odd != count_all(before.of(kept))[2]):
         raise _differs(f"{odd:,} rows of {place} are in a partition where Spark does not look for them")
-    total = before.frame.count()
-    return Compared(before.operator, before.name, total, rows, digest, before.partitions, after.partitions)
-
-
-def _misplaced(store: StoreRows) -> int:
-    placed = store.placed()
-    expected = F.lit(0) if store.alone else partition_of(placed, store.partitions)
-    return placed.where(expected != F.col(PARTITION)).count()
+    return Compared(
+        before.operator, before.name, seen.rows_before, rows, digest, before.partitions, after.partitions
+    )
 
 
 def _differs(what: str) -> IntegrityError:

@@ -15,9 +15,11 @@ from pyspark.sql.types import NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank_spark.spark_rewriter import raw_rows
-from streambank_spark.state import PARTITION, QueryState, store_part
+from streambank_spark.state import QueryState, store_part
 from streambank_spark.unit import UNIT, unit_of
 
+GONE = "_gone"
+_UNIT = "_unit"
 _PARTITION_KEY = "partition_key"
 
 
@@ -32,6 +34,7 @@ class StoreRows:
         bytes: Size of its files.
         frame: Its rows.
         raw: They are raw: partition_key, key_bytes, value_bytes, column_family_name.
+        rows: How many rows there are, where the files say so.
     """
 
     of_operator: OperatorState
@@ -40,6 +43,7 @@ class StoreRows:
     bytes: int
     frame: DataFrame
     raw: bool
+    rows: int | None = None
 
     @property
     def operator(self) -> int:
@@ -78,18 +82,18 @@ class StoreRows:
         """The rows of some units."""
         return self._joined(units, "left_semi")
 
+    def marked(self, units: DataFrame | None) -> DataFrame:
+        """All rows as they are, with `GONE`: whether a row is of one of the units; each of those once."""
+        if units is None:
+            return self.frame.withColumn(GONE, F.lit(False))
+        return self._joined(units, "left_outer").withColumn(GONE, F.col(_UNIT).isNotNull()).drop(_UNIT)
+
     def _joined(self, units: DataFrame, how: str) -> DataFrame:
         unit = self.unit()
         assert unit is not None
-        named = F.broadcast(units.select(F.col(UNIT).cast(_kind(self.frame, unit)).alias("_unit")))
+        named = F.broadcast(units.select(F.col(UNIT).cast(_kind(self.frame, unit)).alias(_UNIT)))
         # Broadcast: rows stay in their partition, and elements of a list in their order.
-        return self.frame.join(named, unit == F.col("_unit"), how)
-
-    def placed(self) -> DataFrame:
-        """`PARTITION` of each row, and its unit as `UNIT` where there is one."""
-        place = F.spark_partition_id() if self.raw else F.col(PARTITION)
-        unit = self.unit()
-        return self.frame.select(place.alias(PARTITION), *([] if unit is None else [unit.alias(UNIT)]))
+        return self.frame.join(named, unit == F.col(_UNIT), how)
 
 
 def _kind(frame: DataFrame, unit: Column) -> str:
@@ -110,4 +114,4 @@ def store_rows(session: SparkSession, state: QueryState) -> Iterator[StoreRows]:
                 frame = raw_rows(session, state.location, state.closure.batch, operator.operator, store.store)
             else:
                 frame = state.frame(store_part(operator, store.store))
-            yield StoreRows(operator, store.store, store.partitions, store.bytes, frame, raw)
+            yield StoreRows(operator, store.store, store.partitions, store.bytes, frame, raw, store.rows)

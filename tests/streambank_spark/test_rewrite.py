@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.rewritten import DERIVED_FROM
@@ -19,6 +20,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark import rewrite as rewriting
+from streambank_spark.counted import Counted, counted_by
 from streambank_spark.derive import Derived
 from streambank_spark.expiry import Where, expired
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
@@ -169,7 +171,7 @@ def test_what_cannot_be_done_is_refused_by_name(
     assert len(list(bench.repository.manifests("job"))) == 1
 
 
-def test_a_rewrite_that_loses_a_row_or_misplaces_one_makes_no_checkpoint(
+def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpack("4.3.0/ids-changelog-window", tmp_path)
@@ -179,6 +181,9 @@ def test_a_rewrite_that_loses_a_row_or_misplaces_one_makes_no_checkpoint(
     faults: list[Callable[[DataFrame], DataFrame]] = [
         lambda frame: frame.where("hash(key_bytes) % 3 <> 0"),
         lambda frame: frame.repartition(2, "value_bytes"),
+        lambda frame: frame.withColumn(
+            "value_bytes", F.expr("if(hash(key_bytes) % 3 = 0, key_bytes, value_bytes)")
+        ),
     ]
     for number, fault in enumerate(faults):
         fired: list[bool] = []
@@ -203,3 +208,53 @@ def test_a_rewrite_that_loses_a_row_or_misplaces_one_makes_no_checkpoint(
     target = open_store(str(tmp_path / "control"))
     rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
     assert target.exists("metadata")
+
+
+def test_hdfs_backed_state_that_loses_more_than_it_should_makes_no_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack("4.3.0/hdfs-dedup", tmp_path)
+    state = QueryState(spark, str(tmp_path / "checkpoint"))
+    gone = expired(state, Where("key.k = 'k0'"))
+    honest = rewriting._going
+    fired: list[bool] = []
+
+    def faulty(stores: Any, units: Any) -> Any:
+        going, (store,) = honest(stores, units), stores
+
+        def more(*named: Any) -> DataFrame:
+            fired.append(True)
+            frame = going(*named)
+            assert frame is not None
+            return frame.union(store.frame.where("key.k = 'k1'"))
+
+        return more
+
+    monkeypatch.setattr(rewriting, "_going", faulty)
+    target = open_store(str(tmp_path / "target"))
+    with pytest.raises(IntegrityError) as caught:
+        rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+    assert caught.value.code == "rewrite-differs" and fired
+    assert not target.exists("metadata"), "no query starts from it"
+
+
+@pytest.mark.parametrize("name", ["hdfs-dedup", "ids-changelog-window"])
+def test_what_was_counted_twice_is_counted_again_and_not_called_wrong(
+    spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack(f"4.3.0/{name}", tmp_path)
+    state = QueryState(spark, str(tmp_path / "checkpoint"))
+    gone = expired(state, Where("key.k = 'k0'", now=datetime(2026, 1, 1, tzinfo=UTC)))
+    honest, seen = counted_by, []
+
+    def twice(java_frame: Any) -> Counted:
+        found = honest(java_frame)
+        assert found is not None, "it was counted as it was read"
+        seen.append(found)
+        return Counted(2 * found.rows_before, 2 * found.rows, found.digest)
+
+    monkeypatch.setattr(rewriting, "counted_by", twice)
+    target = open_store(str(tmp_path / "target"))
+    (store,) = rewriting.rewrite(spark, state, target, derived_from="x", gone=gone).stores
+    assert seen == [Counted(store.rows_before, store.rows, store.digest)]
+    assert 0 < store.rows < store.rows_before

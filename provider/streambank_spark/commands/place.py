@@ -151,6 +151,7 @@ def several(
     check_place(repository, job, batch)
     require_pyspark()
     from streambank_spark.laid_out import checkpoint_laid_out, savepoint_laid_out
+    from streambank_spark.shared import require_shared
     from streambank_spark.state import QueryState
 
     with ExitStack() as stack:
@@ -166,6 +167,8 @@ def several(
                     one = savepoint_laid_out(opened, *opened.find(place, job), workshop)
                 found.append(stack.enter_context(one))
         session = stack.enter_context(spark_of(spark))
+        for each in found:
+            require_shared(session, each.location)
         states = [StateOf(each.of, QueryState(session, each.location), session) for each in found]
         console.note("reading state")
         yield states

@@ -1,0 +1,198 @@
+"""State operations on a real cluster, whose Python has nothing of ours: the same comes of them as here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage import open_store
+from streambank_spark.digest import digest_of
+from streambank_spark.laid_out import Workshop, savepoint_laid_out
+from streambank_spark.order import Order, carry_out
+from streambank_spark.state import QueryState
+from tests.support.bare_python import make_bare_python
+from tests.support.checkpoints import unpack
+from tests.support.cluster import Cluster, running_cluster
+from tests.support.driver import ROOT, submit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+JOB = "job"
+LAYOUTS = ["hdfs-dedup", "hdfs-session", "hdfs-join", "rocksdb-changelog-window", "ids-changelog-join3"]
+WHERE = {
+    "hdfs-dedup": "key.k < 'k5'",
+    "hdfs-session": "key.k < 'k5'",
+    "rocksdb-changelog-window": "key.k < 'k5'",
+}
+BY_JOIN_KEY = "key.field0 < 'k5'"
+
+
+@dataclass(frozen=True)
+class There:
+    """A cluster, and a Python with nothing installed for its executors."""
+
+    cluster: Cluster
+    python: Path
+
+    @property
+    def conf(self) -> dict[str, str]:
+        return {**self.cluster.conf, "spark.pyspark.python": str(self.python)}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a driver; executors have that of their workers."""
+        path = os.pathsep.join([str(ROOT / "provider"), str(ROOT)])
+        return {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    def ask(self, *arguments: str, cwd: Path, work: Path | str | None = None) -> tuple[int, dict[str, Any]]:
+        """What the command line answers: its exit code, and its JSON."""
+        conf = [part for name, value in self.conf.items() for part in ("--spark-conf", f"{name}={value}")]
+        asked = [*arguments, "--master", self.cluster.master, "--json", *conf]
+        if work is not None:
+            asked += ["--work", str(work)]
+        done = subprocess.run(
+            [sys.executable, "-m", "streambank", *asked],
+            cwd=cwd, env=self.environment, stdout=subprocess.PIPE, timeout=600, check=False,
+        )  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+    python = make_bare_python(tmp_path_factory.mktemp("python") / "venv")
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield There(cluster, python)
+
+
+@pytest.fixture
+def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Repository, str]:
+    unpack(f"4.3.0/{request.param}", tmp_path)
+    repository = Repository.open(open_store(str(tmp_path / "repository")), create=True)
+    return repository, take(open_store(str(tmp_path / "checkpoint")), repository, JOB).savepoint
+
+
+def here(
+    spark: SparkSession, repository: Repository, order: Order, savepoint: str, folder: Path
+) -> str | None:
+    """The same on this machine."""
+    workshop = Workshop("local[2]", str(folder / "here"), print)
+    return carry_out(spark, repository, JOB, savepoint, order, workshop).savepoint
+
+
+def digests(spark: SparkSession, repository: Repository, savepoint: str | None, folder: Path) -> list[Any]:
+    assert savepoint is not None
+    workshop = Workshop("local[2]", str(folder / "here"), print)
+    with savepoint_laid_out(repository, JOB, savepoint, workshop) as laid:
+        return [each.to_dict() for each in digest_of(QueryState(spark, laid.location))]
+
+
+def test_executors_find_nothing_of_ours_by_themselves(there: There, tmp_path: Path) -> None:
+    """The control: without what comes along, the other tests could not pass."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from importlib.util import find_spec\n"
+        "from pyspark import SparkContext\n"
+        "found = SparkContext.getOrCreate().parallelize(['streambank_spark', 'lz4', 'xxhash', 'json'], 4)\n"
+        "print('FOUND', sorted(found.filter(lambda name: find_spec(name) is not None).collect()))\n"
+    )
+    conf = [part for name, value in there.conf.items() for part in ("--conf", f"{name}={value}")]
+    command = submit(program)
+    done = subprocess.run(
+        [command[0], "--master", there.cluster.master, *conf, str(program)],
+        cwd=tmp_path, env=there.environment, stdout=subprocess.PIPE, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert "FOUND ['json']" in done.stdout
+
+
+@pytest.mark.parametrize("saved", LAYOUTS, indirect=True, ids=LAYOUTS)
+def test_a_compaction_is_the_same_as_on_one_machine(
+    spark: SparkSession,
+    there: There,
+    saved: tuple[Repository, str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    repository, savepoint = saved
+    where = WHERE.get(request.node.callspec.params["saved"], BY_JOIN_KEY)
+    code, found = there.ask(
+        "state", "compact", savepoint, "-r", repository.store.uri, "--where", where,
+        cwd=tmp_path, work=tmp_path / "shared",
+    )  # fmt: skip
+    assert code == 0, found
+    assert sum(each["rows"] for each in found["operators"]) > 0
+    model = here(spark, repository, Order(operation="compact", where=where), savepoint, tmp_path)
+    made = digests(spark, repository, found["savepoint"], tmp_path)
+    assert made == digests(spark, repository, model, tmp_path)
+    assert made != digests(spark, repository, savepoint, tmp_path)
+    assert not list((tmp_path / "shared").iterdir()), "what was laid out is gone"
+
+
+@pytest.mark.parametrize("saved", ["ids-changelog-join3"], indirect=True)
+def test_state_is_spread_anew_and_read_and_compared(
+    spark: SparkSession, there: There, saved: tuple[Repository, str], tmp_path: Path
+) -> None:
+    repository, savepoint = saved
+    place: dict[str, Any] = {"cwd": tmp_path, "work": tmp_path / "shared"}
+    of = ("-r", repository.store.uri)
+    code, wide = there.ask("rescale", savepoint, *of, "--partitions", "5", **place)
+    assert code == 0, wide
+    assert {store["partitions"] for store in wide["stores"]} == {5}
+    model = digests(spark, repository, savepoint, tmp_path)
+    assert digests(spark, repository, wide["savepoint"], tmp_path) == model
+    code, digest = there.ask("state", "digest", wide["savepoint"], *of, **place)
+    assert (code, digest["operators"]) == (0, model)
+    code, diff = there.ask("state", "diff", savepoint, wide["savepoint"], *of, **place)
+    assert code == 0 and all(part["same"] and not part["changed"] for part in diff["parts"])
+
+
+@pytest.mark.parametrize("saved", ["hdfs-dedup"], indirect=True)
+def test_spark_submit_carries_out_a_plan(
+    spark: SparkSession, there: There, saved: tuple[Repository, str], tmp_path: Path
+) -> None:
+    repository, savepoint = saved
+    order = Order(operation="compact", where=WHERE["hdfs-dedup"])
+    plan, report = tmp_path / "plan.json", tmp_path / "report.json"
+    asked = {"repository": repository.store.uri, "job": JOB, "savepoint": savepoint, "order": order.to_dict()}
+    plan.write_text(json.dumps(asked | {"work": str(tmp_path / "shared")}))
+    entry = ROOT / "spark_jobs/rewrite_state.py"
+    conf = [part for name, value in there.conf.items() for part in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [submit(entry)[0], "--master", there.cluster.master, *conf, str(entry),
+         "--plan", str(plan), "--report", str(report)],
+        cwd=tmp_path, env=there.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    model = here(spark, repository, order, savepoint, tmp_path)
+    made = json.loads(report.read_text())["savepoint"]
+    assert digests(spark, repository, made, tmp_path) == digests(spark, repository, model, tmp_path)
+
+
+@pytest.mark.parametrize("saved", ["rocksdb-changelog-window"], indirect=True)
+def test_a_work_place_that_executors_do_not_see_is_refused(
+    there: There, saved: tuple[Repository, str], tmp_path: Path
+) -> None:
+    repository, savepoint = saved
+    of = ("-r", repository.store.uri)
+    code, said = there.ask("state", "digest", savepoint, *of, cwd=tmp_path)
+    assert (code, said["error"]["code"]) == (2, "usage")
+    # To each process another folder: that of the driver is not that of an executor.
+    unseen = "/proc/self/cwd/unseen"
+    for asked in (("state", "digest", savepoint), ("rescale", savepoint, "--partitions", "3")):
+        code, said = there.ask(*asked, *of, cwd=tmp_path, work=unseen)
+        assert (code, said["error"]["code"]) == (8, "paths-not-shared"), said
+    assert not list((tmp_path / "unseen").iterdir())
+    assert len(list(repository.manifests(JOB))) == 1
