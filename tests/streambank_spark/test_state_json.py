@@ -32,6 +32,7 @@ def test_every_example_of_state_is_what_the_command_answers(
     arguments: dict[str, list[str | Path]] = {
         "rescale": [new, "--partitions", "3"],
         "state schema": [new],
+        "state schema --against": [unpack("4.3.0/hdfs-join", tmp_path / "other") / "checkpoint", new],
         "state read": [new, "--limit", "2"],
         "state query": [new, sql, "--limit", "2"],
         "state export": [new, tmp_path / "export"],
@@ -47,6 +48,7 @@ def test_every_example_of_state_is_what_the_command_answers(
     assert shown.keys() == arguments.keys()
     wrong = {}
     for verb, given in arguments.items():
+        # What comes first of `state schema --against` is what is compared with.
         answer = streambank(*verb.split(), *given, "-r", tmp_path / "savepoints", "--json")
         found = list(mismatches(shown[verb], answer.document, verb))
         if found:
