@@ -67,7 +67,7 @@ class Departures(StatefulProcessor):
 class Delays(Departures):
     """Version 2: adds up their delays, too, from when it began."""
 
-    KEPT = {"departures": "BIGINT", "delay_min": "BIGINT"}
+    KEPT: ClassVar[Mapping[str, str]] = {"departures": "BIGINT", "delay_min": "BIGINT"}
 
     def add(self, kept: Any, delays_min: list[int]) -> tuple[Any, ...]:
         """As in version 1; what version 1 stored has null for the sum."""
@@ -78,7 +78,7 @@ class Delays(Departures):
 class MeanDelay(Departures):
     """Version 3: keeps the mean delay, in seconds."""
 
-    KEPT = {"departures": "BIGINT", "mean_delay_s": "DOUBLE"}
+    KEPT: ClassVar[Mapping[str, str]] = {"departures": "BIGINT", "mean_delay_s": "DOUBLE"}
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         """What version 2 knew of the airport, in the columns of this one; before any row comes."""
