@@ -8,8 +8,7 @@ not looked at, let alone touched: what becomes of the new savepoint is decided b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +17,8 @@ from pyspark.sql import SparkSession
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
-from streambank.storage import Store, open_store
 from streambank_spark.expiry import Expired
-from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
+from streambank_spark.laid_out import Workshop, place_beside, savepoint_laid_out
 from streambank_spark.meaning import meaning
 from streambank_spark.rewrite import Rewritten, rewrite
 from streambank_spark.spark_rewriter import quiet_session
@@ -29,6 +27,8 @@ from streambank_spark.store_rows import StoreRows, store_rows
 
 Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
+Write = Callable[..., Rewritten]
+"""As `rewrite`."""
 Say = Callable[[str], None]
 """Told what is being done."""
 
@@ -107,6 +107,7 @@ def derive(
     operation: str,
     decide: Decide | None = None,
     partitions: int | None = None,
+    write: Write = rewrite,
     dry_run: bool = False,
     note: str = "",
     by: Mapping[str, str] | None = None,
@@ -120,9 +121,10 @@ def derive(
         job: `job` or `job/query`.
         savepoint: The id of the first one.
         workshop: Where state is laid out.
-        operation: What it is made by: `compact`, `erase`, `rescale`.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `migrate`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
+        write: What writes the state anew, and verifies it.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         by: Who asks.
@@ -139,13 +141,13 @@ def derive(
         kept_by_spark = [each.sized.persist() for each in gone]
         try:
             session = quiet_session(spark, state.closure.spark.checkpoint_format)
-            going = _going(list(store_rows(session, state)), gone)
+            going = _going(list(store_rows(session, state)), gone) if gone else ()
             if dry_run or (decide is not None and not any(each.keys for each in going)):
                 return Derived(laid.of, state.closure.batch, going)
-            with _place_for(laid) as target:
+            with place_beside(laid.location) as target:
                 say("Writing the state anew, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
-                done = rewrite(spark, state, target, derived_from=token, gone=gone, partitions=partitions)
+                done = write(spark, state, target, derived_from=token, gone=gone, partitions=partitions)
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
                 with holds.held(job, savepoint):
@@ -182,15 +184,3 @@ def _going(stores: list[StoreRows], gone: list[Expired]) -> tuple[Going, ...]:
             Going(operator.operator, operator.name, keys, rows, before, size_bytes, meaning(operator.name))
         )
     return tuple(found)
-
-
-@contextmanager
-def _place_for(laid: LaidOut) -> Iterator[Store]:
-    """An empty place beside what was laid out, gone when the `with` ends."""
-    target = open_store(f"{laid.location}-{uuid.uuid4().hex[:8]}")
-    try:
-        yield target
-    finally:
-        for info in list(target.list()):
-            target.delete(info.path)
-        target.prune()

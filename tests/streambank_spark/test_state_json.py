@@ -28,6 +28,8 @@ def test_every_example_of_state_is_what_the_command_answers(
     checkpoint = open_store(unpack("4.3.0/rocksdb-window", tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
     old, new = (take(checkpoint, repository, "orders", batch=batch).savepoint for batch in (3, 7))
+    other = unpack("4.3.0/hdfs-dedup", tmp_path / "plain") / "checkpoint"
+    plain = take(open_store(other), repository, "plain").savepoint
     sql = "SELECT key.k AS k, value.sum AS total FROM state"
     arguments: dict[str, list[str | Path]] = {
         "rescale": [new, "--partitions", "3"],
@@ -39,6 +41,7 @@ def test_every_example_of_state_is_what_the_command_answers(
         "state digest": [new],
         "state diff": [old, new, "--samples", "2"],
         "state validate": [new, "--rule", "value.sum < 0", "--samples", "2"],
+        "state migrate": [plain],
         "state compact": [new, "--where", "key.k = 'k1'"],
         "state erase": [new, "--key", '{"k": "k2"}'],
     }
