@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from streambank.checkpoint.closure import PROVIDER
+from streambank.checkpoint.closure import GLOBAL_LIMIT, PROVIDER
 from streambank.errors import InputError, RefusedError
 from streambank.storage import Store, open_store
 from streambank_spark.expiry import Expired
@@ -139,13 +139,20 @@ def check_migratable(state: QueryState) -> None:
             code="no-operator-metadata",
             hint="Spark's writer needs it. Begin anew with RocksDB, or keep the HDFS-backed state.",
         )
+    limits = [str(one.operator) for one in closure.operators if one.name == GLOBAL_LIMIT]
+    if limits:
+        raise RefusedError(
+            f"The state of a limit (operator {', '.join(limits)}) cannot be written as RocksDB.",
+            code="limit-state",
+            hint="Spark's private writer does not know a limit. Begin anew with RocksDB.",
+        )
     schemas = {file.path.split("/")[1] for file in closure.files if file.role == "schema"}
     bare = [str(one.operator) for one in closure.operators if str(one.operator) not in schemas]
     if bare:
         raise RefusedError(
             f"The checkpoint has no state schema of operator {', '.join(bare)}.",
             code="no-state-schema",
-            hint="Spark writes none for a limit, and its writer needs one. Begin anew with RocksDB.",
+            hint="Spark writes it anew when the query starts: let it run a batch, and take another savepoint.",
         )
     if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(

@@ -15,11 +15,11 @@ from streambank.storage import open_store
 from streambank_spark.laid_out import Workshop
 from streambank_spark.migrate import PROVIDER, ROCKSDB
 from streambank_spark.order import Order, carry_out
-from tests.support.queries import QUERIES, Query, write_input
+from tests.support.queries import QUERIES, Query, events, write_input
 from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
     pytest.mark.spark,
@@ -30,7 +30,26 @@ pytestmark = [
 
 BATCHES = 14
 LAST = 7
-KEPT = [query for query in QUERIES.values() if "hdfs" in query.layouts and not query.file_sink]
+
+
+def _global(session: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return events(session, folder / "left").groupBy().agg(f.count("*"), f.sum("value"))
+
+
+def _chain(session: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    once = events(session, folder / "left").dropDuplicates(["id", "at"])
+    return once.groupBy(f.window("at", "20 seconds"), "key").agg(f.count("*").alias("rows"))
+
+
+KEPT = [
+    *(query for query in QUERIES.values() if "hdfs" in query.layouts and not query.file_sink),
+    Query("global", _global, "update"),
+    Query("chain", _chain),
+]
 
 
 def after(output: Path) -> dict[int, list[str]]:

@@ -87,7 +87,7 @@ def test_every_kind_of_state_that_hdfs_keeps(
     [
         ("4.3.0/rocksdb-window", "not-hdfs-backed"),
         ("4.3.0/stateless", "not-hdfs-backed"),
-        ("4.3.0/hdfs-limit", "no-state-schema"),
+        ("4.3.0/hdfs-limit", "limit-state"),
         ("3.5.9/hdfs-window", "no-operator-metadata"),
     ],
 )
@@ -99,6 +99,14 @@ def test_what_cannot_be_migrated_is_refused_by_name(
         bench.migrate()
     assert caught.value.code == code and caught.value.hint
     assert len(list(bench.repository.manifests("job"))) == 1
+
+
+def test_without_a_schema_nothing_is_tried(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = unpack("4.3.0/hdfs-dedup", tmp_path) / "checkpoint"
+    (checkpoint / "state/0/0/_metadata/schema").unlink()
+    with pytest.raises(StreambankError) as caught:
+        migrating.check_migratable(QueryState(spark, str(checkpoint)))
+    assert caught.value.code == "no-state-schema"
 
 
 def test_a_migration_that_loses_or_misplaces_a_row_saves_nothing(

@@ -36,7 +36,7 @@ def compare(place: str, against: str, repository: str | None, job: str | None, b
 
 def is_location(text: str) -> bool:
     """Whether a text is a path or a URI, and not a savepoint's id: `./ck`, `/data/ck`, `s3://b/ck`."""
-    return text.startswith((".", "/", "~")) or "://" in text
+    return text.startswith((".", "/")) or "://" in text
 
 
 def _schema(
