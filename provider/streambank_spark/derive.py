@@ -12,8 +12,7 @@ read counts the rows that would go.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +21,9 @@ from pyspark.sql import SparkSession
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
-from streambank.storage import Store, open_store
 from streambank_spark.counted import count_going
 from streambank_spark.expiry import Expired, PassedOver
-from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
+from streambank_spark.laid_out import Workshop, place_beside, savepoint_laid_out
 from streambank_spark.meaning import meaning
 from streambank_spark.mended import Mended
 from streambank_spark.rewrite import Rewritten, rewrite
@@ -38,6 +36,8 @@ Decide = Callable[[QueryState], list[Expired]]
 """From the state of the savepoint, which keys go."""
 Mend = Callable[[QueryState], list[Mended]]
 """From the state of the savepoint, which rows get other values."""
+Write = Callable[..., Rewritten]
+"""As `rewrite`."""
 Say = Callable[[str], None]
 """Told what is being done."""
 
@@ -121,6 +121,7 @@ def derive(
     decide: Decide | None = None,
     partitions: int | None = None,
     mend: Mend | None = None,
+    write: Write = rewrite,
     dry_run: bool = False,
     note: str = "",
     by: Mapping[str, str] | None = None,
@@ -134,10 +135,11 @@ def derive(
         job: `job` or `job/query`.
         savepoint: The id of the first one.
         workshop: Where state is laid out.
-        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
         mend: Which rows get other values; none where nobody says.
+        write: What writes the state anew, and verifies it; takes `mended` only where there are some.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
         by: Who asks.
@@ -160,13 +162,14 @@ def derive(
             nothing = (decide is not None and not any(keys)) or (mend is not None and not mended)
             if dry_run or nothing:
                 session = quiet_session(spark, state.closure.spark.checkpoint_format)
-                counts = _counted(list(store_rows(session, state)), gone)
+                counts = _counted(list(store_rows(session, state)), gone) if gone else {}
                 return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
-            with _place_for(laid) as target:
+            with place_beside(laid.location) as target:
                 say("Writing the state anew, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
-                done = rewrite(
-                    spark, state, target, derived_from=token, gone=gone, partitions=partitions, mended=mended
+                more: dict[str, Any] = {"mended": mended} if mended else {}
+                done = write(
+                    spark, state, target, derived_from=token, gone=gone, partitions=partitions, **more
                 )
                 say("Saving it")
                 holds = Holds(repository, "restore", by)
@@ -218,15 +221,3 @@ def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tupl
             Going(operator.operator, operator.name, many, rows, before, size_bytes, meaning(operator.name))
         )
     return tuple(found)
-
-
-@contextmanager
-def _place_for(laid: LaidOut) -> Iterator[Store]:
-    """An empty place beside what was laid out, gone when the `with` ends."""
-    target = open_store(f"{laid.location}-{uuid.uuid4().hex[:8]}")
-    try:
-        yield target
-    finally:
-        for info in list(target.list()):
-            target.delete(info.path)
-        target.prune()

@@ -29,9 +29,9 @@ from streambank_spark.shipping import ship, use_packages
 from streambank_spark.state import PARTITION, QueryState
 from streambank_spark.unsafe_row import encoder, plain
 
-_ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
-_PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
+PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
 """What the tasks may import: codecs, and what opens s3://."""
 
 GoneRows = Callable[[int, str], DataFrame | None]
@@ -111,16 +111,16 @@ def rewrite_hdfs_stores(
     """
     closure = state.closure
     codec = check_codec(closure.spark.codec)
-    if closure.offset_conf.get(_ROW_CHECKSUM, "false").lower() == "true":
+    if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be rewritten.",
             code="row-checksum",
-            hint=f"Run the query without {_ROW_CHECKSUM}, or move it to RocksDB.",
+            hint=f"Run the query without {ROW_CHECKSUM}, or move it to RocksDB.",
         )
-    ship(state.session.sparkContext, _PACKAGES)
+    ship(state.session.sparkContext, PACKAGES)
     for operator in closure.operators:
         for store in operator.stores:
-            chains = _chains(closure, operator.operator, store.store)
+            chains = state_files(closure, operator.operator, store.store)
             name = f"{closure.batch + 1}.snapshot"
             names = {
                 partition: f"{store_folder(operator.operator, partition, store.store)}/{name}"
@@ -146,7 +146,8 @@ def rewrite_hdfs_stores(
             ran(operator.operator, store.store, keys._jdf)
 
 
-def _chains(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
+def state_files(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
+    """The files of each partition of a store, in the order in which they are read."""
     found: dict[int, list[tuple[int, str]]] = {}
     for path in closure.paths:
         part = classify(path)

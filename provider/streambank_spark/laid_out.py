@@ -108,6 +108,16 @@ def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) 
         yield LaidOut(source.uri, found.location, found.manifest)
 
 
+@contextmanager
+def place_beside(location: str) -> Iterator[Store]:
+    """An empty place beside what was laid out, for a `with`; gone with all that is in it when that ends."""
+    target = open_store(f"{location.rstrip('/')}-{uuid.uuid4().hex[:8]}")
+    try:
+        yield target
+    finally:
+        _remove(target)
+
+
 def _work(stack: ExitStack, workshop: Workshop) -> str:
     if workshop.work is not None:
         return for_spark(workshop.work.rstrip("/"))

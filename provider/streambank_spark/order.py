@@ -21,9 +21,12 @@ from streambank.savepoint.repository import Repository
 from streambank_spark.derive import Derived, Say, derive
 from streambank_spark.expiry import Expired, Idle, Key, PassedOver, Where, expired
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
+from streambank_spark.migrate import migrate
+from streambank_spark.rewrite import rewrite
 from streambank_spark.state import QueryState
 
-OPERATIONS = ("compact", "erase", "rescale")
+OPERATIONS = ("compact", "erase", "rescale", "migrate")
+PROVIDERS = ("rocksdb",)
 UPDATES = ("on-create-and-write", "on-read-and-write", "disabled")
 VISIBILITIES = ("return-if-not-cleaned-up", "never-return-expired")
 
@@ -38,7 +41,8 @@ class Order:
         idle_since: Compact: keys go that have the same rows in this earlier savepoint.
         idle_for_s: Compact: the same, of the newest savepoint that is so many seconds older, or more.
         key: Erase: keys that have these fields go.
-        partitions: Rescale: how many state partitions there are to be.
+        partitions: Rescale: how many state partitions there are to be. Migrate: the same, besides.
+        provider: Migrate: what is to keep the state, one of `PROVIDERS`.
         operator: Of this operator only.
         part: Judged by these rows alone.
         max_rows: So many rows go at most, of each operator.
@@ -54,6 +58,7 @@ class Order:
     idle_for_s: float | None = None
     key: str | None = None
     partitions: int | None = None
+    provider: str | None = None
     operator: int | None = None
     part: str | None = None
     max_rows: int | None = None
@@ -91,14 +96,20 @@ class Order:
             InputError: It cannot (code `usage`).
             RefusedError: A kind of time to live that state of Spark's cannot have (code `no-such-ttl`).
         """
-        rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.partitions]
+        rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.provider or self.partitions]
         given = sum(rule is not None for rule in rules)
         needs = {
             "compact": "--where, --idle-since or --idle-for",
             "erase": "--key",
             "rescale": "--partitions",
+            "migrate": "--provider rocksdb",
         }
-        if given != 1:
+        migrates = self.operation == "migrate"
+        if (
+            given != 1
+            or migrates is not (self.provider is not None)
+            or self.provider not in (None, *PROVIDERS)
+        ):
             raise InputError(
                 f"{self.operation} takes one of {needs[self.operation]}.",
                 code="usage",
@@ -176,8 +187,9 @@ def carry_out(
             savepoint,
             workshop,
             operation=order.operation,
-            decide=None if order.operation == "rescale" else decide,
+            decide=None if order.operation in ("rescale", "migrate") else decide,
             partitions=order.partitions,
+            write=rewrite if order.provider is None else migrate,
             dry_run=order.dry_run,
             note=order.note,
             by=by,

@@ -97,7 +97,7 @@ def rewrite(
         raise RefusedError(
             "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
             code="hdfs-backed",
-            hint="Move the query to RocksDB first.",
+            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
         )
     units = {one.operator.operator: one.units for one in gone}
     session = quiet_session(spark, closure.spark.checkpoint_format)

@@ -100,14 +100,16 @@ def _kind(frame: DataFrame, unit: Column) -> str:
     return frame.select(unit.alias(UNIT)).schema[UNIT].dataType.simpleString()
 
 
-def store_rows(session: SparkSession, state: QueryState) -> Iterator[StoreRows]:
+def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = None) -> Iterator[StoreRows]:
     """All stores of a state.
 
     Args:
         session: Of `quiet_session`.
         state: The state.
+        raw: As raw rows, which HDFS-backed state has none of; where that is so for None.
     """
-    raw = state.closure.spark.provider == "rocksdb"
+    if raw is None:
+        raw = state.closure.spark.provider == "rocksdb"
     for operator in state.closure.operators:
         for store in operator.stores:
             if raw:

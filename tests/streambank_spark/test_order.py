@@ -22,6 +22,11 @@ def test_an_order_is_the_same_after_a_way_through_json() -> None:
         Order(operation="erase"),
         Order(operation="rescale"),
         Order(operation="rescale", partitions=0),
+        Order(operation="rescale", provider="rocksdb"),
+        Order(operation="migrate"),
+        Order(operation="migrate", partitions=3),
+        Order(operation="migrate", provider="hdfs"),
+        Order(operation="migrate", provider="rocksdb", where="true"),
         Order(operation="compact", where="true", max_rows=0),
     ],
 )

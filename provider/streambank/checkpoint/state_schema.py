@@ -31,11 +31,13 @@ class Columns:
         family: Name of the column family; `default` where there is but one kind.
         key: Spark's JSON of the key, a struct.
         value: Spark's JSON of the value, a struct.
+        value_id: How many times the value's schema has evolved (version 3 only).
     """
 
     family: str
     key: Mapping[str, Any]
     value: Mapping[str, Any]
+    value_id: int = 0
 
     @property
     def event_time(self) -> str | None:
@@ -159,11 +161,11 @@ class _Reading:
         name = self.text()
         self.number(">h")  # the id of this version of the key's schema
         key = self.chunks()
-        self.number(">h")  # and of the value's
+        value_id = self.number(">h")
         value = self.chunks()
         self.chunks()  # how keys are encoded
         self.chunks()  # the schema of the key of a map's entries
-        return Columns(name, _struct(key), _struct(value))
+        return Columns(name, _struct(key), _struct(value), value_id)
 
 
 def _struct(text: str) -> Mapping[str, Any]:

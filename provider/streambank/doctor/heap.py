@@ -16,8 +16,8 @@ LARGE_HEAP_BYTES = 2_000_000_000
 FULL_SHARE = 0.8
 """With so much of its heap taken by state, a JVM has no room left for a batch."""
 _TO_ROCKSDB = (
-    "Use the RocksDB state store for the query, whose state is not in the heap; it needs a checkpoint of its "
-    "own. Until then, give it more {setting}, or more partitions and executors."
+    "Move the query to RocksDB, whose state is not in the heap: stop it with a savepoint, and restore what "
+    "`streambank state migrate` makes of that. Until then, give it more {setting}, or more executors."
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,11 +19,19 @@ from streambank_spark.commands.place import (
     Work,
     state_of,
 )
+from streambank_spark.commands.schemas import compare
+
+SCHEMA_EXAMPLES = """Examples:
+
+  streambank state schema b000041 -r /data/savepoints
+
+  streambank state schema b000041 -r /data/savepoints --against /data/checkpoints/orders-v2
+"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command(epilog="Example: streambank state schema b000041 -r /data/savepoints")(schema)
+    app.command(epilog=SCHEMA_EXAMPLES)(schema)
     app.command(epilog="Example: streambank state digest b000041 -r /data/savepoints --json")(digest)
 
 
@@ -32,13 +40,23 @@ def schema(
     repository: Repository = None,
     job: JobOption = None,
     batch: OfBatch = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SAVEPOINT|CHECKPOINT",
+            help="Say whether a query that keeps what this has goes on from it; exit code 1 where not.",
+        ),
+    ] = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     work: Work = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show the operators, the parts of their state, and the columns of each."""
+    """Show the operators, the parts of their state, and the columns of each, or compare them (--against)."""
+    if against is not None:
+        compare(place, against, repository, job, batch)
+        return
     with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
         from streambank_spark.schema import schema_of
 

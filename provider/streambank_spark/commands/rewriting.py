@@ -1,4 +1,4 @@
-"""`state compact` and `rescale`: a savepoint made from another one, its state written anew."""
+"""`state compact`, `state migrate` and `rescale`: a savepoint made from another one."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ COMPACT_EXAMPLES = """Examples:
 
   streambank state compact b000041 -r /data/savepoints --idle-for 30d
 """
+MIGRATE_EXAMPLE = "Example: streambank state migrate b000041 -r /data/savepoints --provider rocksdb"
 RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --partitions 64"
 
 Savepoint = Annotated[
@@ -107,6 +108,7 @@ def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
 def register(app: typer.Typer) -> None:
     """Add the verbs that belong to `state`."""
     app.command(epilog=COMPACT_EXAMPLES)(compact)
+    app.command(epilog=MIGRATE_EXAMPLE)(migrate)
 
 
 def compact(
@@ -142,6 +144,30 @@ def compact(
         dry_run=dry_run,
         note=note,
     )
+    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+
+
+def migrate(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    provider: Annotated[
+        str, typer.Option(metavar="NAME", help="What is to keep the state: rocksdb.")
+    ] = "rocksdb",
+    partitions: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="In another number of state partitions, besides.")
+    ] = None,
+    job: JobOption = None,
+    note: Note = "",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    work: Work = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a savepoint with the same state, HDFS-backed till now, in RocksDB."""
+    from streambank_spark.order import Order
+
+    order = Order(operation="migrate", provider=provider, partitions=partitions, note=note)
     _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
 
 

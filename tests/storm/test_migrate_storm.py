@@ -1,0 +1,84 @@
+"""A query goes on from HDFS-backed state that became RocksDB as from the state it had: output for output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streambank.checkpoint.closure import PROVIDER
+from streambank.recovery.restore import restore
+from streambank.savepoint.query_schema import schema_of_checkpoint
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage import open_store
+from streambank_spark.laid_out import Workshop
+from streambank_spark.migrate import ROCKSDB
+from streambank_spark.order import Order, carry_out
+from tests.support.queries import QUERIES, Query, events, write_input
+from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(3600),
+    # Spark 4.3 warns of every pandas from 3.0 on, whatever is used of it.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+BATCHES = 14
+LAST = 7
+
+
+def _global(session: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return events(session, folder / "left").groupBy().agg(f.count("*"), f.sum("value"))
+
+
+def _chain(session: SparkSession, folder: Path) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    once = events(session, folder / "left").dropDuplicates(["id", "at"])
+    return once.groupBy(f.window("at", "20 seconds"), "key").agg(f.count("*").alias("rows"))
+
+
+KEPT = [
+    *(query for query in QUERIES.values() if "hdfs" in query.layouts and not query.file_sink),
+    Query("global", _global, "update"),
+    Query("chain", _chain),
+]
+
+
+def after(output: Path) -> dict[int, list[str]]:
+    return {batch: rows for batch, rows in read_batches(output).items() if batch > LAST}
+
+
+@pytest.mark.parametrize("partitions", [None, 5])
+@pytest.mark.parametrize("query", KEPT, ids=lambda query: query.name)
+def test_a_query_goes_on_from_rocksdb_as_if_it_had_always_been_there(
+    spark: SparkSession, query: Query, partitions: int | None, tmp_path: Path
+) -> None:
+    prepare(spark)
+    write_input(tmp_path / "in", BATCHES)
+    begun = (tmp_path / "in", tmp_path / "checkpoint", tmp_path / "out")
+    run_until(session_for(spark, "hdfs"), query, *begun, LAST)
+    repository = Repository.open(open_store(tmp_path / "repository"), create=True)
+    savepoint = take(open_store(tmp_path / "checkpoint"), repository, "job").savepoint
+    order = Order(operation="migrate", provider="rocksdb", partitions=partitions)
+    workshop = Workshop("local[2]", str(tmp_path / "work"), print)
+    migrated = carry_out(spark, repository, "job", savepoint, order, workshop).savepoint
+    assert migrated is not None
+
+    place = tmp_path / "migrated"
+    restore(repository, migrated, job="job", into=open_store(place / "checkpoint"), sink="accept")
+    # The session still asks for HDFS-backed state: what the checkpoint says wins.
+    run_to_end(session_for(spark, "hdfs"), query, tmp_path / "in", place / "checkpoint", place / "out")
+    run_to_end(session_for(spark, "hdfs"), query, *begun)
+    assert after(place / "out") == after(tmp_path / "out"), "an ordinary restart"
+    assert len(after(place / "out")) >= BATCHES - LAST - 1
+    conf = schema_of_checkpoint(open_store(place / "checkpoint"))[1].conf
+    assert conf[PROVIDER] == ROCKSDB and not list((place / "checkpoint/state").rglob("*.delta"))
