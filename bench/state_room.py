@@ -35,6 +35,8 @@ from streambank_spark.export import export_state
 from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
 from streambank_spark.order import Order, carry_out
 from streambank_spark.read import Choice, read_rows
+from streambank_spark.skeleton import lay_skeleton
+from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
 from streambank_spark.state import FORMAT_VERSION, QueryState
 from tests.support.cluster import running_cluster
 
@@ -43,6 +45,8 @@ AGAIN = "again"
 """The same at the end of the round."""
 DIGEST = "`state digest`"
 COMPACT = "`state compact`, 10 % of the keys"
+WRITER = "Spark's own `StateRewriter`, nothing changed"
+"""What a rewrite of RocksDB state takes at least: nothing is decided, checked or saved."""
 GOES = "key.key LIKE '%7'"
 """One key of ten."""
 
@@ -74,6 +78,7 @@ class Room:
         if self.state(self.later).closure.spark.provider == "rocksdb":
             rescale = Order(operation="rescale", partitions=2 * PARTITIONS)
             found["`rescale` to twice as many partitions"] = lambda: self.ask(rescale)
+            found[WRITER] = self.write
         return found
 
     def state(self, laid: LaidOut) -> QueryState:
@@ -99,6 +104,16 @@ class Room:
         export_state(self.spark, self.state(self.later), str(target), Choice())
         rmtree(target)
 
+    def write(self) -> None:
+        """State written anew by Spark alone."""
+        state = self.state(self.later)
+        target = open_store(self.folder / "written")
+        lay_skeleton(state.store, target, state.closure, derived_from="nothing")
+        session = quiet_session(self.spark, state.closure.spark.checkpoint_format)
+        batch = state.closure.batch
+        rewrite_stores(session, state.location, target.uri, batch, lambda operator, store, frame: frame)
+        rmtree(self.folder / "written")
+
     def ask(self, order: Order) -> None:
         """Make a savepoint of another one: lay out, rewrite, read again and compare, save."""
         savepoint = self.later.manifest.savepoint
@@ -122,7 +137,7 @@ def main(folder: Path, provider: str, keys: int, master: str, rounds: int) -> di
             for number in range(rounds + 1):
                 said = {name: _timed(do) for name, do in room.operations().items()}
                 said[AGAIN] = _timed(room.full_read)
-                print(number, {name: round(one[0], 1) for name, one in said.items()}, file=sys.stderr)
+                print(number, json.dumps(said), file=sys.stderr, flush=True)
                 if number:
                     found.append(said)
     return {"rounds": found}

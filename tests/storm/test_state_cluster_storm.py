@@ -49,7 +49,8 @@ class There:
 
     @property
     def conf(self) -> dict[str, str]:
-        return {**self.cluster.conf, "spark.pyspark.python": str(self.python)}
+        driver = {"spark.pyspark.driver.python": sys.executable}
+        return {**self.cluster.conf, "spark.pyspark.python": str(self.python), **driver}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -188,11 +189,11 @@ def test_a_work_place_that_executors_do_not_see_is_refused(
     repository, savepoint = saved
     of = ("-r", repository.store.uri)
     code, said = there.ask("state", "digest", savepoint, *of, cwd=tmp_path)
-    assert (code, said["error"]["code"]) == (2, "usage")
+    assert (code, said["error"]) == (2, "usage")
     # To each process another folder: that of the driver is not that of an executor.
     unseen = "/proc/self/cwd/unseen"
     for asked in (("state", "digest", savepoint), ("rescale", savepoint, "--partitions", "3")):
         code, said = there.ask(*asked, *of, cwd=tmp_path, work=unseen)
-        assert (code, said["error"]["code"]) == (8, "paths-not-shared"), said
+        assert (code, said["error"]) == (8, "paths-not-shared"), said
     assert not list((tmp_path / "unseen").iterdir())
     assert len(list(repository.manifests(JOB))) == 1
