@@ -26,6 +26,7 @@ from streambank_spark.state import TIMERS, Part, QueryState
 from streambank_spark.unit import UNIT, unit_fields, unit_of
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
+_VALUES = " Its values may tell of somebody all the same."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,9 @@ def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[
         found.append(Expired(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
     if found:
         return found
-    whys = "; ".join(f"operator {one.operator} ({one.name}): {one.why}" for one in passed_over)
+    whys = " ".join(
+        f"operator {one.operator} ({one.name}): {one.why.removesuffix(_VALUES)}" for one in passed_over
+    )
     if any(_keyed(state, one.operator) for one in passed_over if rule.operator in (None, one.operator)):
         raise InputError(
             f"{rule.text} names no key of any operator: {whys}",
@@ -197,7 +200,7 @@ def rows_of_key(
                 parts = state.parts(operator)
                 rows = [_rows_of(state.frame(part), operator, part, rule.text) for part in parts]
             except InputError as error:
-                why = f"{error.message} Its values may tell of somebody all the same."
+                why = error.message + _VALUES
             else:
                 found.append((operator, rows))
                 continue

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -27,10 +28,6 @@ from streambank_spark.commands.place import (
     workshop_of,
 )
 from streambank_spark.commands.rewriting import say
-
-if TYPE_CHECKING:
-    from streambank_spark.repair import Assignment
-    from streambank_spark.validate import Rule
 
 EXAMPLES = """Examples:
 
@@ -83,7 +80,14 @@ def validate(
     """Check all state by rules, and list the rows that break one: exit code 1 where any stays broken."""
     options = SparkOptions(master, spark_conf, work)
     if repair:
-        _repair(place, rule, repair, repository, job, batch, operator, part, samples, dry_run, note, options)
+        if repository is None or batch is not None:
+            raise InputError(
+                "--repair makes a savepoint from a savepoint, so it goes with -r.",
+                code="usage",
+                hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
+            )
+        asked = _Asked(rule, repair, operator, part, samples, dry_run, note)
+        _repair(asked, place, repository, job, options)
         return
     if dry_run or note:
         raise InputError(
@@ -107,53 +111,47 @@ def validate(
         raise typer.Exit(1)
 
 
-def _repair(
-    place: str,
-    rule: list[str],
-    repair: list[str],
-    repository: str | None,
-    job: str | None,
-    batch: int | None,
-    operator: int | None,
-    part: str | None,
-    samples: int,
-    dry_run: bool,
-    note: str,
-    options: SparkOptions,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options of a repair."""
+
+    rules: list[str]
+    repairs: list[str]
+    operator: int | None
+    part: str | None
+    samples: int
+    dry_run: bool
+    note: str
+
+
+def _repair(asked: _Asked, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
     from streambank.job.processes import who
 
-    if repository is None or batch is not None:
-        raise InputError(
-            "--repair makes a savepoint from a savepoint, so it goes with -r.",
-            code="usage",
-            hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
-        )
     require_pyspark()
     from streambank_spark.repair import Assignment
     from streambank_spark.repairing import repair_savepoint
     from streambank_spark.validate import Rule
 
-    rules: list[Rule] = [Rule.parse(text, operator, part) for text in rule]
-    assignments: list[Assignment] = [Assignment.parse(text, operator, part) for text in repair]
-    opened = open_repository(repository)
-    of_job, savepoint = opened.find(place, job)
-    with spark_of(options) as session, console.progress() as progress:
+    rules = [Rule.parse(text, asked.operator, asked.part) for text in asked.rules]
+    assignments = [Assignment.parse(text, asked.operator, asked.part) for text in asked.repairs]
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    with spark_of(spark) as session, console.progress() as progress:
         found = repair_savepoint(
             session,
-            opened,
-            of_job,
+            repository,
+            place,
             savepoint,
             rules,
             assignments,
-            workshop_of(options, progress),
-            limit=samples,
-            dry_run=dry_run,
-            note=note,
+            workshop_of(spark, progress),
+            limit=asked.samples,
+            dry_run=asked.dry_run,
+            note=asked.note,
             by=who("cli"),
             say=say,
         )
-    document = found.to_dict() | {"dry_run": dry_run}
+    document = found.to_dict() | {"dry_run": asked.dry_run}
     console.answer(document, lambda: _show_repaired(document))
     if not document["ok"] and document["savepoint"] is None:
         raise typer.Exit(1)
