@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streambank.checkpoint.closure import PROVIDER
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.errors import IntegrityError, StreambankError
 from streambank.savepoint.repository import Repository
@@ -58,8 +59,8 @@ def test_the_same_rows_are_in_rocksdb(spark: SparkSession, tmp_path: Path) -> No
     old, new = (bench.repository.load("job", each) for each in (bench.savepoint, found.savepoint))
     assert (new.derived_from, new.batch, new.query_id) == (old.savepoint, old.batch, old.query_id)
     changed = {name: value for name, value in new.offset_conf.items() if old.offset_conf.get(name) != value}
-    assert changed.keys() == {migrating.PROVIDER, DERIVED_FROM}
-    assert changed[migrating.PROVIDER] == migrating.ROCKSDB
+    assert changed.keys() == {PROVIDER, DERIVED_FROM}
+    assert changed[PROVIDER] == migrating.ROCKSDB
     assert {Path(entry.path).suffix for entry in new.files} & {".delta", ".snapshot", ".zip"} == {".zip"}
     assert verify(bench.repository, "job", new.savepoint, "full").restorable
     assert not list((tmp_path / "work").iterdir()), "what was laid out is gone"
