@@ -84,7 +84,7 @@ def rewrite_hdfs_stores(state: QueryState, target: str, gone: GoneRows) -> None:
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be rewritten.",
             code="row-checksum",
-            hint=f"Run the query without {ROW_CHECKSUM}, or move it to RocksDB.",
+            hint=f"{ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
         )
     for operator in closure.operators:
         for store in operator.stores:
