@@ -115,7 +115,7 @@ def rewrite_hdfs_stores(
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be rewritten.",
             code="row-checksum",
-            hint=f"Run the query without {ROW_CHECKSUM}, or move it to RocksDB.",
+            hint=f"{ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
         )
     ship(state.session.sparkContext, PACKAGES)
     for operator in closure.operators:

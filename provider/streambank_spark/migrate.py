@@ -155,7 +155,7 @@ def check_migratable(state: QueryState) -> None:
         raise RefusedError(
             f"The checkpoint has no state schema of operator {', '.join(bare)}.",
             code="no-state-schema",
-            hint="Spark writes it anew when the query starts: let it run a batch, and save it again.",
+            hint="Spark writes it when the query starts: let it run a batch, and take another savepoint.",
         )
     if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
         raise RefusedError(

@@ -25,9 +25,11 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, St
 from streambank.checkpoint.closure import OperatorState
 from streambank.errors import InputError, RefusedError
 from streambank_spark.digest import digest_frame
+from streambank_spark.hdfs_rewriter import PACKAGES
 from streambank_spark.mended import Mended, not_encoded
 from streambank_spark.read import KEY, Choice, bad_expression, chosen_parts
 from streambank_spark.session import first_line
+from streambank_spark.shipping import ship
 from streambank_spark.shown import as_json, storable
 from streambank_spark.state import PARTITION, Part, QueryState
 from streambank_spark.unsafe_row import encoder, plain
@@ -236,6 +238,7 @@ def _not_repaired(what: str) -> InputError:
 
 def _changes(state: QueryState, broken: DataFrame, new: Column) -> DataFrame:
     """Of each broken row the partition, and the bytes of its key, its value, and its new value."""
+    ship(state.session.sparkContext, PACKAGES)
     key, value = (_struct(broken, name) for name in (KEY, VALUE))
     columns = [(F.col(KEY), key), (F.col(VALUE), value), (new, value)]
     rows = broken.select(F.col(PARTITION), *(plain(one, kind).alias(f"_{n}") for n, (one, kind) in
