@@ -26,7 +26,7 @@ from streambank_spark.expiry import Expired, PassedOver
 from streambank_spark.laid_out import Workshop, place_beside, savepoint_laid_out
 from streambank_spark.meaning import meaning
 from streambank_spark.mended import Mended
-from streambank_spark.rewrite import Rewritten, rewrite
+from streambank_spark.rewrite import Rewritten, check_rewritable, rewrite
 from streambank_spark.shared import require_shared
 from streambank_spark.spark_rewriter import quiet_session
 from streambank_spark.state import QueryState
@@ -152,6 +152,8 @@ def derive(
     with savepoint_laid_out(repository, job, savepoint, workshop) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
+        if write is rewrite:
+            check_rewritable(state, partitions)
         say("Looking for what goes")
         gone = [] if decide is None else decide(state)
         mended = [] if mend is None else mend(state)

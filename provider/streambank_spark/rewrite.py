@@ -85,20 +85,9 @@ def rewrite(
         FormatError: Another Spark, or a file that is not understood.
         StorageError: Spark or the environment failed.
     """
+    check_rewritable(state, partitions)
     closure = state.closure
-    if closure.spark.provider is None:
-        raise RefusedError(
-            "The query keeps no state: there is nothing to rewrite.",
-            code="no-state",
-            hint="`streambank inspect` shows what a checkpoint holds.",
-        )
     hdfs = closure.spark.provider == "hdfs"
-    if hdfs and partitions is not None:
-        raise RefusedError(
-            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
-            code="hdfs-backed",
-            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
-        )
     units = {one.operator.operator: one.units for one in gone}
     session = quiet_session(spark, closure.spark.checkpoint_format)
     stores = list(store_rows(session, state))
@@ -131,6 +120,32 @@ def rewrite(
         for one in mended:
             one.verify(written)
     return Rewritten(target.uri, closure.batch, compared)
+
+
+def check_rewritable(state: QueryState, partitions: int | None) -> None:
+    """Make sure that state can be written anew at all, before anything is written.
+
+    Args:
+        state: The state.
+        partitions: Another number of state partitions.
+
+    Raises:
+        RefusedError: There is none (code `no-state`), or it is HDFS-backed and is to be spread over another
+            number of partitions (`hdfs-backed`).
+    """
+    provider = state.closure.spark.provider
+    if provider is None:
+        raise RefusedError(
+            "The query keeps no state: there is nothing to rewrite.",
+            code="no-state",
+            hint="`streambank inspect` shows what a checkpoint holds.",
+        )
+    if provider == "hdfs" and partitions is not None:
+        raise RefusedError(
+            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
+            code="hdfs-backed",
+            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
+        )
 
 
 def _require_as_encoded(stores: Sequence[StoreRows], repairs: Iterable[Mended]) -> None:

@@ -154,6 +154,12 @@ def test_a_pass_takes_so_many_rows_at_most(spark: SparkSession, tmp_path: Path) 
     [
         ("hdfs-global", {"where": "true"}, RefusedError, "no-key"),
         ("hdfs-dedup", {"operation": "rescale", "partitions": 3}, RefusedError, "hdfs-backed"),
+        (
+            "hdfs-dedup",
+            {"operation": "rescale", "partitions": 3, "dry_run": True},
+            RefusedError,
+            "hdfs-backed",
+        ),
         ("hdfs-dedup", {"where": "value.colour = 3"}, InputError, "bad-expression"),
         ("hdfs-dedup", {"where": "key.k"}, InputError, "bad-expression"),
         ("hdfs-chain", {"where": "true"}, InputError, "which-operator"),
