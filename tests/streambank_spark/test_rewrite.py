@@ -163,7 +163,7 @@ def test_a_pass_takes_so_many_rows_at_most(spark: SparkSession, tmp_path: Path) 
         ("hdfs-dedup", {"where": "value.colour = 3"}, InputError, "bad-expression"),
         ("hdfs-dedup", {"where": "key.k"}, InputError, "bad-expression"),
         ("hdfs-chain", {"where": "true"}, InputError, "which-operator"),
-        ("stateless", {"where": "true"}, InputError, "which-operator"),
+        ("stateless", {"where": "true"}, RefusedError, "no-state"),
         ("stateless", {"operation": "rescale", "partitions": 3}, RefusedError, "no-state"),
     ],
 )
