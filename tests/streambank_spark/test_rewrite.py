@@ -20,7 +20,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark import rewrite as rewriting
-from streambank_spark.counted import Counted
+from streambank_spark.counted import Counted, counted_by
 from streambank_spark.derive import Derived
 from streambank_spark.expiry import Where, expired
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
@@ -245,10 +245,10 @@ def test_what_was_counted_twice_is_counted_again_and_not_called_wrong(
     unpack(f"4.3.0/{name}", tmp_path)
     state = QueryState(spark, str(tmp_path / "checkpoint"))
     gone = expired(state, Where("key.k = 'k0'", now=datetime(2026, 1, 1, tzinfo=UTC)))
-    honest, seen = rewriting.counted_by, []
+    seen: list[Counted] = []
 
     def twice(java_frame: Any) -> Counted:
-        found = honest(java_frame)
+        found = counted_by(java_frame)
         assert found is not None, "it was counted as it was read"
         seen.append(found)
         return Counted(2 * found.rows_before, 2 * found.rows, found.digest)
