@@ -104,7 +104,7 @@ def test_neither_order_nor_partitions_matter_and_each_row_does(spark: SparkSessi
 
 def move_schemas(checkpoint: Path) -> None:
     """Let operator metadata name the schemas that lie here, and not where the checkpoint was recorded."""
-    for file in checkpoint.glob("state/*/_metadata/v2/*"):
+    for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
         path = file.relative_to(checkpoint).as_posix()
         file.write_bytes(rewrite_operator_metadata(file.read_bytes(), path, str(checkpoint)))
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
