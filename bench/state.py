@@ -89,7 +89,9 @@ def page(made: str, keys: int, found: Mapping[tuple[str, str], Mapping[str, Any]
     )
     lines = ["# Figures of state operations", *paragraph(made), *paragraph(_HOW), *paragraph(what)]
     for (provider, master), said in found.items():
-        lines += ["", f"## {NAMES[provider]}, on {PLACES[master]}", *_table(said["rounds"])]
+        many = len(said["rounds"])
+        lines += ["", f"## {NAMES[provider]}, on {PLACES[master]}"]
+        lines += [f"{many} round{'' if many == 1 else 's'}.", "", *_table(said["rounds"])]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 

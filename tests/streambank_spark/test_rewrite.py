@@ -254,7 +254,7 @@ def test_what_was_counted_twice_is_counted_again_and_not_called_wrong(
     honest, seen = counted_by, []
 
     def twice(java_frame: Any) -> Counted:
-        found = honest(java_frame)
+        found = counted_by(java_frame)
         assert found is not None, "it was counted as it was read"
         seen.append(found)
         return Counted(2 * found.rows_before, 2 * found.rows, found.digest)
