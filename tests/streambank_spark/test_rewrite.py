@@ -251,7 +251,7 @@ def test_what_was_counted_twice_is_counted_again_and_not_called_wrong(
     unpack(f"4.3.0/{name}", tmp_path)
     state = QueryState(spark, str(tmp_path / "checkpoint"))
     gone = expired(state, Where("key.k = 'k0'", now=datetime(2026, 1, 1, tzinfo=UTC)))
-    honest, seen = counted_by, []
+    seen: list[Counted] = []
 
     def twice(java_frame: Any) -> Counted:
         found = counted_by(java_frame)
