@@ -8,14 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SparkConf
+from streambank.cli.options import JobOption, RepositoryOption
 from streambank_spark.commands.place import (
-    Master,
     OfPart,
     Operator,
     SparkOptions,
-    Work,
     several,
+    with_spark,
 )
 
 Samples = Annotated[
@@ -28,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: streambank state diff b000040 b000041 -r /data/savepoints")(diff)
 
 
+@with_spark
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A savepoint.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one, usually a later one.")],
@@ -36,15 +36,11 @@ def diff(
     operator: Operator = None,
     part: OfPart = None,
     samples: Samples = 10,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Compare the state of two savepoints by key: what was added, removed and changed."""
-    places, spark = [before, after], SparkOptions(master, spark_conf, work)
-    with several(places, repository, job, None, spark) as (first, second):
+    with several([before, after], repository, job, None, spark) as (first, second):
         from streambank_spark.diff import diff_states
 
         found = diff_states(first.state, second.state, operator, part, samples)

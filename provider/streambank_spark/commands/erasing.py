@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SparkConf
+from streambank.cli.options import JobOption, RepositoryOption
 from streambank.errors import NotFoundError, StreambankError
-from streambank_spark.commands.place import Master, Operator, SparkOptions, Work
+from streambank_spark.commands.place import Operator, SparkOptions, with_spark
 from streambank_spark.commands.rewriting import Done, DryRun, Note, Savepoint, carried_out, say, show
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=EXAMPLES)(erase)
 
 
+@with_spark
 def erase(
     savepoint: Savepoint,
     repository: RepositoryOption,
@@ -57,11 +58,8 @@ def erase(
     job: JobOption = None,
     dry_run: DryRun = False,
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Make a savepoint without what is kept of one key, and list what still holds the key."""
     from streambank.job.declaration import load_jobs
@@ -69,8 +67,7 @@ def erase(
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
     order = Order(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
-    options = SparkOptions(master, spark_conf, work)
-    with carried_out(order, savepoint, repository, job, options) as done:
+    with carried_out(order, savepoint, repository, job, spark) as done:
         document = done.to_dict()
         if no_search:
             document |= _not_searched("nobody asked for it (--no-search)")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobsFile, Json, Note, SparkConf
+from streambank.cli.options import JobsFile, Note
 from streambank_spark.commands.place import (
-    Master,
     Operator,
     SparkOptions,
-    Work,
     require_pyspark,
     spark_of,
+    with_spark,
     workshop_of,
 )
 from streambank_spark.commands.rewriting import (
@@ -56,6 +55,7 @@ ForceAfter = Annotated[
 ]
 
 
+@with_spark
 def compact(
     name: Name,
     jobs: JobsFile,
@@ -71,11 +71,8 @@ def compact(
     force_after: ForceAfter = None,
     why: Why = "",
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Stop a job, let keys go that have expired, and start it; as it was, where anything goes wrong."""
     order = compact_order(
@@ -89,9 +86,10 @@ def compact(
         visibility=visibility,
         note=note,
     )
-    _exchange(order, name, jobs, query, force_after, why, SparkOptions(master, spark_conf, work))
+    _exchange(order, name, jobs, query, force_after, why, spark)
 
 
+@with_spark
 def rescale(
     name: Name,
     jobs: JobsFile,
@@ -100,17 +98,14 @@ def rescale(
     force_after: ForceAfter = None,
     why: Why = "",
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Stop a job, spread its state over other partitions, and start it; as it was, where that goes wrong."""
     from streambank_spark.order import Order
 
     order = Order(operation="rescale", partitions=partitions, note=note)
-    _exchange(order, name, jobs, query, force_after, why, SparkOptions(master, spark_conf, work))
+    _exchange(order, name, jobs, query, force_after, why, spark)
 
 
 compact_app = typer.Typer(name="compact", add_completion=False)

@@ -7,17 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, SparkConf
+from streambank.cli.options import JobOption
 from streambank_spark.commands.place import (
-    Master,
     OfBatch,
     OfPart,
     Operator,
     Place,
     Repository,
     SparkOptions,
-    Work,
     state_of,
+    with_spark,
 )
 from streambank_spark.commands.schemas import compare
 
@@ -35,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: streambank state digest b000041 -r /data/savepoints --json")(digest)
 
 
+@with_spark
 def schema(
     place: Place,
     repository: Repository = None,
@@ -47,17 +47,14 @@ def schema(
             help="Say whether a query that keeps what this has goes on from it; exit code 1 where not.",
         ),
     ] = None,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Show the operators, the parts of their state, and the columns of each, or compare them (--against)."""
     if against is not None:
         compare(place, against, repository, job, batch)
         return
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.schema import schema_of
 
         document = {"of": found.of, **schema_of(found.state)}
@@ -86,6 +83,7 @@ def _show_schema(document: dict[str, Any]) -> None:
         console.table(("part", "column", "type"), rows)
 
 
+@with_spark
 def digest(
     place: Place,
     repository: Repository = None,
@@ -93,14 +91,11 @@ def digest(
     batch: OfBatch = None,
     operator: Operator = None,
     part: OfPart = None,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Give a fingerprint of all state: the same for the same rows, in any layout and number of partitions."""
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.digest import digest_of
 
         digests = [each.to_dict() for each in digest_of(found.state, operator, part)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streambank.cli import console
+from streambank.cli.options import Debug, Json, SparkConf
 from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 
@@ -78,6 +80,37 @@ class SparkOptions:
     master: str | None
     conf: Sequence[str] | None
     work: str | None
+
+
+def with_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options by which Spark is started, and those that every verb has.
+
+    Args:
+        command: The verb; it takes `spark`, the `SparkOptions` that come of them.
+    """
+
+    def verb(
+        *,
+        master: Master = None,
+        spark_conf: SparkConf = None,
+        work: Work = None,
+        as_json: Json = False,
+        debug: Debug = False,
+        **own: Any,
+    ) -> None:
+        command(**own, spark=SparkOptions(master, spark_conf, work))
+
+    wanted, given = (inspect.signature(each, eval_str=True).parameters for each in (command, verb))
+    parameters = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in [*wanted.values(), *given.values()]
+        if each.name not in ("spark", "own")
+    ]
+    # Typer reads both: the one for names and defaults, the other for what is annotated.
+    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as PEP 362 has it
+    verb.__annotations__ = {each.name: each.annotation for each in parameters}
+    verb.__name__, verb.__doc__ = command.__name__, command.__doc__
+    return verb
 
 
 @dataclass(frozen=True, slots=True)

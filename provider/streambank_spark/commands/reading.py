@@ -9,18 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, SparkConf
+from streambank.cli.console import MODE
+from streambank.cli.options import JobOption
 from streambank.errors import InputError
 from streambank_spark.commands.place import (
-    Master,
     OfBatch,
     OfPart,
     Operator,
     Place,
     Repository,
     SparkOptions,
-    Work,
     state_of,
+    with_spark,
 )
 
 READ_EXAMPLES = """Examples:
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=EXPORT_EXAMPLE)(export)
 
 
+@with_spark
 def read(
     place: Place,
     repository: Repository = None,
@@ -69,18 +70,15 @@ def read(
     where: WhereRows = None,
     limit: Limit = 20,
     lines: Annotated[bool, typer.Option("--lines", help="Answer with one JSON object a line.")] = False,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Show rows of state: any operator, join side, state variable, timers."""
-    if lines and as_json:
+    if lines and MODE.json:
         raise InputError(
             "--lines and --json do not go together.", code="usage", hint="See `streambank state read --help`."
         )
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.read import Choice, iterate_rows, read_rows
 
         choice = Choice(operator, part, key, where)
@@ -124,6 +122,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@with_spark
 def query(
     place: Place,
     sql: Annotated[
@@ -137,14 +136,11 @@ def query(
     job: JobOption = None,
     batch: OfBatch = None,
     limit: Limit = 100,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Answer an SQL query over state."""
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.query import read_query
 
         columns, rows, more = read_query(found.state, sql, limit)
@@ -170,6 +166,7 @@ def _cell(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else _text(value)
 
 
+@with_spark
 def export(
     place: Place,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty directory: a path or a URI.")],
@@ -180,14 +177,11 @@ def export(
     part: OfPart = None,
     key: Key = None,
     where: WhereRows = None,
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Write state as Parquet files, a folder for each part."""
-    with state_of(place, repository, job, batch, SparkOptions(master, spark_conf, work)) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.export import export_state
         from streambank_spark.read import Choice
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SparkConf
+from streambank.cli.options import JobOption, RepositoryOption
 from streambank.cli.repositories import open_repository
 from streambank_spark.commands.place import (
-    Master,
     Operator,
     SparkOptions,
-    Work,
     require_pyspark,
     spark_of,
+    with_spark,
     workshop_of,
 )
 
@@ -111,6 +110,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=MIGRATE_EXAMPLE)(migrate)
 
 
+@with_spark
 def compact(
     savepoint: Savepoint,
     repository: RepositoryOption,
@@ -125,11 +125,8 @@ def compact(
     job: JobOption = None,
     dry_run: DryRun = False,
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
     order = compact_order(
@@ -144,9 +141,10 @@ def compact(
         dry_run=dry_run,
         note=note,
     )
-    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+    _run(order, savepoint, repository, job, spark)
 
 
+@with_spark
 def migrate(
     savepoint: Savepoint,
     repository: RepositoryOption,
@@ -158,36 +156,31 @@ def migrate(
     ] = None,
     job: JobOption = None,
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Make a savepoint with the same state, HDFS-backed till now, in RocksDB."""
     from streambank_spark.order import Order
 
     order = Order(operation="migrate", provider=provider, partitions=partitions, note=note)
-    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+    _run(order, savepoint, repository, job, spark)
 
 
+@with_spark
 def rescale(
     savepoint: Savepoint,
     repository: RepositoryOption,
     partitions: Partitions,
     job: JobOption = None,
     note: Note = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Make a savepoint with the same state in another number of partitions."""
     from streambank_spark.order import Order
 
     order = Order(operation="rescale", partitions=partitions, note=note)
-    _run(order, savepoint, repository, job, SparkOptions(master, spark_conf, work))
+    _run(order, savepoint, repository, job, spark)
 
 
 rescale_app = typer.Typer(name="rescale", add_completion=False)

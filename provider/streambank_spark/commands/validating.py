@@ -9,22 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from streambank.cli import console
-from streambank.cli.options import Debug, JobOption, Json, SparkConf
+from streambank.cli.options import JobOption
 from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 from streambank_spark.commands.comparing import Samples
 from streambank_spark.commands.place import (
-    Master,
     OfBatch,
     OfPart,
     Operator,
     Place,
     Repository,
     SparkOptions,
-    Work,
     require_pyspark,
     spark_of,
     state_of,
+    with_spark,
     workshop_of,
 )
 from streambank_spark.commands.rewriting import say
@@ -43,6 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=EXAMPLES)(validate)
 
 
+@with_spark
 def validate(
     place: Place,
     rule: Annotated[
@@ -71,14 +71,10 @@ def validate(
         bool, typer.Option("--dry-run", help="With --repair: only show rows before and after.")
     ] = False,
     note: Annotated[str, typer.Option("--note", help="A note for the new savepoint.")] = "",
-    master: Master = None,
-    spark_conf: SparkConf = None,
-    work: Work = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    *,
+    spark: SparkOptions,
 ) -> None:
     """Check all state by rules, and list the rows that break one: exit code 1 where any stays broken."""
-    options = SparkOptions(master, spark_conf, work)
     if repair:
         if repository is None or batch is not None:
             raise InputError(
@@ -87,7 +83,7 @@ def validate(
                 hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
             )
         asked = _Asked(rule, repair, operator, part, samples, dry_run, note)
-        _repair(asked, place, repository, job, options)
+        _repair(asked, place, repository, job, spark)
         return
     if dry_run or note:
         raise InputError(
@@ -95,7 +91,7 @@ def validate(
             code="usage",
             hint="See `streambank state validate --help`.",
         )
-    with state_of(place, repository, job, batch, options) as found:
+    with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.validate import Rule, validate_state
 
         rules = [Rule.parse(text, operator, part) for text in rule]
