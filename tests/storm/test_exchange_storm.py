@@ -20,6 +20,7 @@ from streambank_airflow.jobs import build_dags
 from tests.support.airflow_db import airflow_database, run_dag, task_states, write_dags, xcom
 from tests.support.driver import wait_for
 from tests.support.jobs import BY, ROOT, end_drivers
+from tests.support.json_examples import examples, mismatches
 from tests.support.seen_trial import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenTrial
 
 __all__ = ["airflow_database"]
@@ -45,6 +46,7 @@ def test_expired_numbers_are_told_again_and_no_others(trial: SeenTrial) -> None:
 
     done = trial.streambank("compact", "seen", "--where", "key.number % 5 = 0")
 
+    assert not list(mismatches(examples()["job compact"], done)), "docs/reference/json.md"
     assert (done["state"], done["generation"], done["running"]) == ("exchanged", 2, True)
     assert done["rewritten"]["operators"][0]["keys"] == NUMBERS // 5
     trial.arrive(forgotten=5)
