@@ -68,11 +68,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     assert not list((tmp_path / "work").rglob("*")), "what was laid out is gone"
 
 
-QUICK = [
-    ("hdfs-session", "value.sum", 90),
-    ("ids-changelog-transform", "value.n", 7),
-]
+QUICK = [("hdfs-session", "value.sum", 90)]
 STORM = [
+    ("ids-changelog-transform", "value.n", 7),
     ("rocksdb-window", "value.sum", 90),
     ("hdfs-window", "value.sum", 120),
     ("ids-changelog-window", "value.sum", 120),
