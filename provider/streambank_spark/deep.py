@@ -20,6 +20,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
 from streambank_spark.session import first_line
+from streambank_spark.shared import require_shared
 from streambank_spark.state import Part, QueryState, parts_of, store_part
 
 _EFFECT = "A query restored from this savepoint would fail, or go on with other state than it had."
@@ -42,9 +43,10 @@ def look_deep(
         What is wrong, and of which stores nobody had counted the rows.
 
     Raises:
-        StreambankError: It cannot be laid out.
+        StreambankError: It cannot be laid out, or executors do not see it.
     """
     with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+        require_shared(spark, found.location)
         try:
             state = QueryState(spark, found.location)
         except (NotFoundError, FormatError) as error:

@@ -175,7 +175,7 @@ def _joined(before: DataFrame | None, after: DataFrame | None) -> DataFrame:
 def _by_key(frame: DataFrame) -> DataFrame:
     rows = [each.alias(name) for each, name in zip(row_hash(frame), _ROWS, strict=True)]
     hashed = frame.select(*_key_hashes(frame), *rows)
-    # In halves, which no number of rows of one key makes overflow: sums of decimals take much longer.
+    # In halves, whose sums no number of rows of one key makes overflow.
     halves = [half for name in _ROWS for half in _halves(F.col(name))]
     sums = (F.sum(half).alias(name) for half, name in zip(halves, _SUMS, strict=True))
     return hashed.groupBy(*_KEY_COLUMNS).agg(F.count(F.lit(1)).alias("rows"), *sums)

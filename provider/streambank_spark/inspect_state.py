@@ -27,6 +27,7 @@ from streambank.storage.names import split_job
 from streambank_spark.failing import say_error
 from streambank_spark.hot_keys import by_key, changes, sizes
 from streambank_spark.laid_out import Workshop, savepoint_laid_out
+from streambank_spark.shared import require_shared
 from streambank_spark.state import QueryState
 
 TOP = 20
@@ -184,6 +185,7 @@ def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str,
             state = QueryState(spark, source, options.batch)
         else:
             source, folder = stack.enter_context(laid_out(master, options, options.savepoint))
+            require_shared(spark, folder)
             state = QueryState(spark, folder)
         report: dict[str, Any] = {
             "of": source,
@@ -194,6 +196,7 @@ def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str,
         earlier = None
         if options.against is not None:
             name, folder = stack.enter_context(laid_out(master, options, options.against))
+            require_shared(spark, folder)
             earlier = QueryState(spark, folder)
             report["against"] = {"of": name, "batch": earlier.closure.batch}
         report["operators"] = [

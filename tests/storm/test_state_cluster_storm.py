@@ -192,7 +192,11 @@ def test_a_work_place_that_executors_do_not_see_is_refused(
     assert (code, said["error"]) == (2, "usage")
     # To each process another folder: that of the driver is not that of an executor.
     unseen = "/proc/self/cwd/unseen"
-    for asked in (("state", "digest", savepoint), ("rescale", savepoint, "--partitions", "3")):
+    for asked in (
+        ("state", "digest", savepoint),
+        ("rescale", savepoint, "--partitions", "3"),
+        ("verify", savepoint, "--level", "deep"),
+    ):
         code, said = there.ask(*asked, *of, cwd=tmp_path, work=unseen)
         assert (code, said["error"]) == (8, "paths-not-shared"), said
     assert not list((tmp_path / "unseen").iterdir())
