@@ -35,13 +35,14 @@ def ship(context: SparkContext, packages: Iterable[str]) -> None:
     """
     # Spark's own folder for files that are handed out, which goes with the application.
     folder = Path(SparkFiles.getRootDirectory()) / _FOLDER
-    if folder.exists():
+    code = folder / "streambank_shipped.zip"  # comes last: where it is, all of it has been done
+    if code.exists():
         return
-    folder.mkdir()
-    context.addPyFile(str(write_bundle(folder / "streambank_shipped.zip")))
+    folder.mkdir(exist_ok=True)
     found = [name for name in packages if find_spec(name) is not None]
     if found and not (context.master or "").startswith("local"):
         context.addArchive(f"{write_packages(folder / 'packages.zip', found)}#{PACKAGES}")
+    context.addPyFile(str(write_bundle(code)))
 
 
 def use_packages() -> None:
