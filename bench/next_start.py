@@ -2,8 +2,8 @@
 
     python -m bench.next_start [BATCHES] [ROUNDS]
 
-A query that counts per key runs BATCHES (120) batches in each of two layouts of its state, and is stopped in
-the middle of one. Then it is started ROUNDS (7) times from copies of its checkpoint: as it was left, after
+A query that counts per key runs BATCHES (120) batches in each of two layouts of its state, and ends with one
+committed. Then it is started ROUNDS (7) times from copies of its checkpoint: as it was left, after
 `streambank compact --stopped`, and from a savepoint of it whose state was written anew by `streambank state
 compact`, less one key. A start is the time from `start()` to the first new entry of the commit log, in one
 JVM that is warm, with no state in memory; what starting a JVM takes is not in it. The three take turns, so
@@ -79,8 +79,8 @@ def start(spark: SparkSession, layout: str, checkpoint: Path) -> StreamingQuery:
     for key, value in LAYOUTS[layout].items():
         session.conf.set(key, value)
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS_PER_BATCH)
-    grouped = source.load().groupBy((F.col("value") * 7919 % KEYS).alias("key"))
-    counts = grouped.agg(F.count("*").alias("count"), F.max("timestamp").alias("last"))
+    rows = source.load().withColumn("key", F.col("value") * 7919 % KEYS)
+    counts = rows.groupBy("key").agg(F.count("*").alias("count"), F.max("timestamp").alias("last"))
     writer = counts.writeStream.format("noop").outputMode("update")
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
@@ -98,6 +98,28 @@ def until_committed(query: StreamingQuery, checkpoint: Path, batch: int) -> None
         time.sleep(POLL_S)
 
 
+def end_after_a_batch(spark: SparkSession, query: StreamingQuery, checkpoint: Path) -> None:
+    """Let the query end with the batch that runs, so that every start that is measured plans a new one.
+
+    Raises:
+        RuntimeError: It did not end in time, or with a batch that is planned only.
+    """
+    jvm: Any = spark._jvm
+    terminated = getattr(jvm, "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$")
+    inner: Any = query._jsq.streamingQuery()
+    inner.state().set(getattr(terminated, "MODULE$"))
+    ended = query.awaitTermination(int(TIMEOUT_S))
+    query.stop()
+    planned, committed = newest(checkpoint / "offsets"), newest(checkpoint / "commits")
+    if not ended or planned != committed:
+        raise RuntimeError(f"batch {planned} is planned and {committed} committed: measure again")
+
+
+def newest(log: Path) -> int:
+    """The newest entry of a log of a checkpoint."""
+    return max(int(path.name) for path in log.iterdir() if path.name.isdigit())
+
+
 def forget_state(spark: SparkSession) -> None:
     """Drop the state that this JVM has in memory, as a new one has none."""
     jvm: Any = spark._jvm
@@ -109,7 +131,7 @@ def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[
     left, compacted, rewritten = (folder / name for name in ("as it was left", "compacted", "rewritten"))
     query = start(spark, layout, left)
     until_committed(query, left, batches - 1)
-    query.stop()
+    end_after_a_batch(spark, query, left)
     forget_state(spark)
     shutil.copytree(left, compacted)
     quarantine = open_store(str(folder / "quarantine"))
@@ -131,11 +153,11 @@ def seconds(spark: SparkSession, layout: str, place: Path, folder: Path) -> floa
     forget_state(spark)
     copy = folder / "copy"
     shutil.copytree(place, copy)
-    newest = max(int(path.name) for path in (copy / "commits").iterdir() if path.name.isdigit())
+    next_batch = newest(copy / "commits") + 1
     began = time.perf_counter()
     query = start(spark, layout, copy)
     try:
-        until_committed(query, copy, newest + 1)
+        until_committed(query, copy, next_batch)
         return time.perf_counter() - began
     finally:
         query.stop()
