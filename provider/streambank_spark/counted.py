@@ -1,15 +1,8 @@
-"""Rows of a store counted and fingerprinted while they are read for something else, or in one read of them.
-
-A rewrite has to know how many rows there were, and which ones had to stay. Both are told by the rows that it
-reads anyhow: they are marked and counted before anything is done to them (`watched`), and what Spark found
-is asked of the plan that it ran (`counted_by`). A stage that is run again may have counted some rows twice;
-so what does not fit is counted once more, by a read of its own, before it is called wrong (rewrite_check.py).
-"""
+"""Rows of a store counted and fingerprinted, by one read of them each time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,7 +12,6 @@ from streambank_spark.state import PARTITION
 from streambank_spark.store_rows import GONE, StoreRows
 from streambank_spark.unit import UNIT, partition_of
 
-_NAME = "streambank"
 _PLACE = "_place"
 
 
@@ -38,34 +30,19 @@ class Counted:
     digest: str
 
 
-def watched(store: StoreRows, units: DataFrame | None) -> DataFrame:
-    """All rows of a store, with `GONE` on those of some units, counted when they are read.
+def count_kept(store: StoreRows, units: DataFrame | None) -> Counted:
+    """What there is, and what of it has to stay when some units go, by one read.
+
+    It is a read of its own, and not what the writing reads: a row that was lost there would be missing here.
 
     Args:
         store: The store.
-        units: Each once.
+        units: Those that go, each once.
     """
-    marked = store.marked(units)
     stays = ~F.col(GONE)
-    hashed = marked.select("*", *hash_columns(store.frame))
-    every = F.count(F.lit(1)).alias("rows_before")
-    staying = [F.count_if(stays), *sums(stays)]
-    watching = hashed.observe(_NAME, every, *(each.alias(f"_{n}") for n, each in enumerate(staying)))
-    return watching.select(*marked.columns)
-
-
-def counted_by(java_frame: Any) -> Counted | None:
-    """What was counted when a frame that was made of `watched` was run; None where nobody watched.
-
-    Args:
-        java_frame: The JVM's frame; none that was made of it, which would be another plan.
-    """
-    found = java_frame.queryExecution().observedMetrics().get(_NAME)
-    if not found.isDefined():
-        return None
-    row = found.get()
-    values = [row.get(number) for number in range(row.length())]
-    return Counted(values[0], values[1], digest_from(values[2:]))
+    hashed = store.marked(units).select(GONE, *hash_columns(store.frame))
+    found = hashed.agg(F.count(F.lit(1)), F.count_if(stays), *sums(stays)).collect()[0]
+    return Counted(found[0], found[1], digest_from(found[2:]))
 
 
 def count_all(store: StoreRows) -> tuple[int, str, int]:

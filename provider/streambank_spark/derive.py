@@ -5,8 +5,8 @@ that a savepoint is taken into the same repository, which names the first one as
 not looked at, let alone touched: what becomes of the new savepoint is decided by whoever restores it.
 
 The state is read once to decide which keys go (twice, to compare it with an earlier one), once as it is
-written anew, where it is counted, too, and what was written is read once. Where nothing is written, a second
-read counts the rows that would go.
+written anew, and once to be counted; what was written is read once. Where nothing is written, a second read
+counts the rows that would go.
 """
 
 from __future__ import annotations

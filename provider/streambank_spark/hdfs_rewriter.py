@@ -38,8 +38,6 @@ GoneRows = Callable[[int, str], DataFrame | None]
 """Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
 _Change = tuple[bytes, bytes | None, bytes | None]
 """The bytes of a key, of its value, and of its new value; without those, it goes."""
-Ran = Callable[[int, str, Any], None]
-"""Told of each store, operator and name, the JVM's frame of the rows that go, which Spark has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,6 @@ def rewrite_hdfs_stores(
     state: QueryState,
     target: str,
     gone: GoneRows,
-    ran: Ran = lambda operator, store, frame: None,
     mended: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
 ) -> None:
     """Write every store of every operator anew.
@@ -100,7 +97,6 @@ def rewrite_hdfs_stores(
         state: What is read.
         target: URI of the checkpoint that is written, with everything but its state in place.
         gone: What goes; read once.
-        ran: Told of each store of which something goes, when it was written.
         mended: What gets other values, by operator and store.
 
     Raises:
@@ -141,9 +137,7 @@ def rewrite_hdfs_stores(
             kind = going.schema["key"].dataType
             assert isinstance(kind, StructType)
             keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
-            # PySpark runs the plan of this very frame, which can be asked afterwards what was counted in it.
             _run(state, work, keys.rdd.mapPartitions(partial(_encoded, kind)))
-            ran(operator.operator, store.store, keys._jdf)
 
 
 def state_files(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:

@@ -5,9 +5,9 @@ query nor its savepoint notices. Logs and schemas are carried over (skeleton.py)
 Spark where it is RocksDB (spark_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py). Then it
 is all read again and compared (rewrite_check.py); what is not as it has to be is no checkpoint for long.
 
-Each state is read once: what there is while it is written anew, where it is counted, too (counted.py; where
-HDFS-backed state loses keys a second time, by the tasks that write its files), and what was written to
-compare it. Whoever decides which keys go has read it before.
+What there is is read twice: to be written anew, and once more to be counted (counted.py), since what one read
+has lost is not missed by itself; HDFS-backed state a third time, by the tasks that write its files. What was
+written is read once. Whoever decides which keys go has read it before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from streambank.errors import RefusedError
 from streambank.storage.base import Store
-from streambank_spark.counted import Counted, counted_by, watched
+from streambank_spark.counted import count_kept
 from streambank_spark.expiry import Expired
 from streambank_spark.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
 from streambank_spark.mended import Mended, not_encoded
@@ -30,7 +30,7 @@ from streambank_spark.rewrite_check import Compared, compare
 from streambank_spark.skeleton import lay_skeleton
 from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
 from streambank_spark.state import QueryState
-from streambank_spark.store_rows import GONE, StoreRows, store_rows
+from streambank_spark.store_rows import StoreRows, store_rows
 from streambank_spark.unit import UNIT
 
 
@@ -98,20 +98,18 @@ def rewrite(
     repairs = {one.named: one for one in mended}
     if not hdfs:
         _require_as_encoded(stores, repairs.values())
-    counted: dict[tuple[int, str], Counted] = {}
-
-    def ran(operator: int, store: str, java_frame: Any) -> None:
-        found = counted_by(java_frame)
-        if found is not None:
-            counted[operator, store] = found
-
     if hdfs:
-        rewrite_hdfs_stores(state, target.uri, _going(stores, units), ran, repairs)
+        rewrite_hdfs_stores(state, target.uri, _going(stores, units), repairs)
         ids = None
     else:
         change = _change(stores, units, partitions, repairs)
-        ids = rewrite_stores(session, state.location, target.uri, closure.batch, change, ran)
+        ids = rewrite_stores(session, state.location, target.uri, closure.batch, change)
     kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    counted = {
+        store.named: count_kept(store, units.get(store.operator))
+        for store in stores
+        if store.named not in repairs
+    }
     for named, one in repairs.items():
         kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
     with skeleton.finished(ids):
@@ -167,11 +165,9 @@ def _change(
 
     def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
         store = by_name[operator, name].of(frame)
+        kept = store.without(units.get(operator))
         if store.named in repairs:
-            # What is counted as it is read is not what is written: it is read once more to be compared.
-            kept = repairs[store.named].in_raw(store.without(units.get(operator)))
-        else:
-            kept = watched(store, units.get(operator)).where(~F.col(GONE)).select(*frame.columns)
+            kept = repairs[store.named].in_raw(kept)
         if partitions is None or store.alone:
             return kept
         return kept.repartition(partitions, F.col("partition_key"))
@@ -186,8 +182,7 @@ def _going(stores: Sequence[StoreRows], units: Mapping[int, DataFrame]) -> GoneR
         gone = units.get(operator)
         if gone is None:
             return None
-        store = by_name[operator, name]
-        return watched(store, gone).where(F.col(GONE)).select(*store.frame.columns)
+        return by_name[operator, name].only(gone)
 
     return going
 

@@ -30,8 +30,6 @@ _OPTIONS = "org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptio
 
 Change = Callable[[int, str, DataFrame], DataFrame]
 """What becomes of the raw rows of a store: operator and store's name, its rows -> those to write."""
-Ran = Callable[[int, str, Any], None]
-"""Told of each store, operator and name, the JVM's frame of the rows to write, which Spark has run."""
 
 
 def require_known_spark(version: str) -> None:
@@ -81,7 +79,6 @@ def rewrite_stores(
     target: str,
     batch: int,
     change: Change,
-    ran: Ran = lambda operator, store, frame: None,
 ) -> UniqueIds | None:
     """Write every store of every operator anew.
 
@@ -91,7 +88,6 @@ def rewrite_stores(
         target: The one to write to, with its logs, schemas and operator metadata in place and no state.
         batch: After which batch the state is, in both.
         change: What becomes of the rows; the schema must stay.
-        ran: Told of each store that was written.
 
     Returns:
         The new state versions by operator, partition and store; None for checkpoint format v1.
@@ -122,10 +118,7 @@ def rewrite_stores(
             scala.Some(function),
             nothing,
         )
-        ids = _unique_ids(rewriter.run())
-        for (operator, store), frame in function.given.items():
-            ran(operator, store, frame)
-        return ids
+        return _unique_ids(rewriter.run())
     except (Py4JError, PySparkException) as error:
         if function.error is not None:
             raise function.error from error
@@ -143,7 +136,6 @@ class _Function:
         self._session = session
         self._change = change
         self.error: Exception | None = None
-        self.given: dict[tuple[int, str], Any] = {}
 
     def apply(self, java_frame: Any) -> Any:
         """Called by Spark, once for each store."""
@@ -153,9 +145,7 @@ class _Function:
             options = java_frame.queryExecution().analyzed().collectLeaves().apply(0).options()
             operator, store = int(options.get("operatorId")), str(options.get("storeName"))
             frame: Any = ClassicDataFrame(java_frame, self._session)
-            changed: Any = self._change(operator, store, frame)
-            self.given[operator, store] = changed._jdf
-            return changed._jdf
+            return self._change(operator, store, frame)._jdf
         except Exception as error:
             self.error = error  # what comes back through the JVM has lost its type
             raise

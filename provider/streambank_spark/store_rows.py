@@ -34,7 +34,6 @@ class StoreRows:
         bytes: Size of its files.
         frame: Its rows.
         raw: They are raw: partition_key, key_bytes, value_bytes, column_family_name.
-        rows: How many rows there are, where the files say so.
     """
 
     of_operator: OperatorState
@@ -43,7 +42,6 @@ class StoreRows:
     bytes: int
     frame: DataFrame
     raw: bool
-    rows: int | None = None
 
     @property
     def operator(self) -> int:
@@ -116,4 +114,4 @@ def store_rows(session: SparkSession, state: QueryState, *, raw: bool | None = N
                 frame = raw_rows(session, state.location, state.closure.batch, operator.operator, store.store)
             else:
                 frame = state.frame(store_part(operator, store.store))
-            yield StoreRows(operator, store.store, store.partitions, store.bytes, frame, raw, store.rows)
+            yield StoreRows(operator, store.store, store.partitions, store.bytes, frame, raw)
