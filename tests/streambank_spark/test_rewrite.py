@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-Fault = Callable[[DataFrame], DataFrame]
+Fault = Callable[["DataFrame"], "DataFrame"]
 
 
 def same(frame: DataFrame) -> DataFrame:
