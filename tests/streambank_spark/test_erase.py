@@ -179,7 +179,7 @@ def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession
     [
         ("hdfs-chain", '{"customer": "c-17"}', InputError, "bad-key-text"),
         ("hdfs-global", '{"k": "k1"}', RefusedError, "no-key"),
-        ("stateless", '{"k": "k1"}', RefusedError, "no-key"),
+        ("stateless", '{"k": "k1"}', RefusedError, "no-state"),
     ],
 )
 def test_a_key_that_no_operator_has_is_an_error_that_names_them_all(

@@ -120,9 +120,12 @@ def fake_installation(folder: Path) -> Installation:
 def end_drivers(control: JobControl) -> None:
     """SIGKILL whatever runs of a job, by its launches; and see it gone."""
     launcher = LocalLauncher()
-    for handle in launcher.find(control):
+    found = launcher.find(control)
+    for handle in found:
         launcher.kill(handle)
     poll(lambda: not launcher.find(control))
+    # One that is just ending has no arguments any more by which it is found, and lives for another moment.
+    poll(lambda: not any(one.is_living() for handle in found for one in handle.processes))
 
 
 @contextmanager

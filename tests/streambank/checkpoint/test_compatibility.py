@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,10 @@ def test_a_savepoint_has_the_schema_of_its_checkpoint(name: str, tmp_path: Path)
 
 
 def test_the_command_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streambank_spark.commands.place.require_pyspark", lambda: pytest.fail("asked"))
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "pyspark" else there(name, *rest)
+    )
     window = unpack("4.3.0/rocksdb-window", tmp_path / "one") / "checkpoint"
     join = unpack("4.3.0/hdfs-join", tmp_path / "two") / "checkpoint"
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
