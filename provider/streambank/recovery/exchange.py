@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from streambank.errors import InputError, StreambankError
+from streambank.errors import InputError, RefusedError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
@@ -23,7 +23,7 @@ from streambank.job.launcher import Launcher
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.job.telling import Tell, to_nobody
-from streambank.recovery.reinstate import reinstate
+from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
 from streambank.recovery.standing import check_stands_at
 from streambank.savepoint.progress import Progress
@@ -194,20 +194,9 @@ class _Exchange:
 
     def go_back(self) -> str:
         """Let the earlier generation count again where another does, and start the job; what came of that."""
-        tell = self.options["tell"]
         try:
             if self.before is not None and self.left is not None and self._has_moved(self.left):
-                tell("Going back to the generation before")
-                stop_job(self.job, **self.options)
-                reinstate(
-                    self.repository,
-                    self.name,
-                    self.before,
-                    generation=self.left,
-                    control=self.control,
-                    by=self.options["by"],
-                    why=self.options["why"],
-                )
+                self._reinstate(self.before, self.left)
             if self._start() is None:
                 return "The job stays stopped, with the state that it had."
             return "The job goes on with the state that it had."
@@ -216,6 +205,26 @@ class _Exchange:
                 f"And the job was not brought back to the state that it had: {error.message} {error.hint} "
                 f"`streambank job status {self.job.name}` shows how it stands."
             )
+
+    def _reinstate(self, before: str, left: int) -> None:
+        self.options["tell"]("Going back to the generation before")
+        # A driver that gets on after all is not stopped for this.
+        check_not_gone_on(self.repository, self.name, before, self.control)
+        stop_job(self.job, **self.options)
+        by, why = self.options["by"], self.options["why"]
+        try:
+            reinstate(
+                self.repository, self.name, before, generation=left, control=self.control, by=by, why=why
+            )
+        except RefusedError as refusal:
+            # It is not to stand still for this: what it has is whole, too.
+            try:
+                if self.wanted:
+                    start_job(self.job, wait=False, **self.options)
+            except StreambankError as error:
+                more = f"{refusal.message} Nor did it start: {error.message}"
+                raise RefusedError(more, code=refusal.code, hint=refusal.hint) from error
+            raise
 
     def _has_moved(self, left: int) -> bool:
         current = self.control.generation(self.query)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.errors import NotFoundError, RefusedError
-from streambank.job.batches import batches_of
+from streambank.job.batches import Batches, batches_of
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation, Generations
 from streambank.job.taken_back import check_not_taken_back
@@ -107,6 +107,23 @@ def reinstate(
     return done
 
 
+def check_not_gone_on(repository: Repository, job: str, savepoint: str, control: JobControl) -> None:
+    """Make sure that no batch was committed since a savepoint, before a driver is stopped to go back to it.
+
+    Args:
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        control: The job's records.
+
+    Raises:
+        RefusedError: One was (code `query-went-on`).
+    """
+    current = control.generation(split_job(job)[1])
+    if current is not None:
+        _check_batch(repository.load(job, savepoint), current)
+
+
 def _find(generations: Generations, number: int) -> Generation:
     for one in generations.all():
         if one.number == number:
@@ -120,19 +137,11 @@ def _find(generations: Generations, number: int) -> Generation:
 
 def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Generation) -> None:
     """No batch after the savepoint's has given anything to a sink."""
-    found, batch = batches_of(current.location), manifest.batch
-    if found.committed != batch:
-        raise RefusedError(
-            f"{manifest.job} has gone on after batch {batch}: the last that was committed in "
-            f"{current.location} is {shown(found.committed)}.",
-            code="query-went-on",
-            hint="Its later output counts. To go back all the same, restore with a choice for the sinks: "
-            f"`streambank restore {manifest.savepoint} --generation --sink rollback`.",
-        )
+    found = _check_batch(manifest, current)
     sinks = look_at_sinks(repository, manifest, {}, {}, begin_emptied=False)
     for refusal in refusals(sinks, "refuse", "no-claim"):
         raise refusal
-    if found.planned != batch and (sinks.unguarded or not manifest.sinks):
+    if found.planned != manifest.batch and (sinks.unguarded or not manifest.sinks):
         named = (
             ", ".join(path for _, path in sinks.unguarded) or "its sink, which the savepoint does not name,"
         )
@@ -143,3 +152,16 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
             hint=f"Start the job to go on there, which repeats that batch as any restart does; or restore "
             f"{manifest.savepoint} with `--sink accept`, where rows may come twice.",
         )
+
+
+def _check_batch(manifest: Manifest, current: Generation) -> Batches:
+    found, batch = batches_of(current.location), manifest.batch
+    if found.committed != batch:
+        raise RefusedError(
+            f"{manifest.job} has gone on after batch {batch}: the last that was committed in "
+            f"{current.location} is {shown(found.committed)}.",
+            code="query-went-on",
+            hint="Its later output counts. To go back all the same, restore with a choice for the sinks: "
+            f"`streambank restore {manifest.savepoint} --generation --sink rollback`.",
+        )
+    return found

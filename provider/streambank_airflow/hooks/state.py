@@ -137,6 +137,17 @@ class StateHook(CompactionHook):
         )
 
     @connected
+    def check_not_gone_on(self, ref: str, savepoint: str) -> None:
+        """Make sure that a job has committed no batch since a savepoint.
+
+        Raises:
+            RefusedError: It has (code `query-went-on`).
+        """
+        from streambank.recovery.reinstate import check_not_gone_on
+
+        check_not_gone_on(self.repository(ref), ref, savepoint, self.declared(ref)[0].records())
+
+    @connected
     def has_moved(self, ref: str, generation: int) -> bool:
         """Whether another generation than this one counts, in another directory."""
         job, query = self.declared(ref)

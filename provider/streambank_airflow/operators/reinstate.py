@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from streambank.errors import RefusedError
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
 
@@ -19,7 +20,7 @@ class ReinstateGenerationOperator(StreambankOperator):
 
     It is the way back of a compaction or a rescale that fails. A driver that lives in the later one is
     stopped first. Refused where that one has committed a batch, or may have given one to a sink that cannot
-    be asked.
+    be asked; then the driver is left alone, or another one is started there.
 
     Args:
         generation: The number of the generation that is to count; None where it was never left.
@@ -62,8 +63,16 @@ class ReinstateGenerationOperator(StreambankOperator):
             if number is None or not self.hook.has_moved(self.job, number):
                 self.log.info("No other generation counts: nothing is to be done.")
                 return {"job": self.job, "state": "not-left", "generation": number}
-            self.hook.stop(self.job, savepoint=False, drain=False, force_after_s=None, note=self.why, by=by)
-            done = self.hook.reinstate(self.job, str(self.savepoint), number, note=self.why, by=by)
+            # A driver that gets on after all is not stopped for this.
+            self.hook.check_not_gone_on(self.job, str(self.savepoint))
+            options: dict[str, Any] = {"note": self.why, "by": by}
+            stopped = self.hook.stop(self.job, savepoint=False, drain=False, force_after_s=None, **options)
+            try:
+                done = self.hook.reinstate(self.job, str(self.savepoint), number, **options)
+            except RefusedError:
+                if stopped.state == "stopped":  # it is not to stand still for this
+                    self.hook.start(self.job, obey_desired=False, wait=False, **options)
+                raise
         self.log.info("Generation %d counts again, in %s, after batch %d.", number, done.location, done.batch)
         return {
             "job": self.job,

@@ -185,6 +185,54 @@ class TestItGoesOnAsItWas:
         assert managed.driver_lives()
 
 
+class TestItGoesOnWithTheOtherState:
+    """Where going back would lose or repeat rows, the job is not left standing still."""
+
+    def test_where_it_has_committed_a_batch_its_driver_is_left_alone(
+        self, managed: Managed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        managed.start()
+        managed.wait_for_batch(2)
+
+        epochs = []
+
+        def slow(*args: Any, **options: Any) -> Any:
+            epochs.append(start_job(*args, **options).epoch)
+            managed.wait_for_batch(managed.last_batch() + 1)
+            raise StorageError("It took too long.", code="start-timeout")
+
+        monkeypatch.setattr(exchanging, "start_job", slow)
+        with pytest.raises(StorageError, match=r"was not brought back .* has gone on") as caught:
+            run(managed)
+        assert caught.value.code == "start-timeout"
+        assert generation(managed) == (2, None)
+        view = managed.control.lease.view()
+        assert view is not None and (view.state, [view.epoch]) == ("live", epochs)
+
+    def test_where_it_may_have_given_rows_to_its_sink_it_is_started_again(self, managed: Managed) -> None:
+        managed.start()
+        managed.wait_for_batch(2)
+        begun: list[int] = []
+
+        class Dying(LocalLauncher):
+            """Its first driver in the second generation dies within its first batch."""
+
+            def submit(self, job: Any, control: JobControl, launch: LaunchSpec) -> Handle:
+                if launch.queries["main"].generation == 2 and not begun:
+                    batch = managed.last_batch()
+                    log = managed.checkpoint / "offsets"
+                    (log / str(batch + 1)).write_bytes((log / str(batch)).read_bytes())
+                    begun.append(batch + 1)
+                    raise StorageError("It died.", code="driver-died")
+                return super().submit(job, control, launch)
+
+        with pytest.raises(StorageError, match=r"was not brought back .* cannot be asked") as caught:
+            run(managed, launcher=Dying())
+        assert caught.value.code == "driver-died" and begun
+        assert generation(managed) == (2, None)
+        managed.wait_for_batch(begun[0])
+
+
 def test_no_other_state_for_a_batch_that_was_begun(managed: Managed) -> None:
     """What a driver that was killed has given to the sink is not known: first it has to finish its batch."""
     managed.start()
@@ -221,7 +269,7 @@ def test_what_cannot_be_brought_back_is_said(managed: Managed, monkeypatch: pyte
     monkeypatch.setattr(exchanging, "reinstate", fail(RefusedError("It has gone on.", hint="Look.")))
     with pytest.raises(StreambankError) as caught:
         run(managed, launcher=Breaking())
-    assert "was not brought back to the state that it had: It has gone on. Look." in caught.value.message
+    assert "that it had: It has gone on. Nor did it start: It does not start. Look." in caught.value.message
     assert "streambank job status flights" in caught.value.message
     assert generation(managed) == (2, None)
 
