@@ -178,6 +178,33 @@ def test_the_job_goes_back_where_it_does_not_start(
     managed.wait_for_batch(managed.last_batch() + 1)
 
 
+def test_the_job_runs_on_where_going_back_could_repeat_rows(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first driver with the new state dies within a batch: what its sink got of it nobody can say."""
+    managed.start()
+    managed.wait_for_batch(1)
+    submit = LocalLauncher.submit
+    begun: list[int] = []
+
+    def dying(self: LocalLauncher, job: Any, control: Any, spec: Any) -> Any:
+        if spec.queries["main"].generation == 2 and not begun:
+            batch, log = managed.last_batch(), managed.checkpoint / "offsets"
+            (log / str(batch + 1)).write_bytes((log / str(batch)).read_bytes())
+            begun.append(batch + 1)
+            raise StorageError("It died.", code="driver-died")
+        return submit(self, job, control, spec)
+
+    monkeypatch.setattr(LocalLauncher, "submit", dying)
+    run = run_dag(dag(managed), run_conf=OLD)
+
+    assert begun, "the fault fired"
+    states = task_states(run)
+    assert (run.state, states["start"], states["go_back"]) == ("failed", "failed", "failed")
+    assert generation(managed) == (2, None)
+    managed.wait_for_batch(begun[0])
+
+
 @pytest.mark.parametrize(("verb", "form"), [("rescale", {}), ("compact", {**OLD, "idle_for": "3d"})])
 def test_a_mistake_in_the_form_stops_nothing_and_starts_nothing(
     airflow_database: None, managed: Managed, rewriting: Rewriting, verb: str, form: dict[str, Any]

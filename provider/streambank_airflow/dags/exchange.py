@@ -124,6 +124,7 @@ def _exchange_dag(
             task_id="go_back",
             generation=f"{{{{ ({REWRITTEN} or {{}}).get('generation') }}}}",
             savepoint=f"{{{{ {savepoint} }}}}",
+            start="{{ params.start }}",
             only_after_stop=True,
             trigger_rule=TriggerRule.ONE_FAILED,
             **of_query,

@@ -25,6 +25,8 @@ class ReinstateGenerationOperator(StreambankOperator):
     Args:
         generation: The number of the generation that is to count; None where it was never left.
         savepoint: A savepoint that was taken in it at its last batch.
+        start: Where that is refused, start the job in the generation that it has, though none of its drivers
+            lived.
         only_after_stop: Skip, with what follows, unless a task of this DAG run has stopped the job.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
@@ -37,6 +39,7 @@ class ReinstateGenerationOperator(StreambankOperator):
         *StreambankOperator.template_fields,
         "generation",
         "savepoint",
+        "start",
         "only_after_stop",
     )
 
@@ -45,12 +48,14 @@ class ReinstateGenerationOperator(StreambankOperator):
         *,
         generation: int | str | None,
         savepoint: str | None,
+        start: bool | str = False,
         only_after_stop: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.generation = generation
         self.savepoint = savepoint
+        self.start = start
         self.only_after_stop = only_after_stop
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -70,7 +75,8 @@ class ReinstateGenerationOperator(StreambankOperator):
             try:
                 done = self.hook.reinstate(self.job, str(self.savepoint), number, **options)
             except RefusedError:
-                if stopped.state == "stopped":  # it is not to stand still for this
+                if stopped.state == "stopped" or as_bool(self.start, "start"):
+                    # It is not to stand still for this: what it has is whole, too.
                     self.hook.start(self.job, obey_desired=False, wait=False, **options)
                 raise
         self.log.info("Generation %d counts again, in %s, after batch %d.", number, done.location, done.batch)
