@@ -38,6 +38,7 @@ from streambank_spark.read import Choice, read_rows
 from streambank_spark.skeleton import lay_skeleton
 from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
 from streambank_spark.state import FORMAT_VERSION, QueryState
+from streambank_spark.workers import VARIABLE, python_of_workers
 from tests.support.cluster import running_cluster
 
 UNIT = "Spark's own full read"
@@ -182,6 +183,8 @@ def _session(master: str, folder: Path) -> Iterator[SparkSession]:
 
 @contextmanager
 def _started(master: str, settings: dict[str, str]) -> Iterator[SparkSession]:
+    if (python := python_of_workers(master)) is not None:
+        os.environ[VARIABLE] = python
     builder = SparkSession.builder.appName("bench").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from streambank.errors import StorageError, StreambankError
 from streambank_spark.properties import with_deep_stack
+from streambank_spark.workers import VARIABLE, python_of_workers
 
 LOCAL = "local[*]"
 _SETTINGS = {
@@ -68,6 +69,8 @@ def _start(handle: int, master: str | None, conf: Mapping[str, str]) -> SparkSes
     builder = SparkSession.Builder().appName("streambank-state").master(master or LOCAL)
     for key, value in with_deep_stack({**_SETTINGS, **conf}).items():
         builder = builder.config(key, value)
+    if (python := python_of_workers(master or LOCAL)) is not None:
+        os.environ[VARIABLE] = python
     with _sent_to(handle):
         return builder.getOrCreate()
 

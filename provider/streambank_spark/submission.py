@@ -14,6 +14,7 @@ from typing import Protocol
 
 from streambank.job.environment import driver_environment
 from streambank.job.installed import Installation
+from streambank_spark.workers import VARIABLE, python_of_workers
 
 STOP_S = 20.0
 """How long an application may take to end when it is asked to."""
@@ -53,8 +54,8 @@ class Submission:
             "PYTHONPATH": os.pathsep.join(self.installation.python_path),
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
-        if (python := os.environ.get("PYSPARK_PYTHON")) is not None:
-            settings["PYSPARK_PYTHON"] = python
+        if (python := python_of_workers(self.master)) is not None:
+            settings[VARIABLE] = python
         return settings
 
 
