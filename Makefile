@@ -17,6 +17,8 @@ LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group tes
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ARGS ?=
+# Those of the second half of `make bench`; for a look: --keys 50000 --rounds 1
+STATE_ARGS ?=
 
 .PHONY: help
 help:  ## List the targets
@@ -89,8 +91,9 @@ down: setup  ## End what `make up` left running
 	@$(BIN)/python -m demo down
 
 .PHONY: bench
-bench: setup  ## Figures for take, verify and restore against a plain copy; writes bench/RESULTS.md
+bench: setup  ## Figures against a plain copy (bench/RESULTS.md) and Spark's own read of state (bench/STATE.md); 25 minutes
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.state $(STATE_ARGS)
 
 .PHONY: s3a-jars
 s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes

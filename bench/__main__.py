@@ -1,7 +1,8 @@
 """`python -m bench`: measure, print, and write bench/RESULTS.md with the command and the machine.
 
 It ends within a quarter of an hour: rounds that no longer fit in `--minutes` are left out, and the page says
-how many there were. For a look: `make bench ARGS="--scale 0.05 --minutes 2"`.
+how many there were. For a look: `python -m bench --scale 0.05 --minutes 2`. `make bench` runs
+`bench.state` behind it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`python -m bench.state`: operations on state beside Spark's own full read; writes bench/STATE.md.
 
-Each room is a process of its own, and `make bench` does not run it: with state of a million keys, twice, and
-a cluster, it takes longer than the quarter of an hour that all of that may. For a look:
+`make bench` ends with it, after ten minutes or so. Each room is a process of its own. For a look:
 `python -m bench.state --keys 50000 --rounds 1`.
 """
 
