@@ -48,7 +48,8 @@ def with_connection(job: Job, connection: SparkConnection) -> LaunchPolicy:
 
     def wrong(name: str, what: str, hint: str) -> InputError:
         return InputError(
-            f"The connection {connection.conn_id} does not suit job {job.name}: {_FIELDS.get(name, name)}: {what}.",
+            f"The connection {connection.conn_id} does not suit job {job.name}: "
+            f"{_FIELDS.get(name, name)}: {what}.",
             code="bad-connection",
             hint=hint,
         )

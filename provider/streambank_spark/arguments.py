@@ -71,7 +71,7 @@ def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
     control = job.records()
     application, args = (command[0], command[1:]) if command else (None, None)
     spec = prepare_launch(job, control, by=who("spark-submit"), application=application, args=args)
-    # Whoever asks runs spark-submit by hand, in client mode, whatever is declared for drivers that are started.
+    # Whoever asks runs spark-submit in client mode, whatever is declared for drivers that are started.
     spec = replace(spec, deploy_mode="client", supervised=False)
     write_launch(control, spec)
     return spec
