@@ -1,4 +1,4 @@
-"""Drivers that YARN runs, and drivers here whose executors it runs: everything that there is, on a real cluster."""
+"""Drivers that YARN runs, and drivers here whose executors it runs: all that there is, on a real cluster."""
 
 from __future__ import annotations
 

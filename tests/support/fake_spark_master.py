@@ -1,4 +1,4 @@
-"""What a standalone master's REST server and web pages answer, with faults: a real HTTP server, no cluster."""
+"""What a standalone master's REST server and web pages answer, with faults: real HTTP, no cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class FakeMaster:
         """As a worker's page gives it."""
         arguments = " ".join(self.submitted[int(driver.removeprefix("driver-")) - 1]["appArgs"])
         if kind == "stderr":
-            return f'==== Bytes 0-99 of 99 of /x ====\nLaunch Command: "java" {arguments}\n{"=" * 40}\n\nof Spark\n'
+            command = f'Launch Command: "java" {arguments}'
+            return f"==== Bytes 0-99 of 99 of /x ====\n{command}\n{'=' * 40}\n\nof Spark\n"
         return "==== Bytes 0-9 of 9 of /x ====\nof Python\n"
 
 

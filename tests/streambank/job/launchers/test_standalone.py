@@ -56,7 +56,8 @@ def test_every_property_and_only_declared_variables_are_sent(folder: Path, maste
         "# of the site\nspark.sql.shuffle.partitions  200\nspark.eventLog.enabled=true\n"
         "spark.hadoop.fs.s3a.secret.key = hidden\nnot.spark 1\n"
     )
-    more = 'env = ["TOKEN", "ABSENT"]\n[jobs.flights.spark]\nspark.sql.shuffle.partitions = 4\nspark.files = "a"\n'
+    more = 'env = ["TOKEN", "ABSENT"]\n[jobs.flights.spark]\n'
+    more += 'spark.sql.shuffle.partitions = 4\nspark.files = "a"\n'
     job = in_cluster(folder, master, more)
     control, spec = launched(job)
     body = submission(
