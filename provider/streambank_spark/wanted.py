@@ -13,7 +13,6 @@ from streambank.job.control import JobControl
 from streambank.job.launch import LaunchSpec
 from streambank.job.requests import STOP
 
-NOT_WANTED = "not-wanted"
 HELD = "lease-held"
 
 
@@ -43,7 +42,7 @@ def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
 def _not_wanted(spec: LaunchSpec, why: str) -> RefusedError:
     return RefusedError(
         f"This driver of job {spec.job} is not wanted any more: {why}.",
-        code=NOT_WANTED,
+        code="not-wanted",
         hint=f"Start the job if it is to run: `streambank job start {spec.job}`.",
     )
 

@@ -23,7 +23,7 @@ from tests.support.driver import CONF, wait_for
 from tests.support.jobs import BY, child, end_drivers
 from tests.support.lines_job import LinesJob, lines_job
 
-pytestmark = [pytest.mark.spark, pytest.mark.storm]
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

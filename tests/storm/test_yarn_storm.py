@@ -19,7 +19,7 @@ from tests.support.jobs import BY, child, end_drivers
 from tests.support.lines_job import lines_job
 from tests.support.yarn import Yarn, running_yarn
 
-pytestmark = [pytest.mark.spark, pytest.mark.storm]
+pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]
 
 KILLED_STARTER = """
 import os, sys

@@ -73,7 +73,8 @@ def ask(url: str, *, body: bytes | None = None, method: str = "GET", timeout_s: 
     except urllib.error.URLError as error:
         # Of a refused connection, or a name that nobody has, it is certain that nothing was sent.
         refused = isinstance(error.reason, ConnectionRefusedError | socket.gaierror)
-        raise _error(url, str(error.reason), UNREACHABLE if refused else UNANSWERED) from error
+        code = "cluster-unreachable" if refused else "cluster-unanswered"
+        raise _error(url, str(error.reason), code) from error
     except (OSError, HTTPException) as error:
         raise _error(url, str(error) or type(error).__name__, UNANSWERED) from error
 

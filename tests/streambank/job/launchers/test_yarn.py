@@ -52,9 +52,8 @@ def fake_manager() -> Iterator[FakeManager]:
         def do_GET(self) -> None:
             if self.path.startswith("/ws/v1/node/containers/"):
                 kind = self.path.partition("?")[0].rpartition("/")[2]
-                self._send(
-                    f"Container: c\nLogType:{kind}\nLogContents:\nof {kind}\nEnd of LogType:{kind}\n".encode()
-                )
+                content = f"LogContents:\nof {kind}\nEnd of LogType:{kind}\n"
+                self._send(f"Container: c\nLogType:{kind}\n{content}".encode())
                 return
             answer = manager.answer(self.path)
             if answer is None:
