@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,7 @@ def test_a_supervised_driver_comes_back_and_there_are_never_two_holders(
                 if epoch == 3:
                     # A start meanwhile waits for the one that comes back: it makes no other.
                     assert start_job(job, by=BY).state == "already-running"
-                wait_for(f"epoch {epoch}", lambda e=epoch: _holds(lines, e))
+                wait_for(f"epoch {epoch}", partial(_holds, lines, epoch))
             lines.wait_rows("one", "two", "three")
         assert watch.looks > 100
         assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"

@@ -31,6 +31,7 @@ def test_a_driver_runs_on_a_worker_and_stops_at_a_batch_boundary(tmp_path: Path)
 
         status = job_status(lines.job)
         assert (status.state, status.submission) == ("running", started.submission)
+        assert started.tracking is not None and started.submission in started.tracking
         assert status.log == status.tracking == started.tracking
         launcher = launcher_for(lines.job)
         (handle,) = launcher.find(lines.control)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -196,7 +196,7 @@ def running_yarn(folder: Path) -> Iterator[Yarn]:
                 process.wait()
 
 
-def _write_conf(folder: Path, ports: list[int]) -> None:
+def _write_conf(folder: Path, ports: Sequence[int]) -> None:
     manager = ("webapp", "", "scheduler", "resource-tracker", "admin")
     addresses = {
         f"yarn.resourcemanager.{f'{name}.' if name else ''}address": f"127.0.0.1:{port}"

@@ -26,9 +26,10 @@ from streambank.job.operation import Operation
 from streambank.job.prepare import prepare_launch
 from streambank.job.pruning import prune_and_tell
 from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import in_cluster, is_of, launched_handle, upcoming_drivers
+from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle, upcoming_drivers
 
 _LOOK_S = 0.25
+_CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
 _SEARCHED_LINES = 300
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
@@ -202,6 +203,7 @@ class _Start:
             **in_cluster(self.handle),
             generations={name: query.generation for name, query in self.launch.queries.items()},
         )
+        keep_whereabouts(self.control, self.handle)
         prune_and_tell(self.control)
 
     def _wait_for_lease(self) -> StartResult | None:
@@ -227,7 +229,7 @@ class _Start:
             if self._over():
                 raise self._too_late("does not hold the lease")
             self.tell(f"The driver of job {self.job.name} is starting")
-            self.clock.sleep(_LOOK_S)
+            self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
 
     def _driver(self) -> DriverState:
         """How the driver is; one whose cluster cannot be asked is taken to run until the time is over."""
@@ -245,10 +247,7 @@ class _Start:
         driver = self._driver()
         log, tracking = driver.log or self.handle.log, driver.tracking or self.handle.tracking
         self.handle = replace(self.handle, log=log, tracking=tracking)
-        launch_id = self.handle.launch_id
-        known = launched_handle(self.control, launch_id, self.handle.processes)
-        if known != self.handle:
-            self.control.record_event("driver-located", launch_id=launch_id, **in_cluster(self.handle))
+        keep_whereabouts(self.control, self.handle)
 
     # Without it.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from streambank.errors import StorageError
+from streambank.errors import NotFoundError, StorageError
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.launch import read_launch
 from streambank.job.launcher import Handle, Launcher
 from streambank.job.processes import ProcessId
+from streambank.job.records import decode_json, encode_json
 
+LOCATED = "located"
+"""The folder of the job's records that says where drivers in a cluster are."""
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
 CLUSTER_MARGIN_S = 60.0
@@ -26,17 +29,27 @@ def launched_handle(
         processes: The processes that are known of it.
         log: Its log, as its launch spec names it.
     """
-    submission = tracking = None
-    for kind in ("launched", "driver-located"):  # the second knows better, where it is there
-        event = control.last_event(kind, launch_id=launch_id) or {}
-        submission = event.get("submission") or submission
-        tracking = event.get("tracking") or tracking
-        log = event.get("log") or log
-    return Handle(launch_id, processes, log, submission, tracking)
+    try:
+        found = decode_json(control.store.read(_located_key(launch_id)), "a driver's whereabouts")
+    except NotFoundError:
+        return Handle(launch_id, processes, log)
+    return Handle(
+        launch_id, processes, found.get("log") or log, found.get("submission"), found.get("tracking")
+    )
+
+
+def keep_whereabouts(control: JobControl, handle: Handle) -> None:
+    """Leave behind where a driver in a cluster is, for `launched_handle`; of others nothing is kept."""
+    if handle.submission is not None:
+        control.store.write(_located_key(handle.launch_id), encode_json(in_cluster(handle)))
+
+
+def _located_key(launch_id: str) -> str:
+    return f"{LOCATED}/{launch_id}.json"
 
 
 def in_cluster(handle: Handle) -> dict[str, str]:
-    """What events tell of a driver in a cluster; nothing of others."""
+    """What is told of a driver in a cluster; nothing of others."""
     told = {"submission": handle.submission, "tracking": handle.tracking, "log": handle.log}
     return {name: one for name, one in told.items() if one is not None} if handle.submission else {}
 

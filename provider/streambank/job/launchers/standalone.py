@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ GONE = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR", "NOT_FOUND"})
 SEARCH_S = 20.0
 """How long a driver is looked for whose submission was not answered."""
 _LOOK_S = 0.5
+_PATIENCE_S = 60.0
+"""For the answer to what changes something: a lost one costs more than a late one."""
 _REST_PORT, _WEB_PORT = 6066, 8080
 _HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
 
@@ -126,7 +129,9 @@ class StandaloneLauncher:
         found: dict[str, Handle] = {}
         if last.get("submission") in active:
             launch_id = str(last["launch_id"])
-            found[launch_id] = launched_handle(control, launch_id)
+            found[launch_id] = replace(
+                launched_handle(control, launch_id), submission=str(last["submission"])
+            )
         pattern = re.compile(re.escape(launch_prefix(control)) + r"(launch-[0-9a-f]+)\.json")
         known = {one.submission for one in found.values()}
         for driver in active.values():
@@ -174,7 +179,11 @@ class StandaloneLauncher:
         answer: Mapping[str, Any] = {}
         for address in self._rest:
             try:
-                answer = get_json(address + path) if body is None else send_json(address + path, body)
+                answer = (
+                    get_json(address + path)
+                    if body is None
+                    else send_json(address + path, body, timeout_s=_PATIENCE_S)
+                )
             except StorageError as error:
                 if error.code not in (UNREACHABLE, REFUSED) or len(self._rest) == 1:
                     raise
