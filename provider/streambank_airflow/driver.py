@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -13,8 +13,13 @@ from streambank.errors import (
     NotFoundError,
     RefusedError,
 )
-from streambank_airflow.links import DriverLogLink
+from streambank_airflow.links import DriverLogLink, persist_driver_page
 from streambank_airflow.operators.base import StreambankOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.job.start import StartResult
 
 DRIVER_LINES = 40
 """How many of a driver's last lines go into the task's log."""
@@ -29,6 +34,14 @@ class DriverOperator(StreambankOperator):
     """What the operators on a driver share."""
 
     operator_extra_links = (DriverLogLink(),)
+    driver_page: str | None = None
+    """The page, in its cluster, of the driver that this task has started or found; None for none."""
+
+    def link_to(self, context: Context, result: StartResult) -> None:
+        """Let the task's link lead to the driver's page, where it has one."""
+        if result.tracking is not None:
+            self.driver_page = result.tracking
+            persist_driver_page(context, result.tracking)
 
     def show_driver_log(self) -> None:
         """Copy the driver's last lines into this task's log."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from streambank.errors import InputError
 from streambank.job.declaration import Job, load_jobs
@@ -70,5 +71,7 @@ def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
     control = job.records()
     application, args = (command[0], command[1:]) if command else (None, None)
     spec = prepare_launch(job, control, by=who("spark-submit"), application=application, args=args)
+    # Whoever asks runs spark-submit in client mode, whatever is declared for drivers that are started.
+    spec = replace(spec, deploy_mode="client", supervised=False)
     write_launch(control, spec)
     return spec

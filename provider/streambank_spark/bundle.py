@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import re
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
-import streambank
-import streambank_spark
 from streambank.errors import StorageError
+from streambank.job.launchers.shipping import package_files, zipped
 
 PACKAGES = "streambank_packages"
 """The folder that the packages are unpacked into, below an executor's working directory."""
 
-_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 # botocore describes every service of Amazon; these are what S3 and its credentials need.
 _SERVICES = frozenset({"s3", "sts", "sso", "sso-oidc", "signin"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -38,7 +35,7 @@ def write_bundle(target: Path) -> Path:
     Returns:
         The target.
     """
-    return _write_zip(target, _sources())
+    return _write_zip(target, package_files())
 
 
 def write_packages(target: Path, names: Iterable[str]) -> Path:
@@ -96,21 +93,6 @@ def _needed(names: Iterable[str]) -> Iterator[metadata.Distribution]:
 
 def _write_zip(target: Path, files: Mapping[str, Path]) -> Path:
     partial = target.with_name(f".{target.name}.tmp")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
-        for name, path in sorted(files.items()):
-            info = zipfile.ZipInfo(name, _FIXED_TIME)
-            info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            bundle.writestr(info, path.read_bytes())
+    partial.write_bytes(zipped(files))
     partial.replace(target)
     return target
-
-
-def _sources() -> dict[str, Path]:
-    found = {}
-    for package in (streambank, streambank_spark):
-        folder = Path(str(package.__file__)).resolve().parent
-        for path in folder.rglob("*"):
-            if path.suffix == ".py" or path.name == "py.typed":
-                found[f"{folder.name}/{path.relative_to(folder).as_posix()}"] = path
-    return found

@@ -19,9 +19,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Before any other thread is there, so before pyspark is imported.
     signals.block_term()
-    from streambank_spark import arguments, runner
+    from streambank_spark import arguments, runner, wanted
 
+    spec = None
     try:
-        return runner.run(arguments.parse(list(sys.argv[1:] if argv is None else argv)))
+        spec = arguments.parse(list(sys.argv[1:] if argv is None else argv))
+        return runner.run(spec)
     except StreambankError as error:
-        return say_error(error)
+        code = say_error(error)
+        if spec is None:
+            return code
+        try:
+            return wanted.exit_code(spec, error)
+        except StreambankError as later:
+            return say_error(later)

@@ -37,6 +37,7 @@ from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
 from streambank_spark.signs import Signs
 from streambank_spark.stopping import Stopping, Wish
+from streambank_spark.wanted import check_wanted
 
 
 def run(spec: LaunchSpec) -> int:
@@ -47,14 +48,15 @@ def run(spec: LaunchSpec) -> int:
         was interrupted after a stop that was asked for.
 
     Raises:
-        RefusedError: Somebody holds the job (code `lease-held`), or the application cannot be run.
+        RefusedError: Somebody holds the job (code `lease-held`), or has stopped it since it was launched
+            (`not-wanted`, in a cluster), or the application cannot be run.
         ConflictError: A restore came between the launch and now (code `stale-launch`).
     """
     from pyspark import __version__
 
     refusals.check_environment(os.environ)
     boundary.require_known_spark(__version__)
-    program = check_application(spec.application)
+    program = check_application(where_it_is(spec))
     parent = _jvm_process()
     control = spec.control_of_job()
     claim = control.lease.acquire(
@@ -66,14 +68,22 @@ def run(spec: LaunchSpec) -> int:
     driver = Driver(spec, control, claim, parent.pid)
     try:
         check_generations(spec, control)
-    except ConflictError:
+        check_wanted(spec, control, claim)
+    except (ConflictError, RefusedError):
         claim.release("refused")
         raise
     return driver.run(program)
 
 
+def where_it_is(spec: LaunchSpec) -> str:
+    """Where the application is for this driver: a cluster may have laid it into the working directory."""
+    sent = Path(spec.application).name
+    there = spec.deploy_mode != "cluster" or Path(spec.application).is_file() or not Path(sent).is_file()
+    return spec.application if there else str(Path(sent).resolve())
+
+
 def _jvm_process() -> ProcessId:
-    """The JVM of spark-submit: the parent of this process."""
+    """The JVM of spark-submit, or the one that a cluster runs the driver in: the parent of this process."""
     parent = process(os.getppid(), "jvm")
     if parent is None:
         raise InternalError(

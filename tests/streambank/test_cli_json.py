@@ -65,7 +65,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     file = write_jobs(tmp_path, name="flights", more="")
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
     for module in ("start", "stop", "status"):
-        monkeypatch.setattr(f"streambank.job.{module}.LocalLauncher", lambda: fake_launcher(tmp_path))
+        monkeypatch.setattr(f"streambank.job.{module}.launcher_for", lambda job: fake_launcher(tmp_path))
     given["job start"] = succeed("job", "start", "flights", "--json").document
     given["job restart"] = succeed("job", "restart", "flights", "--json").document
     given["job status"] = succeed("job", "status", "flights", "--json").document

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on the loopback device: a master and workers of one core each.
+"""A standalone Spark cluster on the loopback device: a master and workers of one core each, or of more.
 
 The workers' executors use the environment that the workers were started with, as on any cluster: credentials
 come from there, never from whoever submits.
@@ -37,6 +37,7 @@ class Cluster:
     Attributes:
         master: Its URL.
         web: Address of the master's own page.
+        rest: Address of the master's REST server; None where it has none.
         workers: Pids of the workers.
         folder: Where their logs are.
     """
@@ -45,6 +46,7 @@ class Cluster:
     web: str
     workers: tuple[int, ...]
     folder: Path
+    rest: str | None = None
 
     @property
     def conf(self) -> dict[str, str]:
@@ -88,17 +90,24 @@ class Cluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    workers: int = 2,
+    cores: int = 1,
+    rest: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """A cluster until the end of the `with`.
 
     Args:
         folder: For logs and the workers' files.
-        workers: How many, of one core each.
+        workers: How many.
+        cores: Cores of each; it has 1 GB of memory for each of them.
+        rest: Whether the master takes drivers, by its REST server.
         environment: What executors find in theirs beside the least.
     """
     home = find_installation().spark_home
-    port, web = free_ports(2)
+    port, web, rest_port = free_ports(3)
     base = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
     base |= {
         "SPARK_HOME": str(home),
@@ -107,7 +116,8 @@ def running_cluster(
         "SPARK_PUBLIC_DNS": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
-        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+        "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled={str(rest).lower()} "
+        f"-Dspark.master.rest.port={rest_port}",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
     package = "org.apache.spark.deploy"
@@ -117,7 +127,7 @@ def running_cluster(
     ]
     for number in range(workers):
         place = str(folder / f"worker-{number}")
-        size = ["-c", "1", "-m", "1g", "-d", place]
+        size = ["-c", str(cores), "-m", f"{cores}g", "-d", place]
         commands.append(
             [
                 f"{package}.worker.Worker",
@@ -146,7 +156,11 @@ def running_cluster(
                     )
                 )
         cluster = Cluster(
-            master, f"http://127.0.0.1:{web}", tuple(each.pid for each in processes[1:]), folder
+            master,
+            f"http://127.0.0.1:{web}",
+            tuple(each.pid for each in processes[1:]),
+            folder,
+            f"http://127.0.0.1:{rest_port}" if rest else None,
         )
         poll(lambda: _workers(cluster) == workers, f"the cluster did not start; logs: {folder}")
         yield cluster

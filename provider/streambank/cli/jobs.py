@@ -231,6 +231,8 @@ def _show_status(found: dict[str, Any]) -> None:
             ("health", _health(found["health"])),
             ("operation", found["operation"]),
             ("log", found["log"]),
+            ("submission", found["submission"]),
+            ("page", found["tracking"]),
         ]
     )
     columns = ("query", "batch", "planned", "generation", "watermark", "checkpoint")

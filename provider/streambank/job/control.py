@@ -8,6 +8,7 @@ requests/         what a driver is asked      answers/    what came of it
 events/           what happened, and who did it
 queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
+located/<id>.json    where a driver in a cluster is     bundles/   our code, for drivers in a cluster
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back
 sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache

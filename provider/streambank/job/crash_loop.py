@@ -15,8 +15,10 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
 from streambank.job.last_error import last_error, shown
-from streambank.job.launcher import Handle, Launcher, LocalLauncher
+from streambank.job.launcher import Launcher
+from streambank.job.launchers.choose import launcher_for
 from streambank.job.status import job_status
+from streambank.job.upcoming import launched_handle
 from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
@@ -79,7 +81,7 @@ def record_crash_loop(
         job: The declared job.
         why: What happened again and again.
         by: Who gives up.
-        launcher: Where drivers run; this machine when left out.
+        launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         facts: More for the event: how many failures, how many restarts.
 
@@ -88,7 +90,7 @@ def record_crash_loop(
             is said in place of the savepoint.
     """
     records = control or job.records()
-    place = launcher or LocalLauncher()
+    place = launcher or launcher_for(job)
     status = job_status(job, control=records, launcher=place)
     lives = status.state in ("starting", "running", "stopping", "unknown")
     found = CrashLoop(
@@ -122,10 +124,10 @@ def _last_error(
             mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
             if mine and event.get("failure"):
                 return shown(str(event["failure"]))
-    if log is None:
+    if launch_id is None:
         return None
     try:
-        return last_error(launcher.log_lines(Handle("", (), log), _LINES))
+        return last_error(launcher.log_lines(launched_handle(records, launch_id, log=log), _LINES))
     except StreambankError as error:
         return f"unknown, since {error.message}"
 

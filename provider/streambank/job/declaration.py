@@ -17,6 +17,7 @@ from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.health_policy import HealthPolicy, read_health
+from streambank.job.launch_policy import LOCAL_MASTER, LaunchPolicy, read_launch_policy
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
@@ -59,6 +60,7 @@ class Job:
         control: URI of the control location; this job's records are at `<control>/<name>`.
         python: Interpreter that runs the application.
         master: Spark's master.
+        launch: Where its driver runs, and how it is started there.
         spark: Spark's settings.
         env: Names of environment variables that the driver gets besides the usual ones.
         working_dir: The driver's working directory.
@@ -100,6 +102,7 @@ class Job:
     sla: SlaPolicy = field(default_factory=SlaPolicy)
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
+    launch: LaunchPolicy = field(default_factory=LaunchPolicy)
     later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
@@ -217,7 +220,14 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         raise fields.source.mistake(
             (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
         )
+    if "spark.submit.deployMode" in spark:
+        raise fields.source.mistake(
+            (*fields.path, "spark", "spark.submit.deployMode"),
+            "the deploy mode is a field of its own",
+            "Use launch.deploy_mode.",
+        )
     refuse_credentials(spark, fields)
+    launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
     queries = _queries(fields, checkpoint or "")
     job = Job(
         name=name or "",
@@ -228,7 +238,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         control=control,
         args=fields.texts("args") or (),
         python=_python(fields),
-        master=fields.text("master") or "local[*]",
+        master=launch.master or LOCAL_MASTER,
         spark=spark,
         env=_environment(fields),
         working_dir=fields.file("working_dir") or str(fields.source.folder),
@@ -245,6 +255,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         sla=read_sla(fields.table("sla")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
+        launch=launch,
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),

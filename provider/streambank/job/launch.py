@@ -78,6 +78,9 @@ class LaunchSpec:
         progress_files: How many progress files are kept per query.
         progress_age_s: How long a progress file is kept after its last record; None for as long as there is
             room.
+        on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`.
+        deploy_mode: Where the driver itself runs: `client` for the machine that launched it, or `cluster`.
+        supervised: Whether the cluster starts it again by itself where it fails.
     """
 
     job: str
@@ -98,6 +101,9 @@ class LaunchSpec:
     progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
     progress_files: int = DEFAULT_PROGRESS_FILES
     progress_age_s: float | None = None
+    on: str = "local"
+    deploy_mode: str = "client"
+    supervised: bool = False
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

@@ -1,8 +1,8 @@
 """Starting drivers: the protocol that each place to run them speaks, and this machine's own.
 
 A driver on this machine is detached: in a session of its own, child of nobody in particular, so it survives
-    the task
-or the shell that started it. It does not survive its container.
+the task or the shell that started it. It does not survive its container. Its executors may be elsewhere: that
+is what Spark calls client mode. Drivers in a cluster: launchers/.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from streambank.job.driverlog import DriverLog
 from streambank.job.environment import driver_environment
 from streambank.job.installed import Installation, find_installation
 from streambank.job.launch import LaunchSpec
+from streambank.job.launchers.options import client_options, own_settings
 from streambank.job.prepare import check_application
 from streambank.job.processes import ProcessId, child_process, process, send_signal
 from streambank.storage import local_path
@@ -48,12 +49,17 @@ class Handle:
     Attributes:
         launch_id: Its launch.
         processes: The processes that are known of it.
-        log: Its log, where it has one that can be read from here.
+        log: Its log, where it has one that can be read from here: a path, or a web address.
+        submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
+            driver on this machine.
+        tracking: A web page about it.
     """
 
     launch_id: str
     processes: tuple[ProcessId, ...]
     log: str | None
+    submission: str | None = None
+    tracking: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +68,18 @@ class DriverState:
 
     Attributes:
         state: `running`, or `ended`.
-        exit_code: Its exit code, where this process is the one that learns it; -n for signal n.
+        exit_code: Its exit code, where this process is the one that learns it; -n for signal n. What a
+            cluster says is no exit code: a driver that ended with 0 after a query had failed reads FINISHED.
+        log: Where its log can be read now.
+        tracking: A web page about it.
+        why: What a cluster says about it, in its own words.
     """
 
     state: Literal["running", "ended"]
     exit_code: int | None = None
+    log: str | None = None
+    tracking: str | None = None
+    why: str | None = None
 
 
 class Launcher(Protocol):
@@ -76,28 +89,40 @@ class Launcher(Protocol):
         """Where the log of a driver will be; None where nobody collects it as a file."""
 
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """Start a driver; returns at once.
+        """Start a driver; returns as soon as whoever runs it has accepted it.
 
         Raises:
             InputError: Something that it needs is not installed.
-            StorageError: It could not be started.
+            StorageError: It could not be started; or whether it was is not known (code `submit-unanswered`).
         """
 
     def find(self, control: JobControl) -> list[Handle]:
-        """Drivers of the job that exist, the ones that do not hold the lease (yet) included."""
+        """Drivers of the job that exist, the ones that do not hold the lease (yet) included.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
 
     def status(self, handle: Handle) -> DriverState:
-        """Whether a driver still is there."""
+        """Whether a driver still is there.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """The last lines of its log."""
+        """The last lines of its log; where a cluster does not give them, a line that says why."""
 
     def kill(self, handle: Handle) -> None:
-        """End all of its processes at once."""
+        """End all of its processes at once, and see to it that nobody brings them back.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
 
 
 class LocalLauncher:
-    """Drivers on this machine, by spark-submit in client mode.
+    """Drivers on this machine, by spark-submit in client mode; executors wherever the job's master is.
 
     Args:
         installation: What to start them with; looked for by each job's interpreter when left out.
@@ -137,7 +162,8 @@ class LocalLauncher:
         if found.python_path:
             settings["PYTHONPATH"] = os.pathsep.join(found.python_path)
         command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
-        for name, value in job.spark.items():
+        command += client_options(job, spec.launch_id)
+        for name, value in own_settings(job).items():
             command += ["--conf", f"{name}={value}"]
         command += [str(found.entry), "--launch", launch_argument(control, spec)]
         parent = os.environ if self._environment is None else self._environment

@@ -76,6 +76,9 @@ def prepare_launch(
         progress_max_bytes=job.limits.progress_max_bytes,
         progress_files=job.limits.progress_files,
         progress_age_s=job.limits.progress_age_s,
+        on=job.launch.on,
+        deploy_mode=job.launch.deploy_mode,
+        supervised=job.launch.comes_back(job.spark),
     )
 
 
@@ -86,6 +89,22 @@ def check_application(application: str) -> Path:
         InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
         NotFoundError: There is no such file (code `no-application`).
     """
+    path = check_is_pyspark(application)
+    if not path.is_file():
+        raise NotFoundError(
+            f"There is no application {application}.",
+            code="no-application",
+            hint="Give the path as the driver's host sees it.",
+        )
+    return path
+
+
+def check_is_pyspark(application: str) -> Path:
+    """The application as a PySpark program, wherever it is.
+
+    Raises:
+        InputError: By its name it is something else (code `not-pyspark`).
+    """
     path = Path(application)
     if path.suffix != ".py":
         what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
@@ -93,12 +112,6 @@ def check_application(application: str) -> Path:
             f"{what} cannot be run by the runner: {application}.",
             code="not-pyspark",
             hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
-        )
-    if not path.is_file():
-        raise NotFoundError(
-            f"There is no application {application}.",
-            code="no-application",
-            hint="Give the path as the driver's host sees it.",
         )
     return path
 

@@ -5,7 +5,8 @@ Of each stream the newest 100 records stay, and every one younger than 30 days. 
 * of `events/` the newest of each kind, since a job's status asks for the last launch, death or stop, however
   long ago that was;
 * of `requests/` those to the newest epoch of the lease and, as long as their request is there, answers;
-* of `launches/` those that a record of the lease names: a driver that lives is found again by them.
+* of `launches/` those that a record of the lease names: a driver that lives is found again by them; with a
+  launch goes its record in `located/`.
 
 `generation/`, `restores/` and `taken-back/` are never pruned: they grow by one with a restore, and tell where
 data came from. A record's age is judged by the clock of whoever wrote it. That is good enough, since only the
@@ -131,6 +132,7 @@ def _prune_launches(control: JobControl, what: Retention) -> int:
     named = control.lease.launches() if old else set()
     doomed = [info for info in old if _launch_id(info.path) not in named]
     for info in doomed:
+        control.store.delete(f"located/{_launch_id(info.path)}.json")
         control.store.delete(info.path)
     return len(doomed)
 

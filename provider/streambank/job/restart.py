@@ -172,7 +172,7 @@ def restart_job(
         force_after_s: As it was asked for.
         wait: Return only when each query has committed a batch since, or found no data; else when the new
             driver holds the lease.
-        launcher: Where drivers run; this machine when left out.
+        launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         tell: Told what is waited for.
         asker: As `ask_to_restart` takes it, where that was left out.

@@ -1,16 +1,17 @@
 """Starting a job: once, whoever asks, and how often.
 
 The operation lock lets one start (or stop, or restore) work at a time; under it the lease says whether a
-driver runs, and the processes of this host whether one is still coming up that an earlier start left behind
-when it was killed. Only where neither is, one is launched. The lock is held until the new driver has the
-lease, so the next in line sees it; then this start waits, without the lock, for the first batch.
+driver runs, and the launcher (the processes of this host, or the cluster) whether one is still coming up
+that an earlier start left behind when it was killed. Only where neither is, one is launched. The lock is held
+until the new driver has the lease, so the next in line sees it; then this start waits, without the lock, for
+the first batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streambank.errors import RefusedError, StorageError, StreambankError
@@ -19,13 +20,16 @@ from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_launch
-from streambank.job.launcher import DriverState, Handle, Launcher, LocalLauncher
+from streambank.job.launcher import DriverState, Handle, Launcher
+from streambank.job.launchers.choose import launcher_for, placed
 from streambank.job.operation import Operation
 from streambank.job.prepare import prepare_launch
 from streambank.job.pruning import prune_and_tell
 from streambank.job.telling import Tell, to_nobody
+from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle, upcoming_drivers
 
 _LOOK_S = 0.25
+_CLUSTER_LOOK_S = 1.0
 _LAST_LINES = 30
 _SEARCHED_LINES = 300
 LEFTOVERS = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
@@ -50,7 +54,9 @@ class StartResult:
         batch: Newest committed batch (of all queries together, the oldest such); None before the first.
         batches: The newest committed batch of each query.
         generations: The generation of each query.
-        log: Its log.
+        log: Its log: a path on its host, or a web address.
+        submission: What its cluster calls it; None for a driver on this machine.
+        tracking: A web page of its cluster about it.
         seconds: How long this start took.
     """
 
@@ -65,6 +71,8 @@ class StartResult:
     batches: Mapping[str, int | None] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
     log: str | None = None
+    submission: str | None = None
+    tracking: str | None = None
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,20 +104,22 @@ def start_job(
         wait: Return only when each query has committed a batch since the launch, or found no data; else when
             the driver holds the lease.
         timeout_s: How long to wait for that; the declared time when left out.
-        launcher: Where drivers run; this machine when left out.
+        launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         tell: Told what is waited for.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
+        InputError: Where the job runs is not known here (`connection-not-known`).
         RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the declared
             checkpoint is another one (`checkpoint-changed`).
         StorageError: The driver died before its first batch (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """
     records = control or job.records()
-    start = _Start(job, records, launcher or LocalLauncher(), by, timeout_s or job.start.timeout_s, tell)
+    job = placed(job)
+    start = _Start(job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, tell)
     while True:
         lock: AbstractContextManager[Operation] = (
             nullcontext(operation)
@@ -159,10 +169,9 @@ class _Start:
         if view is not None and not view.free:
             self._go_along(view)
             return None
-        been = self.control.lease.recent_launches()
-        left = [handle for handle in self.launcher.find(self.control) if handle.launch_id not in been]
+        left = upcoming_drivers(self.launcher, self.control, view, coming_back=True)
         if left:
-            # A start that was killed left it behind; it has yet to take the lease.
+            # A start that was killed left it behind, or its cluster brings it back.
             self.state, self.handle = "already-running", left[0]
             self.launch = read_launch(self.control, self.handle.launch_id)
         else:
@@ -175,7 +184,8 @@ class _Start:
         self.state, self.view = "already-running", view
         launch_id = view.holder.details.get("launch_id")
         self.launch = read_launch(self.control, str(launch_id)) if launch_id else None
-        self.handle = Handle(str(launch_id), view.holder.processes, self.launch.log if self.launch else None)
+        log = self.launch.log if self.launch else None
+        self.handle = launched_handle(self.control, str(launch_id), view.holder.processes, log)
 
     def _launch(self, operation: Operation, why: str) -> None:
         launch_id = new_launch_id()
@@ -190,19 +200,24 @@ class _Start:
             by=dict(self.by),
             why=why,
             pids=[one.pid for one in self.handle.processes],
+            **in_cluster(self.handle),
             generations={name: query.generation for name, query in self.launch.queries.items()},
         )
+        keep_whereabouts(self.control, self.handle)
         prune_and_tell(self.control)
 
     def _wait_for_lease(self) -> StartResult | None:
         assert self.handle is not None, "a driver was launched or found"
         while True:
-            driver = self.launcher.status(self.handle)
+            driver = self._driver()
             view = self.control.lease.view()
-            ours = _is_of(view, self.handle.launch_id)
+            if driver.state == "ended" and view is not None and view.state == "unknown":
+                view = self.control.lease.settle()  # another driver's, on another host
+            ours = is_of(view, self.handle.launch_id)
             if view is not None and ours:
                 self.view = view
                 if not view.free:
+                    self._locate()
                     return None
                 if driver.state == "ended":
                     return self._ended(view, driver)
@@ -214,7 +229,25 @@ class _Start:
             if self._over():
                 raise self._too_late("does not hold the lease")
             self.tell(f"The driver of job {self.job.name} is starting")
-            self.clock.sleep(_LOOK_S)
+            self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
+
+    def _driver(self) -> DriverState:
+        """How the driver is; one whose cluster cannot be asked is taken to run until the time is over."""
+        assert self.handle is not None, "a driver was launched or found"
+        try:
+            return self.launcher.status(self.handle)
+        except StorageError as error:
+            self.tell(f"Whether the driver of job {self.job.name} runs is not known: {error.message}")
+            return DriverState("running")
+
+    def _locate(self) -> None:
+        """Leave behind where a driver in a cluster is, so that others find its log and its page."""
+        if self.handle is None or self.handle.submission is None:
+            return
+        driver = self._driver()
+        log, tracking = driver.log or self.handle.log, driver.tracking or self.handle.tracking
+        self.handle = replace(self.handle, log=log, tracking=tracking)
+        keep_whereabouts(self.control, self.handle)
 
     # Without it.
 
@@ -237,7 +270,7 @@ class _Start:
         if self.state == "already-running" and not self._is_unwanted() and not self._over():
             self.state, self.view = "started", None
             return None
-        return self._ended(view, self.launcher.status(self.handle) if self.handle else DriverState("ended"))
+        return self._ended(view, self._driver() if self.handle else DriverState("ended"))
 
     def _has_got_going(self, view: ClaimView) -> bool:
         """Whether each declared query has had its first trigger, by the heartbeat or by the commit log."""
@@ -264,7 +297,7 @@ class _Start:
             return self._result("not-desired")
         self.view = view
         clean = view is not None and view.state == "ended" and view.end.get("exit_code") == 0
-        if clean and _is_of(view, self.handle.launch_id if self.handle else None):
+        if clean and is_of(view, self.handle.launch_id if self.handle else None):
             return self._result("finished")
         raise self._died(driver)
 
@@ -290,7 +323,9 @@ class _Start:
             batch=min(known) if known and len(known) == len(batches) else None,
             batches=batches,
             generations={name: query.generation for name, query in queries.items()},
-            log=launch.log if launch else None,
+            log=(launch.log if launch else None) or (self.handle.log if self.handle else None),
+            submission=self.handle.submission if self.handle else None,
+            tracking=self.handle.tracking if self.handle else None,
             seconds=self._seconds(),
         )
 
@@ -304,6 +339,10 @@ class _Start:
         exit_code = driver.exit_code
         if exit_code is None and self.view is not None:
             exit_code = self.view.end.get("exit_code")
+        if exit_code is None and self.launch is not None:
+            # What a cluster says is no exit code; a driver that was refused has left its own behind.
+            refused = self.control.last_event("driver-refused", launch_id=self.launch.launch_id) or {}
+            exit_code = refused.get("exit_code")
         code = f" with exit code {exit_code}" if exit_code is not None else ""
         self.control.record_event(
             "driver-died",
@@ -324,11 +363,12 @@ class _Start:
 
     def _log_hint(self) -> str:
         """Where the driver's log is, and how it ends."""
-        if self.handle is None or self.handle.log is None:
+        if self.handle is None or (self.handle.log is None and self.handle.submission is None):
             return "Look at the driver's own log."
         lines = self.launcher.log_lines(self.handle, _SEARCHED_LINES)
         known = [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
-        where = f"Its log is {self.handle.log} and ends:" if lines else f"Its log is {self.handle.log}."
+        log = self.handle.log or self.handle.submission
+        where = f"Its log is {log} and ends:" if lines else f"Its log is {log}."
         return "\n".join([*known, where, *lines[-_LAST_LINES:]])
 
     def _leftovers_hint(self) -> str:
@@ -340,7 +380,3 @@ class _Start:
             f"{ask or '`streambank doctor CHECKPOINT`'} says whether its state may be moved "
             "aside (finding unplanned-first-batch), or a savepoint has to be restored (offsets-lost)."
         )
-
-
-def _is_of(view: ClaimView | None, launch_id: str | None) -> bool:
-    return view is not None and view.holder is not None and view.holder.details.get("launch_id") == launch_id

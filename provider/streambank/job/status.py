@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from streambank.errors import InputError, StorageError
 from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
@@ -13,8 +14,10 @@ from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
 from streambank.job.health import Health, judge_health
 from streambank.job.launch import launch_key, read_launch
-from streambank.job.launcher import Launcher, LocalLauncher
+from streambank.job.launcher import Handle, Launcher
+from streambank.job.launchers.choose import launcher_for
 from streambank.job.progress import last_progress
+from streambank.job.upcoming import launched_handle
 from streambank.times import to_json_time, utc_now
 
 JobState = Literal["never-started", "starting", "running", "stopping", "stopped", "failed", "unknown"]
@@ -69,7 +72,9 @@ class JobStatus:
         beat_at: Its last heartbeat, by its clock.
         beat_age_s: How old that is by this clock: for people, since clocks may differ.
         launch_id: The newest launch that is known of.
-        log: That driver's log.
+        log: That driver's log: a path on its host, or a web address.
+        submission: What its cluster calls it; None for a driver on the machine that launched it.
+        tracking: A web page of its cluster about it.
         operation: The operation that works on the job now; None for none.
         operation_by: Who asked for it.
         operation_state: `live`, `dead` or `unknown`.
@@ -94,6 +99,8 @@ class JobStatus:
     beat_age_s: float | None = None
     launch_id: str | None = None
     log: str | None = None
+    submission: str | None = None
+    tracking: str | None = None
     operation: str | None = None
     operation_by: Mapping[str, str] = field(default_factory=dict)
     operation_state: str | None = None
@@ -114,9 +121,9 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
         StorageError: The records or the checkpoint cannot be read.
     """
     records = control or job.records()
-    place = launcher or LocalLauncher()
     view = records.lease.view()
-    state, why, launch_id = _state(records, view, place)
+    state, why, launch_id = _state(job, records, view, launcher)
+    driver = _driver(records, launch_id)
     desired = records.desired()
     queries = {name: _query(job, records, name) for name in job.queries}
     batches = [one.batch for one in queries.values()]
@@ -141,7 +148,9 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
         beat_at=to_json_time(beat_at) if beat_at else None,
         beat_age_s=beat_age_s,
         launch_id=launch_id,
-        log=_log(records, launch_id),
+        log=driver.log,
+        submission=driver.submission,
+        tracking=driver.tracking,
         operation=str(busy.holder.details.get("operation")) if busy and busy.holder else None,
         operation_by=busy.holder.details.get("by", {}) if busy and busy.holder else {},
         operation_state=busy.state if busy else None,
@@ -160,7 +169,7 @@ def _health(job: Job, view: ClaimView, beat_age_s: float | None) -> Health:
 
 
 def _state(
-    records: JobControl, view: ClaimView | None, launcher: Launcher
+    job: Job, records: JobControl, view: ClaimView | None, launcher: Launcher | None
 ) -> tuple[JobState, str, str | None]:
     """State, why, and the newest launch."""
     launch_id = str(view.holder.details.get("launch_id")) if view and view.holder else None
@@ -173,9 +182,21 @@ def _state(
         stopping = view.status.get("state") == "stopping"
         return ("stopping" if stopping else "running"), view.why, launch_id
     been = records.lease.recent_launches()
-    upcoming = [handle for handle in launcher.find(records) if handle.launch_id not in been]
+    try:
+        found = (launcher or launcher_for(job)).find(records)
+    except (InputError, StorageError) as error:
+        state, why, launch_id = _ended(records, view, been, launch_id)
+        return state, f"{why}; whether a driver comes up is not known: {error.message}", launch_id
+    upcoming = [handle for handle in found if handle.launch_id not in been]
     if upcoming:
         return "starting", "a driver is there that does not hold the lease yet", upcoming[0].launch_id
+    return _ended(records, view, been, launch_id)
+
+
+def _ended(
+    records: JobControl, view: ClaimView | None, been: Collection[str], launch_id: str | None
+) -> tuple[JobState, str, str | None]:
+    """The same where no driver is there."""
     last = records.last_event("driver-died", "launched", "stopped")
     if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
         return "failed", "its driver ended before it took the lease", last.get("launch_id")
@@ -189,10 +210,10 @@ def _state(
     return "stopped", view.why, launch_id
 
 
-def _log(records: JobControl, launch_id: str | None) -> str | None:
+def _driver(records: JobControl, launch_id: str | None) -> Handle:
     if launch_id is None or not records.store.exists(launch_key(launch_id)):
-        return None
-    return read_launch(records, launch_id).log
+        return Handle("", (), None)
+    return launched_handle(records, launch_id, log=read_launch(records, launch_id).log)
 
 
 def _query(job: Job, records: JobControl, name: str) -> QueryStatus:

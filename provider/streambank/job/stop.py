@@ -22,7 +22,8 @@ from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
-from streambank.job.launcher import Launcher, LocalLauncher
+from streambank.job.launcher import Handle, Launcher
+from streambank.job.launchers.choose import launcher_for
 from streambank.job.operation import Operation
 from streambank.job.processes import send_signal
 from streambank.job.pruning import prune_and_tell
@@ -30,6 +31,7 @@ from streambank.job.requests import STOP
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_asked import ASKER, StopAsked, asked_before
 from streambank.job.telling import Tell, to_nobody
+from streambank.job.upcoming import CLUSTER_MARGIN_S, end_upcoming, launched_handle
 from streambank.savepoint.progress import Progress
 from streambank.times import from_json_time, to_json_time, utc_now
 
@@ -113,7 +115,7 @@ def ask_to_stop(
         at = before.at
     else:
         at = records.set_desired("stopped", by=by, why=why) if lasting else to_json_time(utc_now())
-    stop = _Stop(job, records, LocalLauncher(), by, why, drain, force_after_s, drain_timeout_s, asked=before)
+    stop = _Stop(job, records, None, by, why, drain, force_after_s, drain_timeout_s, asked=before)
     stop.check_wanted()
     view = records.lease.view()
     living = view is not None and not view.free and _is_driver(view)
@@ -155,7 +157,7 @@ def stop_job(
         drain_timeout_s: How long to wait for the drain; the declared time when left out.
         note: Of the savepoint.
         pin: Pin the savepoint.
-        launcher: Where drivers run; this machine when left out.
+        launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         progress: Told about files and bytes of the savepoint.
@@ -171,9 +173,9 @@ def stop_job(
         StreambankError: Whatever a savepoint raises; the job is stopped then.
     """
     records = control or job.records()
+    place = launcher or launcher_for(job)
     if asked is None and lasting:
         records.set_desired("stopped", by=by, why=why)
-    place = launcher or LocalLauncher()
     stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, tell, asked, lasting)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress)
@@ -186,7 +188,7 @@ class _Stop:
         self,
         job: Job,
         control: JobControl,
-        launcher: Launcher,
+        launcher: Launcher | None,
         by: Mapping[str, str],
         why: str,
         drain: bool,
@@ -246,7 +248,8 @@ class _Stop:
         else:
             how = "dead" if view is not None and view.state == "dead" else "none"
             state = "already-stopped"
-            if self._end_upcoming():
+            assert self.launcher is not None, "who only asks does not end anything"
+            if end_upcoming(self.launcher, self.control, view, coming_back=self.lasting):
                 how, state = "killed", "stopped"
                 view = self.control.lease.view()  # it may have got the lease before it was ended
                 epoch = view.epoch if view is not None else None
@@ -315,7 +318,9 @@ class _Stop:
             if now.free and not self._is_still_there(now):
                 return self._how(request, now, killed)
             if self.clock.monotonic() >= deadline:
-                if killed or not self.control.here.sees(holder.host):
+                driver = self._driver_of(view)
+                here = self.control.here.sees(holder.host)
+                if killed or not (here or driver.submission):
                     raise StorageError(
                         f"The driver of job {self.job.name} did not stop in time: {now.describe()}.",
                         code="stop-timeout",
@@ -323,7 +328,12 @@ class _Stop:
                     )
                 killed = True
                 deadline = self.clock.monotonic() + _MARGIN_S
-                for one in sorted(holder.processes, key=lambda one: one.role != "jvm"):
+                if driver.submission is not None:
+                    assert self.launcher is not None, "who only asks does not wait"
+                    self.launcher.kill(driver)
+                    # Elsewhere it is seen to be gone when its beat has stood still for its TTL.
+                    deadline += CLUSTER_MARGIN_S + (0.0 if here else 1.5 * holder.ttl_s)
+                for one in () if not here else sorted(holder.processes, key=lambda one: one.role != "jvm"):
                     send_signal(one, signal.SIGKILL)
             self.tell(self._waiting(killed))
             self.clock.sleep(_LOOK_S)
@@ -364,22 +374,11 @@ class _Stop:
         last = self.control.last_event("killed", "driver-started")
         return last is not None and last.get("kind") == "killed" and last.get("epoch") == view.epoch
 
-    def _end_upcoming(self) -> bool:
-        """End drivers that a start left behind before they had the lease: they have not begun anything."""
-        been = self.control.lease.recent_launches()
-        found = [handle for handle in self.launcher.find(self.control) if handle.launch_id not in been]
-        for handle in found:
-            self.launcher.kill(handle)
-        deadline = self.clock.monotonic() + _MARGIN_S
-        while any(self.launcher.status(handle).state == "running" for handle in found):
-            if self.clock.monotonic() >= deadline:
-                raise StorageError(
-                    f"A driver of job {self.job.name} that was coming up could not be ended.",
-                    code="stop-timeout",
-                    hint="Look for processes that do not react to SIGKILL.",
-                )
-            self.clock.sleep(_LOOK_S)
-        return bool(found)
+    def _driver_of(self, view: ClaimView) -> Handle:
+        """The driver that holds the lease, as its launcher knows it."""
+        assert view.holder is not None, "a driver holds it"
+        launch_id = str(view.holder.details.get("launch_id"))
+        return launched_handle(self.control, launch_id, view.holder.processes)
 
     def _batches(self) -> dict[str, Batches]:
         found = {}

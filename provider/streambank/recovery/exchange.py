@@ -90,7 +90,7 @@ def exchange(
         force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
         control: The job's records; opened from the declaration when left out.
         repository: Where the savepoints are; opened from the declaration when left out.
-        launcher: Where drivers run; this machine when left out.
+        launcher: Where drivers run; what the job declares when left out.
         progress: Told about files and bytes.
         tell: Told what is being done.
 

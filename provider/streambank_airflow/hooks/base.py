@@ -12,10 +12,13 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, StreambankError
 from streambank.job.declaration import Declarations, Job, load_jobs
+from streambank.job.launch_policy import LaunchPolicy
+from streambank.job.launchers.choose import using_connections
 from streambank.savepoint.header import check_apart
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store, using_s3
 from streambank.storage.names import split_job
+from streambank_airflow.launching import with_connection
 from streambank_airflow.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
 from streambank_airflow.watching import JobWatcher
 
@@ -32,11 +35,14 @@ R = TypeVar("R")
 
 
 def connected(verb: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Let a verb of a hook reach S3 as the hook's connection says: the stores that it opens, nothing else."""
+    """Let a verb of a hook reach S3 as its connection says, and clusters as those say that jobs name.
+
+    That is for the stores that it opens, and the drivers that it starts or looks for, nothing else.
+    """
 
     @wraps(verb)
     def with_access(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with using_s3(self.settings.s3):
+        with using_s3(self.settings.s3), using_connections(self.launch_policy):
             return verb(self, *args, **kwargs)
 
     return with_access
@@ -105,6 +111,23 @@ class DeclarationHook(BaseHook):
             return Settings.of(self.streambank_conn_id, connection, extra)
         aws = _existing(aws_conn_id, self._find(aws_conn_id))
         return Settings.of(self.streambank_conn_id, connection, extra, aws, aws.extra_dejson)
+
+    def launch_policy(self, job: Job) -> LaunchPolicy:
+        """Where a job runs whose declaration names a connection of the Spark provider.
+
+        Raises:
+            InputError: There is no such connection (code `no-connection`), or it says something wrong
+                (`bad-connection`).
+        """
+        conn_id = job.launch.connection or ""
+        connection = self._find(conn_id)
+        if connection is None:
+            raise InputError(
+                f"There is no connection {conn_id}, which job {job.name} names.",
+                code="no-connection",
+                hint="Create it with the type Spark, or name another one in the job's table launch.",
+            )
+        return with_connection(job, connection)
 
     @classmethod
     def _find(cls, conn_id: str) -> Any | None:

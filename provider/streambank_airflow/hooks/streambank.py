@@ -165,15 +165,18 @@ class StreambankHook(StateHook):
 
     @connected
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
-        """The path of the newest driver's log, and its last lines where this machine has it."""
-        from streambank.job.launcher import Handle, LocalLauncher
+        """Where the newest driver's log is, and its last lines where they can be read from here."""
+        from streambank.job.launchers.choose import launcher_for
         from streambank.job.status import job_status
+        from streambank.job.upcoming import launched_handle
 
         job, _ = self.declared(ref)
-        log = job_status(job).log
-        if log is None:
+        status = job_status(job)
+        where = status.log or status.tracking or status.submission
+        if where is None or status.launch_id is None:
             return None, []
-        return log, LocalLauncher().log_lines(Handle("", (), log), lines)
+        handle = launched_handle(job.records(), status.launch_id, log=status.log)
+        return where, launcher_for(job).log_lines(handle, lines)
 
     # Savepoints, of declared jobs and of any other query.
 

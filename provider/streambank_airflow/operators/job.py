@@ -125,12 +125,14 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _start(self, context: Context, *, obey: bool, wait: bool) -> StartResult:
         try:
-            return self.hook.start(
+            result = self.hook.start(
                 self.job, obey_desired=obey, wait=wait, note=self.why, by=asked_by(context)
             )
         except Exception:
             self.show_driver_log()
             raise
+        self.link_to(context, result)
+        return result
 
     def _done(self, result: StartResult, state: str | None = None) -> dict[str, Any]:
         if result.state == "not-desired":

@@ -127,6 +127,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._pause(context, error.message, course, got_on=False)
             if result.state == "not-desired":
                 return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), course)
+            self.link_to(context, result)
             self._watch(course, result.batch)
 
     def _watch(self, course: Course, batch: int | None) -> NoReturn:

@@ -100,10 +100,12 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
 
     def _restart(self, context: Context, asked: RestartAsked | None) -> RestartResult:
         try:
-            return self.hook.restart(self.job, asked=asked, wait=not self.deferrable, **self._how(context))
+            result = self.hook.restart(self.job, asked=asked, wait=not self.deferrable, **self._how(context))
         except Exception:
             self.show_driver_log()
             raise
+        self.link_to(context, result.start)
+        return result
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the new driver works, or is gone; see `StartStreamingJobOperator`."""

@@ -1,0 +1,257 @@
+"""Drivers in a standalone cluster, on whichever worker has room: through the master's REST server.
+
+spark-submit refuses Python programs there; the REST server takes them, as the JVM class that spark-submit
+itself would run. Nobody reads spark-defaults.conf for such a driver, so every property is sent.
+
+Sources: org.apache.spark.deploy.rest (StandaloneRestServer, SubmitRestProtocolRequest), deploy.PythonRunner,
+deploy.worker.DriverRunner; tried with 4.3.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import StorageError
+from streambank.job.control import JobControl
+from streambank.job.credentials import is_credential
+from streambank.job.declaration import Job
+from streambank.job.environment import is_airflows
+from streambank.job.launch import LaunchSpec
+from streambank.job.launch_policy import LaunchPolicy
+from streambank.job.launcher import DriverState, Handle, launch_argument, launch_prefix
+from streambank.job.launchers.shipping import NAME, ship
+from streambank.job.launchers.standalone_web import MasterPage
+from streambank.job.launchers.web import REFUSED, UNANSWERED, UNREACHABLE, get_json, send_json
+from streambank.job.prepare import check_is_pyspark
+from streambank.job.properties import read_properties
+from streambank.job.upcoming import launched_handle
+
+PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
+GONE = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR", "NOT_FOUND"})
+"""States in which nobody runs a driver, or will run it again."""
+SEARCH_S = 20.0
+"""How long a driver is looked for whose submission was not answered."""
+_LOOK_S = 0.5
+_PATIENCE_S = 60.0
+"""For the answer to what changes something: a lost one costs more than a late one."""
+_REST_PORT, _WEB_PORT = 6066, 8080
+_HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
+
+
+class StandaloneLauncher:
+    """Drivers that a standalone cluster runs.
+
+    Args:
+        policy: Where that is.
+        environment: The environment to choose from; this process's own when left out.
+        search_s: How long a driver is looked for whose submission was not answered.
+        sleep: Waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        policy: LaunchPolicy,
+        environment: Mapping[str, str] | None = None,
+        *,
+        search_s: float = SEARCH_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        hosts = [match[1] for match in _HOST.finditer(policy.master or "")]
+        rest = policy.rest or ",".join(f"http://{host}:{_REST_PORT}" for host in hosts)
+        web = policy.web or ",".join(f"http://{host}:{_WEB_PORT}" for host in hosts)
+        self._rest = rest.split(",")
+        self._page = MasterPage(web.split(","))
+        self._environment = os.environ if environment is None else environment
+        self._search_s = search_s
+        self._sleep = sleep
+
+    def log_path(self, control: JobControl, launch_id: str) -> None:
+        """See `Launcher.log_path`: the worker keeps it."""
+
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated.
+
+        Raises:
+            InputError: The application is no PySpark program (code `not-pyspark`).
+        """
+        check_is_pyspark(spec.application)
+        body = submission(job, control, spec, ship(control), self._environment)
+        try:
+            answer = self._ask_master("/v1/submissions/create", body)
+        except StorageError as error:
+            if error.code != UNANSWERED:
+                raise
+            return self._search(control, spec.launch_id, error)
+        if not answer.get("success") or not answer.get("submissionId"):
+            raise StorageError(
+                f"The master did not take the driver of job {job.name}: {_said(answer)}.",
+                code="not-started",
+                hint=f"Look at {', '.join(self._page.addresses)}.",
+            )
+        return Handle(spec.launch_id, (), None, str(answer["submissionId"]))
+
+    def _search(self, control: JobControl, launch_id: str, error: StorageError) -> Handle:
+        """Find the driver that was perhaps submitted."""
+        deadline = time.monotonic() + self._search_s
+        while True:
+            try:
+                for handle in self.find(control):
+                    if handle.launch_id == launch_id:
+                        return handle
+            except StorageError:
+                if time.monotonic() >= deadline:
+                    raise  # it cannot even be looked for
+            if time.monotonic() >= deadline:
+                raise StorageError(
+                    f"Whether the master has taken the driver of job {control.name} is not known: "
+                    f"{error.message}",
+                    code="submit-unanswered",
+                    hint="Start it again: a driver that was taken is found, or loses against the other one.",
+                ) from error
+            self._sleep(_LOOK_S)
+
+    def find(self, control: JobControl) -> list[Handle]:
+        """See `Launcher.find`: by the records, and by the arguments with which a worker has launched it.
+
+        A driver that waits for a worker with room shows no arguments; it is known only to whoever got the
+        answer to its submission. Where that answer was lost, the lease decides.
+        """
+        active = self._page.active()
+        last = control.last_event("launched") or {}
+        found: dict[str, Handle] = {}
+        if last.get("submission") in active:
+            launch_id = str(last["launch_id"])
+            found[launch_id] = replace(
+                launched_handle(control, launch_id), submission=str(last["submission"])
+            )
+        pattern = re.compile(re.escape(launch_prefix(control)) + r"(launch-[0-9a-f]+)\.json")
+        known = {one.submission for one in found.values()}
+        for driver in active.values():
+            if driver.id not in known and (match := pattern.search(self._page.command(driver))):
+                found[match[1]] = Handle(match[1], (), driver.log, driver.id, driver.log)
+        return list(found.values())
+
+    def status(self, handle: Handle) -> DriverState:
+        """See `Launcher.status`."""
+        if handle.submission is None:
+            return DriverState("ended", why="nothing was submitted")
+        answer = self._ask_master(f"/v1/submissions/status/{handle.submission}", None)
+        state = str(answer.get("driverState") or "NOT_FOUND")
+        log = None
+        with contextlib.suppress(StorageError):  # the page says more than has to be known
+            driver = self._page.driver(handle.submission)
+            log = driver.log if driver is not None else None
+        over = state in GONE
+        return DriverState("ended" if over else "running", log=log, tracking=log, why=state)
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """See `Launcher.log_lines`: from the worker's page, first what Spark says, then what Python says."""
+        if handle.submission is None:
+            return []
+        try:
+            return self._page.log_lines(handle.submission, count)
+        except StorageError as error:
+            return [f"(The driver's log cannot be read: {error.message})"]
+
+    def kill(self, handle: Handle) -> None:
+        """See `Launcher.kill`. The worker sends TERM, and SIGKILL after 10 s; supervision ends with it."""
+        if handle.submission is None:
+            return
+        answer = self._ask_master(f"/v1/submissions/kill/{handle.submission}", {})
+        if not answer.get("success") and self.status(handle).state == "running":
+            raise StorageError(
+                f"The master did not end {handle.submission}: {_said(answer)}.",
+                code="not-killed",
+                hint=f"Look at {', '.join(self._page.addresses)}.",
+            )
+
+    def _ask_master(self, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Ask the masters, one after the other, until one leads; a request without an answer ends it."""
+        unreachable: StorageError | None = None
+        answer: Mapping[str, Any] = {}
+        for address in self._rest:
+            try:
+                answer = (
+                    get_json(address + path)
+                    if body is None
+                    else send_json(address + path, body, timeout_s=_PATIENCE_S)
+                )
+            except StorageError as error:
+                if error.code not in (UNREACHABLE, REFUSED) or len(self._rest) == 1:
+                    raise
+                unreachable = error
+                continue
+            if "STANDBY" not in _said(answer):
+                return answer
+        if not answer and unreachable is not None:
+            raise unreachable
+        return answer
+
+
+def submission(
+    job: Job, control: JobControl, spec: LaunchSpec, program: str, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The request for a driver.
+
+    The program is fetched into the driver's working directory, so its name alone is enough there.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        spec: Its launch.
+        program: URI of the program (`shipping.ship`).
+        environment: From which the variables are taken that the job's `env` names.
+    """
+    properties = {**_defaults(environment), **job.spark}
+    for name in ("spark.files", "spark.submit.pyFiles"):
+        properties[name] = ",".join(one for one in (properties.get(name), NAME) if one)
+    python = properties.get("spark.pyspark.python") or job.python
+    always = {
+        "spark.app.name": job.name,
+        "spark.master": job.master,
+        "spark.submit.deployMode": "cluster",
+        "spark.driver.supervise": "true" if spec.supervised else "false",
+        "spark.pyspark.python": python,
+        "spark.pyspark.driver.python": properties.get("spark.pyspark.driver.python") or python,
+    }
+    passed = {name: environment[name] for name in job.env if name in environment and not is_airflows(name)}
+    return {
+        "action": "CreateSubmissionRequest",
+        "appResource": program,
+        "appArgs": [NAME, NAME, "--launch", launch_argument(control, spec)],
+        "clientSparkVersion": _spark_version(),
+        "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1", **passed},
+        "mainClass": PYTHON_RUNNER,
+        "sparkProperties": properties | always,
+    }
+
+
+def _defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """What spark-defaults.conf says here, which spark-submit would have read; without credentials."""
+    folder = environment.get("SPARK_CONF_DIR")
+    if folder is None and "SPARK_HOME" in environment:
+        folder = str(Path(environment["SPARK_HOME"]) / "conf")
+    file = Path(folder) / "spark-defaults.conf" if folder else None
+    if file is None or not file.is_file():
+        return {}
+    found = read_properties(file.read_text(encoding="utf-8"))
+    return {name: one for name, one in found.items() if name.startswith("spark.") and not is_credential(name)}
+
+
+def _spark_version() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return "4.3.0"  # the master asks for one, and compares it with nothing
+
+
+def _said(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("message") or answer.get("driverState") or "it said nothing")[:500]
