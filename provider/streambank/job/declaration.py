@@ -17,6 +17,7 @@ from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.health_policy import HealthPolicy, read_health
+from streambank.job.kafka import read_kafka
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
@@ -35,6 +36,7 @@ from streambank.job.retention import read_retention
 from streambank.job.sla import SlaPolicy, read_sla
 from streambank.job.state_policy import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.job.toml_lines import TomlLines
+from streambank.kafka.connection import KafkaConnection
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
@@ -69,6 +71,7 @@ class Job:
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
         sla: What the job promises.
+        kafka: How Streambank itself reaches its Kafka.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
         later: Tables of later versions, unread.
@@ -98,6 +101,7 @@ class Job:
     retention: Policy | None = None
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     sla: SlaPolicy = field(default_factory=SlaPolicy)
+    kafka: KafkaConnection = field(default_factory=KafkaConnection)
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     later: Mapping[str, Any] = field(default_factory=dict)
@@ -243,6 +247,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
         sla=read_sla(fields.table("sla")),
+        kafka=read_kafka(fields.table("kafka")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
