@@ -121,7 +121,7 @@ class Kafka:
 
     @cached_property
     def admin(self) -> Any:
-        """confluent-kafka's AdminClient; one for all, since a client that is let go fails what it was asked."""
+        """confluent-kafka's AdminClient; one for all: one that is let go fails what it was asked."""
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})

@@ -3,8 +3,8 @@
     python -m tests.support.kafka_jars      (make kafka-jars)
 
 There is no connector of Spark 4.3.0 yet: that of 4.2.0 works with it, and its missing token provider is that
-of 4.0.0. So each is asked for by itself, without what Spark brings. They are kept in `.streambank/kafka` of the
-checkout.
+of 4.0.0. So each is asked for by itself, without what Spark brings. They are kept in `.streambank/kafka` of
+the checkout.
 """
 
 from __future__ import annotations
