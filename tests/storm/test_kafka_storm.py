@@ -146,5 +146,5 @@ def test_what_a_refused_restore_would_have_cost(job: Origins) -> None:
     assert raised.value.code == "source-would-lose-records"
     report = restore(job.repository, saved.savepoint, by=BY, source="accept", **choices)
     assert report.sources[0]["lost_records"] == 550, "500 departures, one in ten of them twice"
-    with pytest.raises(StreambankError, match="OFFSET|offset|Could not|data loss|STREAM_FAILED"):
+    with pytest.raises(StreambankError, match=r"OFFSET|offset|Could not|data loss|STREAM_FAILED"):
         job.start()

@@ -38,6 +38,15 @@ Kafka = Annotated[
         help="Servers of the query's Kafka, where they are not those that the savepoint names.",
     ),
 ]
+JobsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--jobs",
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help="The file that declares the job, and how its Kafka is reached.",
+    ),
+]
 RepositoryOption = Annotated[
     str,
     typer.Option(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from streambank.cli.options import brokers_of
 
@@ -17,16 +15,6 @@ if TYPE_CHECKING:
     from streambank.savepoint.repository import Repository
 
 TIMEOUT_S = 3.0
-
-JobsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs",
-        envvar="STREAMBANK_JOBS",
-        metavar="FILE",
-        help="The file that declares the job, and how its Kafka is reached.",
-    ),
-]
 
 
 def replays_of(manifest: Manifest, kafka: str | None, jobs: str | None) -> list[Replay]:

@@ -11,12 +11,12 @@ from streambank.cli import console, verifying
 from streambank.cli.options import (
     Debug,
     JobOption,
+    JobsFile,
     Json,
     Kafka,
     RepositoryOption,
     SavepointName,
 )
-from streambank.cli.replaying import JobsFile, can_be_replayed, replays, replays_of
 from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 
@@ -71,6 +71,8 @@ def list_savepoints(
     if not replay:
         console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
         return
+    from streambank.cli.replaying import replays
+
     told = replays(opened, summaries, kafka, jobs)
     found = [
         {**summary.to_dict(), "replay": said.to_dict() if (said := told.get(index)) is not None else None}
@@ -107,6 +109,8 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
     if not summaries:
         console.line("No savepoints.")
         return
+    from streambank.cli.replaying import can_be_replayed
+
     rows = [
         (
             summary.job,
@@ -156,6 +160,8 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
+    from streambank.cli.replaying import can_be_replayed, replays_of
+
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
     told = [] if not replay else replays_of(manifest, kafka, jobs)

@@ -49,9 +49,8 @@ class Saved:
                 "sink": {"bootstrap": kafka.bootstrap, "topic": f"{topic}-out"},
             }
         }
-        checkpoint = open_store(
-            str(write_checkpoint(folder / "checkpoint", f'{{"{topic}":{{"0":50,"1":50}}}}'))
-        )
+        offsets = f'{{"{topic}":{{"0":50,"1":50}}}}'
+        checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         brokers = Brokers()
         sink = kafka_sink(facts, checkpoint, brokers)
@@ -125,10 +124,9 @@ def test_records_that_the_broker_itself_lets_go_are_missed(kafka: Kafka, tmp_pat
     one = saved(kafka, tmp_path, "short")
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-    changes = {"retention.ms": "1000", "segment.ms": "1000"}
     asked = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in changes.items()
+        ConfigEntry(name, "1000", incremental_operation=AlterConfigOpType.SET)
+        for name in ("retention.ms", "segment.ms")
     ]
     resource = ConfigResource(ResourceType.TOPIC, "short", incremental_configs=asked)
     for future in kafka.admin.incremental_alter_configs([resource]).values():
