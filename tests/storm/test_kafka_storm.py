@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,7 +141,7 @@ def test_what_a_refused_restore_would_have_cost(job: Origins) -> None:
     job.wait_all_read()
     job.lose_checkpoint()
     job.kafka.delete_before(FLIGHTS, job.kafka.ends(FLIGHTS))
-    choices = {"job": "origins", "generation": job.job.records(), "sink": "accept"}
+    choices: dict[str, Any] = {"job": "origins", "generation": job.job.records(), "sink": "accept"}
     with pytest.raises(RefusedError, match="deleted") as raised:
         restore(job.repository, saved.savepoint, by=BY, **choices)
     assert raised.value.code == "source-would-lose-records"

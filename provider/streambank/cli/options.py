@@ -38,7 +38,7 @@ Kafka = Annotated[
         help="Servers of the query's Kafka, where they are not those that the savepoint names.",
     ),
 ]
-JobsFile = Annotated[
+KafkaJobsFile = Annotated[
     str | None,
     typer.Option(
         "--jobs",

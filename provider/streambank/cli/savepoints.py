@@ -11,9 +11,9 @@ from streambank.cli import console, verifying
 from streambank.cli.options import (
     Debug,
     JobOption,
-    JobsFile,
     Json,
     Kafka,
+    KafkaJobsFile,
     RepositoryOption,
     SavepointName,
 )
@@ -56,7 +56,7 @@ def list_savepoints(
         typer.Option("--replay", help="Ask Kafka how long the input after each savepoint is still there."),
     ] = False,
     kafka: Kafka = None,
-    jobs: JobsFile = None,
+    jobs: KafkaJobsFile = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -155,7 +155,7 @@ def show(
         ),
     ] = True,
     kafka: Kafka = None,
-    jobs: JobsFile = None,
+    jobs: KafkaJobsFile = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

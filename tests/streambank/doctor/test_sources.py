@@ -120,15 +120,13 @@ def test_real_files_are_found_by_the_paths_that_spark_wrote(tmp_path: Path) -> N
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
-def saved(offset: str) -> Manifest:
-    source = {"source": "0", "kind": "initial", "offset": offset, "files": [], "kafka": {"bootstrap": "a:1"}}
-    return Manifest(
-        savepoint="b000001-0", job="orders", query_id="q", batch=1, taken_at=NOW, sources=(source,)
-    )
+def reading(offset: str) -> Manifest:
+    source = {"source": "0", "offset": offset, "kafka": {"bootstrap": "a:1"}}
+    return Manifest(savepoint="b1", job="orders", query_id="q", batch=1, taken_at=NOW, sources=(source,))
 
 
 def test_kafka_is_asked_whether_it_keeps_records_as_long_as_savepoints() -> None:
-    oldest, hour_ms = saved('{"orders":{"0":17}}'), 3_600_000
+    oldest, hour_ms = reading('{"orders":{"0":17}}'), 3_600_000
     broker = FakeBroker()
     broker.put("orders", (0, 40))
     broker.kept["orders"] = Retention("delete", hour_ms, None)
@@ -147,4 +145,4 @@ def test_kafka_is_asked_whether_it_keeps_records_as_long_as_savepoints() -> None
 
 def test_other_sources_are_not_asked_of_kafka() -> None:
     assert not [*check_replay(*planned("4.3.0/stateless-rate"), None)], "a rate source has nothing to keep"
-    assert not [*check_kafka(saved('{"logOffset":4}'), FakeBroker(down=True).brokers(), NOW)]
+    assert not [*check_kafka(reading('{"logOffset":4}'), FakeBroker(down=True).brokers(), NOW)]
