@@ -90,7 +90,7 @@ def test_a_broker_that_is_away_stops_neither_a_take_nor_the_query_but_a_restore(
     job.kafka.start()
     job.feed(1000)
     job.wait_committed(at + 1)
-    assert job.start().state == "running", "it is the same driver"
+    assert job.start().state == "already-running", "it is the same driver"
 
     job.lose_checkpoint()
     generation = job.job.records()
