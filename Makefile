@@ -99,6 +99,10 @@ bench: setup  ## Figures against a plain copy (bench/RESULTS.md) and Spark's own
 s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes
 	@$(BIN)/python -m tests.support.s3a
 
+.PHONY: kafka-jars
+kafka-jars: setup  ## Fetch a Kafka broker and Spark's connector for tests into .streambank/kafka, and check their hashes
+	@$(BIN)/python -m tests.support.kafka_jars
+
 .PHONY: lock
 lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
 	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null

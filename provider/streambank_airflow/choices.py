@@ -8,25 +8,26 @@ from typing import Any, get_args
 
 from streambank.errors import InputError
 from streambank.job.sla import PROMISES
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.new_sinks import parse_new_sinks
-from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.storage import scheme_of
 
 
-def restore_choices(sink: str, mode: str) -> dict[str, Any]:
-    """The two choices of a restore.
+def restore_choices(sink: str, mode: str, source: str = "refuse") -> dict[str, Any]:
+    """The choices of a restore.
 
     Raises:
         InputError: One of them is no choice there is.
     """
-    for option, value, known in (("sink", sink, SinkChoice), ("mode", mode, Mode)):
+    kinds = (("sink", sink, SinkChoice), ("mode", mode, Mode), ("source", source, SourceChoice))
+    for option, value, known in kinds:
         if value not in get_args(known):
             raise InputError(
                 f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.",
                 code="bad-option",
                 hint="docs/reference/airflow.md says what each means.",
             )
-    return {"sink": sink, "mode": mode}
+    return {"sink": sink, "mode": mode, "source": source}
 
 
 def new_sink_choices(value: Any) -> dict[str, str]:

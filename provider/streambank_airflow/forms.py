@@ -19,6 +19,10 @@ SINK_CHOICES = {
     "rollback": "rollback - set the output of later batches aside",
     "accept": "accept - leave the output as it is",
 }
+SOURCE_CHOICES = {
+    "refuse": "refuse - stop here if Kafka has not all of the input any more, or cannot be asked",
+    "accept": "accept - go on without it",
+}
 MODE_CHOICES = {
     "no-claim": "no-claim - the savepoint stays as it is",
     "claim": "claim - the job owns the savepoint from now on",
@@ -281,12 +285,13 @@ def _optional(default: Any, title: str, description: str, kind: str = "string", 
     return Param(default, type=["null", kind], title=title, description=description, **more)
 
 
-def restore_form(queries: Sequence[str], sink: str) -> dict[str, Param]:
+def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> dict[str, Param]:
     """The form of `<job>.restore`.
 
     Args:
         queries: The job's queries where it has several by name.
         sink: What the declaration says about sinks that are ahead of a savepoint.
+        source: What it says about input that Kafka no longer has.
     """
     return {
         **query_form(queries),
@@ -316,6 +321,13 @@ def restore_form(queries: Sequence[str], sink: str) -> dict[str, Param]:
             description="Start the job from the restored state and wait for its first batch.",
         ),
         "note": _note(),
+        "source": _choice(
+            source,
+            SOURCE_CHOICES,
+            title="Input that Kafka no longer has",
+            description="The plan says which records, if any.",
+            section="More",
+        ),
         "mode": _choice("no-claim", MODE_CHOICES, title="Mode", section="More"),
         "new_sinks": Param(
             None,

@@ -12,6 +12,12 @@ from streambank.storage import normalize_location
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 _EXPRESSION_ID = re.compile(r"#\d+L?")
+_KAFKA_OPTIONS = {
+    "bootstrap": "kafka.bootstrap.servers",
+    "subscribe": "subscribe",
+    "subscribepattern": "subscribePattern",
+    "assign": "assign",
+}
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
 
@@ -95,6 +101,27 @@ def sources_of(frame: Any) -> list[str]:
     streaming = (leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming())
     described = (str(leaf.toString()) for leaf in streaming)
     return [_IDENTITY_HASH.sub("", _EXPRESSION_ID.sub("", text)) for text in described]
+
+
+def kafka_sources_of(frame: Any) -> list[dict[str, str]]:
+    """Where the Kafka sources of a streaming DataFrame read, as the application told Spark.
+
+    Only options that name servers and topics are looked at; whatever else there is may be a secret.
+    """
+    from py4j.protocol import Py4JError
+
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    found = []
+    for leaf in map(leaves.apply, range(leaves.size())):
+        try:
+            if not leaf.isStreaming() or str(leaf.sourceName()) != "kafka":
+                continue
+            options = leaf.extraOptions()
+            named = {key: options.get(option) for key, option in _KAFKA_OPTIONS.items()}
+        except Py4JError:
+            continue  # a relation that has no options is none of Kafka's
+        found.append({key: str(value) for key, value in named.items() if value is not None})
+    return found
 
 
 def new_progress(query: Any, after_batch: int) -> Iterator[str]:

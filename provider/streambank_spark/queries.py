@@ -33,6 +33,7 @@ class Managed:
         ended: Set when its thread has ended.
         over: Whether its end was written down.
         failure: Why it failed.
+        kafka: Its Kafka sources, and what was said about a Kafka sink: servers and topics.
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
     """
 
@@ -47,6 +48,7 @@ class Managed:
     over: bool = False
     failure: str | None = None
     trigger_s: float | None = None
+    kafka: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str | None:

@@ -82,6 +82,14 @@ def where_it_is(spec: LaunchSpec) -> str:
     return spec.application if there else str(Path(sent).resolve())
 
 
+def _kafka(said: Mapping[str, Any], sink: str) -> dict[str, Any]:
+    """Servers and topics of a query; `sink` is None where Spark's word for it is not Kafka's."""
+    return {
+        "sources": list(said.get("sources", ())),
+        "sink": dict(said.get("sink", {})) if "kafka" in sink.lower() else None,
+    }
+
+
 def _jvm_process() -> ProcessId:
     """The JVM of spark-submit, or the one that a cluster runs the driver in: the parent of this process."""
     parent = process(os.getppid(), "jvm")
@@ -235,6 +243,7 @@ class Driver:
             "sink": sink,
             "sink_path": sink_path,
             "sources": sources,
+            "kafka": _kafka(managed.kafka, sink),
             "spark_version": jvm.spark_version(managed.query),
         }
         self.control.record_query(managed.key, {"epoch": self.claim.epoch, **facts})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from streambank_spark import jvm, refusals
@@ -20,6 +20,9 @@ from streambank_spark.queries import Managed, Queries
 
 _NAME = "_streambank_query_name"
 _PATH = "_streambank_path"
+_KAFKA = "_streambank_kafka"
+_KAFKA_OPTIONS = {"kafka.bootstrap.servers": "bootstrap", "topic": "topic"}
+"""Options of a Kafka sink that are written down. Others may hold secrets, and are not even looked at."""
 
 
 class Host(Protocol):
@@ -76,12 +79,14 @@ def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
         name = call.arguments.get("queryName") or getattr(self, _NAME, None)
         path = call.arguments.get("path") or getattr(self, _PATH, None)
         path = next((value for key, value in options.items() if key.lower() == "path"), path)
+        _remember(self, options)
         sources = jvm.sources_of(self._df)
+        kafka = {"sources": jvm.kafka_sources_of(self._df), "sink": dict(getattr(self, _KAFKA, {}))}
         with host.queries.starting(name, sources) as (declared, spec):
             refusals.check_output(path, spec.new_sinks)
             self.option("checkpointLocation", spec.checkpoint)
             query = original(*call.args, **call.kwargs)
-            managed = Managed(declared, spec, query, str(query.id), str(query.runId))
+            managed = Managed(declared, spec, query, str(query.id), str(query.runId), kafka=kafka)
             host.queries.add(managed)
         host.started(managed, sources)
         return query
@@ -112,8 +117,7 @@ def _checking_option(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def option(self: Any, key: str, value: Any) -> Any:
         refusals.check_option(key, value)
-        if key.lower() == "path":
-            setattr(self, _PATH, str(value))
+        _remember(self, {key: value})
         return original(self, key, value)
 
     return option
@@ -124,11 +128,19 @@ def _checking_options(original: Callable[..., Any]) -> Callable[..., Any]:
     def options(self: Any, **values: Any) -> Any:
         for key, value in values.items():
             refusals.check_option(key, value)
-            if key.lower() == "path":
-                setattr(self, _PATH, str(value))
+        _remember(self, values)
         return original(self, **values)
 
     return options
+
+
+def _remember(writer: Any, options: Mapping[str, Any]) -> None:
+    """Keep where a query will write to: Spark does not say it in the words that it has for sinks."""
+    for key, value in options.items():
+        if key.lower() == "path":
+            setattr(writer, _PATH, str(value))
+        elif (name := _KAFKA_OPTIONS.get(key.lower())) is not None:
+            setattr(writer, _KAFKA, {**getattr(writer, _KAFKA, {}), name: str(value)})
 
 
 def _after(first: Callable[[], None], original: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,13 @@ nothing. For that to hold in Spark as well, which reads a directory by modificat
 The last file is the *closing record*: no flight, only an event time a week after the last departure. It lifts
 the watermark above everything before it, so that every window with flights in it closes. A replay that was
 interrupted goes on where it was.
+
+    python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights [--repeat-every 10]
+    python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights --closing-only
+
+feeds a Kafka topic instead, keyed by tail number, so that an aircraft stays in its partition; some departures
+twice, as producers that try again write them. The closing record comes by itself, when the query has read all
+else: a query that has not would take what is left in other partitions for late.
 """
 
 from __future__ import annotations
@@ -185,6 +192,56 @@ def replay(
     return Replayed(files=files, rows=len(flights), written=written)
 
 
+def feed(
+    flights: Sequence[dict[str, Any]],
+    bootstrap: str,
+    topic: str,
+    *,
+    speed: float = 0.0,
+    repeat_every: int = 0,
+) -> int:
+    """Write departures into a Kafka topic, in order, keyed by tail number.
+
+    Args:
+        flights: What `departures` gave, or a part of it.
+        bootstrap: The servers.
+        topic: A topic that is there.
+        speed: Seconds of event time that pass in one second; 0 for as fast as it goes.
+        repeat_every: Each departure of so many is written twice; 0 for none.
+
+    Returns:
+        How many records were written.
+
+    Raises:
+        OSError: Kafka did not take all of them.
+    """
+    from confluent_kafka import Producer
+
+    producer: Any = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": "true"})
+    started, written = time.monotonic(), 0
+    for number, flight in enumerate(flights):
+        if speed > 0:
+            passed = datetime.fromisoformat(flight["event_time"]) - datetime.fromisoformat(
+                flights[0]["event_time"]
+            )
+            _sleep_until(started + passed.total_seconds() / speed)
+        key = flight.get("tailnum")
+        for _ in range(2 if repeat_every and number % repeat_every == 0 else 1):
+            value = json.dumps(flight, separators=(",", ":")).encode()
+            while True:
+                try:
+                    producer.produce(topic, value, None if key is None else key.encode())
+                    break
+                except BufferError:
+                    producer.poll(0.5)
+            written += 1
+        producer.poll(0)
+    left = producer.flush(60)
+    if left:
+        raise OSError(f"{left} of {written} records did not reach {topic} at {bootstrap}")
+    return written
+
+
 def _chunks(
     flights: Sequence[dict[str, Any]], rows_per_file: int, closing: bool
 ) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
@@ -228,7 +285,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Replay New York's departures of 2013 as files in event-time order."
     )
-    parser.add_argument("target", type=Path, help="the directory that the streaming query reads")
+    parser.add_argument("target", type=Path, nargs="?", help="the directory that the streaming query reads")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="feed a Kafka topic instead of a directory")
+    parser.add_argument("--topic", help="with --kafka: its name; it has to be there")
+    parser.add_argument("--repeat-every", type=int, default=0, help="with --kafka: each so many twice")
+    parser.add_argument("--closing-only", action="store_true", help="with --kafka: only the closing record")
     parser.add_argument("--rows-per-file", type=int, default=2000)
     parser.add_argument(
         "--speed", type=float, default=0.0, help="event seconds per second; 0: as fast as it goes"
@@ -247,8 +308,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         or (args.limit is not None and args.limit < 1)
     ):
         parser.error("--rows-per-file and --limit must be at least 1, --speed and --gap-ms at least 0")
+    if (args.target is None) == (args.kafka is None) or (args.kafka is None) != (args.topic is None):
+        parser.error("name either a directory, or --kafka and --topic")
     try:
         flights = departures(args.data or data_dir())[: args.limit]
+        if args.kafka is not None:
+            rows = [closing_record(flights[-1]["event_time"])] if args.closing_only else flights
+            options = {"speed": args.speed, "repeat_every": args.repeat_every}
+            print(json.dumps({"written": feed(rows, args.kafka, args.topic, **options)}))
+            return 0
         done = replay(
             flights,
             args.target,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streambank.recovery.choices import SinkChoice
 from streambank.recovery.restore import restore
-from streambank.recovery.sinks import SinkChoice
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.file_sink import FileSinkCapture

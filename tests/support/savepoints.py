@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from streambank.recovery.choices import SinkChoice
 from streambank.recovery.restore import restore
-from streambank.recovery.sinks import SinkChoice
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify

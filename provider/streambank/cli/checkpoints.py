@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from streambank.cli.options import (
     Checkpoint,
     Debug,
     Json,
+    Kafka,
     Master,
     MaxRate,
     NewQuery,
@@ -26,12 +27,15 @@ from streambank.cli.options import (
     SparkConf,
     SparkProperties,
     Where,
+    brokers_of,
     bytes_per_s,
 )
 
 if TYPE_CHECKING:
+    from streambank.kafka.connection import Brokers
     from streambank.savepoint.capture import SinkCapture
     from streambank.savepoint.take import TakeResult
+    from streambank.storage.base import Store
 
 
 INSPECT_EXAMPLES = """Examples:
@@ -149,6 +153,10 @@ def take(
         list[str] | None,
         typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
     ] = None,
+    kafka: Kafka = None,
+    kafka_sink: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
+    ] = None,
     note: Note = "",
     pin: Pin = False,
     new_query: NewQuery = False,
@@ -168,6 +176,8 @@ def take(
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.machines import executor
+    from streambank.job.kafka import kafka_sink as capture_of
+    from streambank.job.kafka import kafka_sources
     from streambank.savepoint.gently import give_way
     from streambank.savepoint.header import check_apart
     from streambank.savepoint.repository import Repository
@@ -184,8 +194,12 @@ def take(
     place = open_store(repository)
     check_apart(place, source.uri)
     target = Repository.open(place, create=True)
-    managed = _managed(target.store.uri, job, source.uri)
-    named = [FileSinkCapture(location) for location in file_sink or []]
+    brokers = brokers_of(kafka)
+    managed = _managed(target.store.uri, job, source, brokers)
+    named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
+    if kafka_sink is not None:
+        facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
+        named += [one for one in (capture_of(facts, source, brokers),) if one is not None]
     known = {sink.path for sink in named}
     with console.progress() as progress:
         result = take_savepoint(
@@ -195,6 +209,7 @@ def take(
             batch=batch,
             closure=closure.value,
             sinks=[*named, *(sink for sink in managed.sinks if sink.path not in known)],
+            sources=kafka_sources(managed.facts, brokers),
             note=note,
             pin=pin,
             taken_by={"via": "cli"},
@@ -214,11 +229,12 @@ class _Managed:
     """What the records of a managed job tell about a checkpoint of it; nothing for any other checkpoint."""
 
     sinks: Sequence[SinkCapture] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
     spark_version: str | None = None
     epoch: Callable[[], str | None] | None = None
 
 
-def _managed(repository: str, name: str, checkpoint: str) -> _Managed:
+def _managed(repository: str, name: str, checkpoint: Store, brokers: Brokers) -> _Managed:
     """Look whether a job of this name has its records beside the savepoints, and this very checkpoint."""
     from streambank.job.control import JobControl
     from streambank.job.savepoint import sinks_of
@@ -227,14 +243,15 @@ def _managed(repository: str, name: str, checkpoint: str) -> _Managed:
     job, query = split_job(name)
     control = JobControl.open(f"{repository}/jobs", job)
     generation = control.generation(query)
-    if generation is None or generation.location != checkpoint:
+    if generation is None or generation.location != checkpoint.uri:
         return _Managed()
     facts = control.query_facts(query) or {}
 
     def epoch() -> str | None:
         return str(max(control.lease.claims.records.numbers(), default=0))
 
-    return _Managed(sinks_of(facts), facts.get("spark_version"), epoch)
+    sinks = sinks_of(facts, checkpoint, brokers)
+    return _Managed(sinks, facts, facts.get("spark_version"), epoch)
 
 
 def show_taken(result: TakeResult) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streambank.cli.console import MODE
+
+if TYPE_CHECKING:
+    from streambank.kafka.connection import Brokers, KafkaConnection
 
 
 def _json(value: bool) -> bool:
@@ -27,6 +30,22 @@ Json = Annotated[
 Debug = Annotated[
     bool,
     typer.Option("--debug", callback=_debug, is_eager=True, help="Show the traceback of an error."),
+]
+Kafka = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,...",
+        help="Servers of the query's Kafka, where they are not those that the savepoint names.",
+    ),
+]
+KafkaJobsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--jobs",
+        envvar="STREAMBANK_JOBS",
+        metavar="FILE",
+        help="The file that declares the job, and how its Kafka is reached.",
+    ),
 ]
 RepositoryOption = Annotated[
     str,
@@ -115,3 +134,17 @@ def bytes_per_s(rate: str | None) -> int | None:
     from streambank.savepoint.rate import parse_rate
 
     return None if rate is None else parse_rate(rate)
+
+
+def brokers_of(
+    kafka: str | None, declared: KafkaConnection | None = None, timeout_s: float | None = None
+) -> Brokers:
+    """Who is asked about Kafka: the servers that `--kafka` names, with the declared properties."""
+    from dataclasses import replace
+
+    from streambank.kafka.connection import ASK_TIMEOUT_S, Brokers, KafkaConnection
+
+    connection = declared or KafkaConnection()
+    if kafka is not None:
+        connection = replace(connection, bootstrap=kafka)
+    return Brokers(connection, timeout_s=timeout_s or ASK_TIMEOUT_S)

@@ -12,6 +12,7 @@ from streambank.cli import console
 from streambank.cli.options import (
     Debug,
     Json,
+    Kafka,
     Master,
     MaxRate,
     On,
@@ -20,6 +21,7 @@ from streambank.cli.options import (
     SparkConf,
     SparkProperties,
     Where,
+    brokers_of,
     bytes_per_s,
 )
 from streambank.cli.repositories import open_repository
@@ -27,6 +29,7 @@ from streambank.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.job.control import JobControl
+    from streambank.kafka.connection import KafkaConnection
     from streambank.savepoint.repository import Repository
 
 EXAMPLES = """Examples:
@@ -46,6 +49,13 @@ class Mode(StrEnum):
     no_claim = "no-claim"
     claim = "claim"
     fork = "fork"
+
+
+class Source(StrEnum):
+    """What is done about input that Kafka no longer has."""
+
+    refuse = "refuse"
+    accept = "accept"
 
 
 class Sink(StrEnum):
@@ -92,6 +102,14 @@ def restore(
             help="Where output is newer than the savepoint: refuse; rollback sets it aside; accept goes on."
         ),
     ] = Sink.refuse,
+    source: Annotated[
+        Source,
+        typer.Option(
+            help="Where Kafka has not all that the query would read next, or cannot be asked: refuse; accept "
+            "goes on without it."
+        ),
+    ] = Source.refuse,
+    kafka: Kafka = None,
     new_sink: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,6 +169,8 @@ def restore(
         "checkpoint": owner.checkpoint if generation else None,
         "mode": mode.value,
         "sink": sink.value,
+        "source": source.value,
+        "kafka": brokers_of(kafka, owner.kafka),
         "new_sinks": parse_new_sinks(new_sink or []),
     }
     with console.progress() as progress:
@@ -181,11 +201,13 @@ class _Owner:
         records: Its records.
         checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
         declared: Whether there is one.
+        kafka: How it says that Kafka is reached.
     """
 
     records: JobControl
     checkpoint: str | None = None
     declared: bool = False
+    kafka: KafkaConnection | None = None
 
 
 def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
@@ -202,7 +224,7 @@ def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | 
     declared = load_jobs(jobs).jobs.get(name) if jobs is not None else None
     if declared is None:
         return _Owner(JobControl.open(f"{repository.store.uri}/jobs", name))
-    return _Owner(declared.records(), declared.queries.get(query or MAIN), declared=True)
+    return _Owner(declared.records(), declared.queries.get(query or MAIN), True, declared.kafka)
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
@@ -212,6 +234,8 @@ def _show_plan(plan: dict[str, Any]) -> None:
     )
     _show_common(plan)
     console.line(plan["sink_effect"])
+    if plan["source_effect"]:
+        console.line(plan["source_effect"])
     for refusal in plan["refusals"]:
         console.line(f"refused: {refusal['message']}")
         if refusal["hint"]:

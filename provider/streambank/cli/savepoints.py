@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,8 @@ from streambank.cli.options import (
     Debug,
     JobOption,
     Json,
+    Kafka,
+    KafkaJobsFile,
     RepositoryOption,
     SavepointName,
 )
@@ -18,6 +21,7 @@ from streambank.cli.repositories import open_repository
 from streambank.errors import InputError
 
 if TYPE_CHECKING:
+    from streambank.kafka.replay import Replay
     from streambank.savepoint.catalog import SavepointSummary
     from streambank.savepoint.repository import Repository
 
@@ -47,6 +51,12 @@ def list_savepoints(
     grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --expired: the grace of your sweeps (24h).")
     ] = None,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Ask Kafka how long the input after each savepoint is still there."),
+    ] = False,
+    kafka: Kafka = None,
+    jobs: KafkaJobsFile = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -56,8 +66,19 @@ def list_savepoints(
     if expired:
         _list_expired(open_repository(repository), job, grace)
         return
-    summaries = list(open_repository(repository).manifests(job))
-    console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
+    opened = open_repository(repository)
+    summaries = list(opened.manifests(job))
+    if not replay:
+        console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
+        return
+    from streambank.cli.replaying import replays
+
+    told = replays(opened, summaries, kafka, jobs)
+    found = [
+        {**summary.to_dict(), "replay": said.to_dict() if (said := told.get(index)) is not None else None}
+        for index, summary in enumerate(summaries)
+    ]
+    console.answer(found, lambda: _show_list(summaries, told))
 
 
 def _list_expired(opened: Repository, job: str | None, grace: str | None) -> None:
@@ -84,10 +105,12 @@ def _show_expired(found: list[dict[str, Any]]) -> None:
     console.table(columns, rows, right=("batch", "bytes"))
 
 
-def _show_list(summaries: list[SavepointSummary]) -> None:
+def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | None = None) -> None:
     if not summaries:
         console.line("No savepoints.")
         return
+    from streambank.cli.replaying import can_be_replayed
+
     rows = [
         (
             summary.job,
@@ -98,11 +121,13 @@ def _show_list(summaries: list[SavepointSummary]) -> None:
             console.size(summary.new_bytes),
             _verified(summary.to_dict()),
             "yes" if summary.pinned else "",
+            *(() if told is None else (can_be_replayed(told.get(index)),)),
             f"damaged: {summary.error.message}" if summary.error else summary.note,
         )
-        for summary in summaries
+        for index, summary in enumerate(summaries)
     ]
-    columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", "note")
+    more = () if told is None else ("replay",)
+    columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", *more, "note")
     console.table(columns, rows, right=("batch", "bytes", "new"))
 
 
@@ -123,14 +148,32 @@ def show(
     savepoint: SavepointName,
     repository: RepositoryOption,
     job: JobOption = None,
+    replay: Annotated[
+        bool,
+        typer.Option(
+            "--replay/--no-replay", help="Ask Kafka how long the input after it is still there (3 s at most)."
+        ),
+    ] = True,
+    kafka: Kafka = None,
+    jobs: KafkaJobsFile = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
+    from streambank.cli.replaying import can_be_replayed, replays_of
+
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
-    found = manifest.to_dict()
-    console.answer(found, lambda: _show(found, opened.pinned(manifest.job, manifest.savepoint)))
+    told = [] if not replay else replays_of(manifest, kafka, jobs)
+    found = manifest.to_dict() | {"replay": [one.to_dict() for one in told]}
+
+    def shown() -> None:
+        _show(found, opened.pinned(manifest.job, manifest.savepoint))
+        for one in told:
+            topics = ", ".join(one.topics)
+            console.line(f"source {one.source} kafka {topics}: replay {can_be_replayed(one)} ({one.why})")
+
+    console.answer(found, shown)
 
 
 def _show(found: dict[str, Any], pinned: bool) -> None:

@@ -31,13 +31,14 @@ from streambank.doctor.places import (
 from streambank.doctor.rocksdb import check_changelog, check_memory
 from streambank.doctor.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.snapshots import check_checksums, check_lag, check_restarts
-from streambank.doctor.sources import check_application, check_replay
+from streambank.doctor.sources import check_application, check_kafka, check_replay
 from streambank.doctor.unseen import Seen, Unseen, gathered
 from streambank.errors import ConflictError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.job.declaration import Job
 from streambank.job.environment import driver_environment
 from streambank.job.generations import MAIN
+from streambank.kafka.connection import Brokers
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.sinks.unguarded import sink_from_description
 from streambank.sla.hot_key_record import read_hot_keys
@@ -165,6 +166,8 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from _storage(query, machine)
     if closure is not None:
         yield from _guarded("sources", lambda: check_replay(closure, query.planner, query.oldest))
+        brokers = Brokers(query.job.kafka if query.job is not None else None)
+        yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
     if query.job is not None:
         yield from check_application(Path(query.job.application))
     if closure is not None and closure.operators:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from urllib.parse import unquote, urlsplit
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, file_log_offset
-from streambank.checkpoint.text import load_json
 from streambank.doctor.unseen import Seen, Unseen
-from streambank.errors import FormatError, StreambankError
+from streambank.errors import StreambankError
 from streambank.finding import Finding
+from streambank.kafka.connection import Brokers
+from streambank.kafka.replay import replay_of
 from streambank.savepoint.manifest import Manifest
 from streambank.storage import open_store
 
@@ -26,6 +28,11 @@ _GONE = "A restore cannot read them again: their rows are in no batch after it, 
 _KEEP = (
     "Keep the source's files for as long as the oldest savepoint that is to be restored; with "
     "cleanSource=archive, bring them back from sourceArchiveDir before the start."
+)
+
+_LONGER = (
+    "Raise retention.ms of the topic above the age of the oldest savepoint that is to be restored, or let "
+    "savepoints expire sooner."
 )
 
 Exists = Callable[[str], bool]
@@ -93,11 +100,44 @@ def check_replay(
     for source in closure.sources:
         if source.kind == "file":
             yield from _check_files(source, before.get(source.source, -1), since, planner, exists or _exists)
-        elif _is_kafka(source.offset):
+
+
+def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[Seen]:
+    """Whether Kafka keeps its records for as long as the oldest savepoint needs them.
+
+    Args:
+        oldest: The oldest savepoint; None for none.
+        brokers: Who is asked.
+        now: The time.
+    """
+    if oldest is None:
+        return
+    for replay in replay_of(oldest.sources, brokers, now):
+        topics, where = ", ".join(replay.topics), f"sources/{replay.source}"
+        since = f"the oldest savepoint, {oldest.savepoint},"
+        if replay.state == "not-known":
             yield Unseen(
                 "whether the source still has what the savepoints would read again",
-                "Nobody asks Kafka yet how long it keeps its records.",
-                "Compare the topic's retention.ms with the age of the oldest savepoint by hand.",
+                replay.why,
+                "Let it be asked: docs/howto/kafka.md tells how.",
+            )
+        elif replay.state == "gone":
+            yield Finding(
+                "source-records-gone",
+                "warning",
+                where,
+                f"Of {topics} records are gone that come after {since} {replay.why}",
+                "A restore of it is refused, or goes on without them.",
+                _LONGER,
+            )
+        elif replay.until is not None and replay.until <= now:
+            yield Finding(
+                "source-retention-short",
+                "warning",
+                where,
+                f"{topics} keeps its records for a shorter time than {since} is old.",
+                "Its input may go at any moment, and a restore is refused then.",
+                _LONGER,
             )
 
 
@@ -155,19 +195,3 @@ def _exists(uri: str) -> bool:
         return Path(unquote(urlsplit(uri).path)).exists()
     place, _, name = unquote(uri).rpartition("/")
     return open_store(place).exists(name)
-
-
-def _is_kafka(offset: str | None) -> bool:
-    """Whether an offset counts by topic and partition."""
-    try:
-        said = None if offset is None else load_json(offset)
-    except FormatError:
-        return False
-    return (
-        isinstance(said, dict)
-        and bool(said)
-        and all(
-            isinstance(one, dict) and one and all(str(partition).isdecimal() for partition in one)
-            for one in said.values()
-        )
-    )

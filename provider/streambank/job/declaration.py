@@ -18,6 +18,7 @@ from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.health_policy import HealthPolicy, read_health
 from streambank.job.launch_policy import LOCAL_MASTER, LaunchPolicy, read_launch_policy
+from streambank.job.kafka import read_kafka
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
@@ -36,6 +37,7 @@ from streambank.job.retention import read_retention
 from streambank.job.sla import SlaPolicy, read_sla
 from streambank.job.state_policy import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.job.toml_lines import TomlLines
+from streambank.kafka.connection import KafkaConnection
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
@@ -71,6 +73,7 @@ class Job:
         retention: Which savepoints are kept; None where that is not declared.
         replicate: To which other repositories savepoints are brought.
         sla: What the job promises.
+        kafka: How Streambank itself reaches its Kafka.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
         later: Tables of later versions, unread.
@@ -100,6 +103,7 @@ class Job:
     retention: Policy | None = None
     replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
     sla: SlaPolicy = field(default_factory=SlaPolicy)
+    kafka: KafkaConnection = field(default_factory=KafkaConnection)
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
@@ -253,6 +257,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
         sla=read_sla(fields.table("sla")),
+        kafka=read_kafka(fields.table("kafka")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         launch=launch,

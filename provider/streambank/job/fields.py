@@ -56,11 +56,14 @@ class Source:
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
     """`${NAME}` in every string, from the environment; `${NAME:-default}`; `$$` is a dollar sign.
 
-    As in a shell the default also stands for a variable that is set but empty.
+    As in a shell the default also stands for a variable that is set but empty. Kafka's client properties are
+    left as they are: they hold secrets, and are looked up where a cluster is asked (kafka/connection.py).
 
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
     """
+    if path[-2:] == ("kafka", "config"):
+        return value
     if isinstance(value, dict):
         return {name: expand(one, source, (*path, name), variables) for name, one in value.items()}
     if isinstance(value, list):

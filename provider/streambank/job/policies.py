@@ -71,6 +71,7 @@ class RestorePolicy:
 
     Attributes:
         sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
+        source: What to do where Kafka has not all of the input any more: `refuse` or `accept`.
         approval_timeout_s: How long a restore waits for a person; silence rejects it.
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
@@ -78,6 +79,7 @@ class RestorePolicy:
     """
 
     sink: str = "refuse"
+    source: str = "refuse"
     approval_timeout_s: float = 3600.0
     deadline_s: float | None = None
     notify: tuple[Notify, ...] = ()
@@ -199,6 +201,7 @@ def read_restore(fields: Fields) -> RestorePolicy:
     """Of `[jobs.NAME.restore]`."""
     policy = RestorePolicy(
         fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
+        fields.text("source", choices=("refuse", "accept")) or "refuse",
         fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
         fields.duration_s("deadline"),
         read_notify(fields, levels=False),

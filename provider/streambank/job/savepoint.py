@@ -16,6 +16,8 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.fingerprint import application_fingerprint, conf_fingerprint
 from streambank.job.generations import MAIN
+from streambank.job.kafka import kafka_sink, kafka_sources
+from streambank.kafka.connection import Brokers
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.executing import Executor
 from streambank.savepoint.progress import Progress
@@ -23,6 +25,7 @@ from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import ClosureKind, TakeResult, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
+from streambank.storage.base import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +102,15 @@ def savepoint_job(
     for name, (location, generation) in places.items():
         key = None if name == MAIN else name
         facts = records.query_facts(key) or {}
+        place, brokers = open_store(location), Brokers(job.kafka)
         taken[name] = take(
-            open_store(location),
+            place,
             target,
             job.savepoint_name(key),
             batch=batch,
             closure=closure or _closure(job),
-            sinks=sinks_of(facts),
+            sinks=sinks_of(facts, place, brokers),
+            sources=kafka_sources(facts, brokers),
             note=note,
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {}), "records": records.store.uri},
@@ -192,7 +197,15 @@ def _epoch(control: JobControl) -> str | None:
     return str(numbers[-1]) if numbers else None
 
 
-def sinks_of(facts: Mapping[str, Any]) -> list[SinkCapture]:
-    """The sinks of a query as Spark described them to its last driver."""
+def sinks_of(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) -> list[SinkCapture]:
+    """The sinks of a query as Spark described them to its last driver.
+
+    Args:
+        facts: What that driver told of the query.
+        checkpoint: Its checkpoint.
+        brokers: Who is asked how far a Kafka sink is.
+    """
+    if (kafka := kafka_sink(facts, checkpoint, brokers)) is not None:
+        return [kafka]
     sink = facts.get("sink")
     return list(sinks_from_descriptions([str(sink)])) if sink else []

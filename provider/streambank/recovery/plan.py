@@ -9,8 +9,8 @@ from typing import Any
 
 from streambank.errors import StreambankError
 from streambank.job.progress import progress_of_batch
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Skipped
-from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.savepoint.manifest import Manifest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
@@ -43,6 +43,8 @@ class RestorePlan:
         mode: `no-claim`, `claim` or `fork`.
         sink: What was chosen for the sinks.
         sinks: Where each sink stands, what would be lost, and whether it can be taken back.
+        source: What was chosen for Kafka sources.
+        sources: Where each Kafka source stands, and what could not be read any more.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
         warnings: What a person should know.
@@ -63,6 +65,8 @@ class RestorePlan:
     mode: Mode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
+    source: SourceChoice
+    sources: tuple[Mapping[str, Any], ...]
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
     warnings: tuple[str, ...]
@@ -97,6 +101,16 @@ class RestorePlan:
         }[self.sink]
         return " ".join(says) + tail
 
+    def source_effect(self) -> str:
+        """What Kafka still has of the input, in a sentence for people; empty where no source is Kafka."""
+        if not self.sources:
+            return ""
+        says = [str(one["says"]) for one in self.sources if one["says"]]
+        if says:
+            return " ".join(says) + (" That is accepted." if self.source == "accept" else "")
+        waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
+        return f"Kafka has all that comes after the savepoint: {waiting} records to read."
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""
         return {
@@ -116,6 +130,9 @@ class RestorePlan:
             "sink": self.sink,
             "sink_effect": self.sink_effect(),
             "sinks": [dict(sink) for sink in self.sinks],
+            "source": self.source,
+            "source_effect": self.source_effect(),
+            "sources": [dict(one) for one in self.sources],
             "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,
             "refusals": [error.to_dict() for error in self.refusals],

@@ -9,9 +9,12 @@ from typing import TypedDict, get_args
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
+from streambank.kafka.connection import Brokers
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
-from streambank.recovery.sinks import Mode, SinkChoice, Sinks, look_at_sinks, refusals, warnings
+from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
+from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.standing import check_stands_at
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
@@ -37,6 +40,9 @@ class Wanted(TypedDict, total=False):
             `fork` begins a second query with a new id.
         sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
             output aside; `accept`: leave it as it is.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked:
+            `refuse` (default); `accept`: go on without those records.
+        kafka: How Kafka is reached; by what the savepoint says when left out.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
             log that Spark goes on from: the location in the savepoint to the new one.
@@ -54,6 +60,8 @@ class Wanted(TypedDict, total=False):
     checkpoint: str | None
     mode: Mode
     sink: SinkChoice
+    source: SourceChoice
+    kafka: Brokers
     moved_sinks: Mapping[str, str]
     new_sinks: Mapping[str, str]
     unmoved: bool
@@ -76,6 +84,8 @@ class Request:
     checkpoint: str | None = None
     mode: Mode = "no-claim"
     sink: SinkChoice = "refuse"
+    source: SourceChoice = "refuse"
+    kafka: Brokers = field(default_factory=Brokers)
     moved_sinks: Mapping[str, str] = field(default_factory=dict)
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
@@ -106,12 +116,14 @@ def check_request(request: Request) -> None:
             code="no-target",
             hint="Give --into DIR or --generation.",
         )
-    if request.mode not in get_args(Mode) or request.sink not in get_args(SinkChoice):
-        raise InputError(
-            f"There is no mode {request.mode!r} with sink {request.sink!r}.",
-            code="bad-choice",
-            hint=f"Modes: {', '.join(get_args(Mode))}; sinks: {', '.join(get_args(SinkChoice))}.",
-        )
+    kinds = (("mode", request.mode, Mode), ("sink", request.sink, SinkChoice))
+    for name, value, choices in (*kinds, ("source", request.source, SourceChoice)):
+        if value not in get_args(choices):
+            raise InputError(
+                f"There is no {name} {value!r}.",
+                code="bad-choice",
+                hint=f"One of: {', '.join(get_args(choices))}.",
+            )
     if request.unmoved and request.generation is None:
         raise InputError(
             "Only the next generation of a job can ask that the job has not gone on.",
@@ -201,8 +213,12 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         request.moved_sinks,
         request.new_sinks,
         begin_emptied=request.sink == "accept" and request.mode != "fork",
+        kafka=None if request.unmoved else request.kafka,
     )
     against += refusals(sinks, request.sink, request.mode)
+    # A query that stands where the savepoint is reads on from there, whatever it is restored into.
+    sources = Sources(()) if request.unmoved else look_at_sources(manifest, request.kafka)
+    against += sources.refusals(request.source)
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
     plan = RestorePlan(
@@ -221,9 +237,15 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         mode=request.mode,
         sink=request.sink,
         sinks=tuple(sinks.to_dicts()),
+        source=request.source,
+        sources=tuple(sources.to_dicts()),
         skipped=chosen.skipped,
         refusals=tuple(against),
-        warnings=(*_warnings(request, chosen, sinks), *warnings(sinks, request.sink, request.mode)),
+        warnings=(
+            *_warnings(request, chosen, sinks),
+            *warnings(sinks, request.sink, request.mode),
+            *sources.warnings(request.source),
+        ),
     )
     return Prepared(chosen, plan, sinks, target, generation)
 

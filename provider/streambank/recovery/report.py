@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Skipped
-from streambank.recovery.sinks import Mode, SinkChoice
 from streambank.savepoint.layout import LayoutReport
 from streambank.storage.base import Opener
 from streambank.times import to_json_time
@@ -30,6 +30,8 @@ class RestoreReport:
         mode: `no-claim`, `claim` or `fork`.
         sink: What was chosen for the sinks.
         sinks: Where each sink stood before.
+        source: What was chosen for Kafka sources.
+        sources: Where each Kafka source stood before.
         rolled_back: What was done to each sink that was taken back.
         new_outputs: Output directories that were begun for the restored query.
         layout: What was laid out.
@@ -51,6 +53,8 @@ class RestoreReport:
     mode: Mode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
+    source: SourceChoice
+    sources: tuple[Mapping[str, Any], ...]
     rolled_back: tuple[Mapping[str, Any], ...]
     new_outputs: tuple[Mapping[str, Any], ...]
     layout: LayoutReport
@@ -76,6 +80,8 @@ class RestoreReport:
             "mode": self.mode,
             "sink": self.sink,
             "sinks": [dict(sink) for sink in self.sinks],
+            "source": self.source,
+            "sources": [dict(one) for one in self.sources],
             "rolled_back": [dict(one) for one in self.rolled_back],
             "new_outputs": [dict(one) for one in self.new_outputs],
             "files": self.layout.files,

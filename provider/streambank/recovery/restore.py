@@ -143,8 +143,8 @@ def restore(
         InputError: The call is wrong in itself.
         NotFoundError: There is no such savepoint, or not any more, or none that verifies.
         IntegrityError: The savepoint is damaged.
-        RefusedError: A live owner holds the job, the target is not empty, or a sink would lose or repeat
-            rows.
+        RefusedError: A live owner holds the job, the target is not empty, a sink would lose or repeat
+            rows, or Kafka has not all of the input any more.
         ConflictError: Another operation works on the job, or restores into the same directory.
         StorageError: The environment failed; nothing half done is left that a query could start from.
     """
@@ -189,6 +189,8 @@ def restore(
             mode=request.mode,
             sink=request.sink,
             sinks=plan.sinks,
+            source=request.source,
+            sources=plan.sources,
             rolled_back=tuple(one.to_dict() for one in rolled_back),
             new_outputs=tuple(one.to_dict() for one in begun),
             layout=layout,

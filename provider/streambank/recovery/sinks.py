@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from streambank.errors import InputError, IntegrityError, RefusedError
+from streambank.kafka.connection import Brokers
+from streambank.kafka.sink_standing import KafkaSinkStanding, look_at_kafka_sink
+from streambank.recovery.choices import Mode, SinkChoice
+from streambank.recovery.kafka_sinks import kafka_refusals, kafka_warnings
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
@@ -16,9 +20,6 @@ from streambank.sinks.file_sink import KIND
 from streambank.sinks.file_standing import FileSinkStanding, SavedLog, read_saved_log
 from streambank.storage import normalize_location, open_store
 from streambank.storage.base import Store
-
-SinkChoice = Literal["refuse", "rollback", "accept"]
-Mode = Literal["no-claim", "claim", "fork"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,12 @@ class Sinks:
     Attributes:
         guarded: Those that can be judged and taken back.
         unguarded: Those that are only named: kind and path.
+        kafka: Kafka sinks, which can be judged and not be taken back.
     """
 
     guarded: tuple[GuardedSink, ...]
     unguarded: tuple[tuple[str, str], ...]
+    kafka: tuple[KafkaSinkStanding, ...] = ()
 
     def moved_on(self) -> dict[str, str]:
         """Output directories in which the query no longer writes, each with the one in which it does."""
@@ -86,7 +89,8 @@ class Sinks:
             }
             for kind, path in self.unguarded
         ]
-        return [*(sink.to_dict() for sink in self.guarded), *named]
+        judged = [sink.to_dict() for sink in self.kafka]
+        return [*(sink.to_dict() for sink in self.guarded), *judged, *named]
 
 
 def look_at_sinks(
@@ -96,6 +100,7 @@ def look_at_sinks(
     new: Mapping[str, str],
     *,
     begin_emptied: bool,
+    kafka: Brokers | None = None,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -106,6 +111,7 @@ def look_at_sinks(
         new: Sinks instead of which the query goes on in a new output directory: the location in the
             savepoint to the new one.
         begin_emptied: Take an output directory in which nothing is left for a new one.
+        kafka: Who is asked about Kafka sinks; None to name them only.
 
     Raises:
         InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
@@ -117,8 +123,12 @@ def look_at_sinks(
     _check_new(manifest, outputs)
     guarded: list[GuardedSink] = []
     unguarded: list[tuple[str, str]] = []
+    judged: list[KafkaSinkStanding] = []
     for record in manifest.sinks:
         kind, path = str(record.get("kind")), str(record.get("path"))
+        if kafka is not None and (found := look_at_kafka_sink(record, kafka)) is not None:
+            judged.append(found)
+            continue
         if kind != KIND or record.get("guarded") is not True:
             unguarded.append((kind, path))
             continue
@@ -139,7 +149,7 @@ def look_at_sinks(
             output = store
         others = () if output is None else in_the_way(saved, output)
         guarded.append(GuardedSink(path, store, saved, standing, output, others))
-    return Sinks(tuple(guarded), tuple(unguarded))
+    return Sinks(tuple(guarded), tuple(unguarded), tuple(judged))
 
 
 def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
@@ -165,7 +175,7 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
 
 def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[RefusedError]:
     """Why a restore must not go on with this choice; empty where it may."""
-    found: list[RefusedError] = []
+    found: list[RefusedError] = [*kafka_refusals(sinks.kafka, choice, mode)]
     for sink in sinks.guarded:
         standing = sink.standing
         if sink.new is not None:
@@ -243,7 +253,8 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
-    """What Spark would not go on with, where the choice lets it through."""
+    """What a choice lets through: rows that come twice, and what Spark would not go on with."""
+    yield from kafka_warnings(sinks.kafka, mode)
     if choice != "accept" or mode != "fork":
         return
     for sink in sinks.guarded:

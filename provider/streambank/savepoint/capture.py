@@ -6,9 +6,10 @@ The kinds of sinks live in `streambank.sinks`; a take only knows this protocol.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from streambank.checkpoint.sources import SourceState
 from streambank.errors import ConflictError
 from streambank.savepoint.manifest import Manifest
 from streambank.storage.base import FileInfo, Store
@@ -53,6 +54,28 @@ class SinkCapture(Protocol):
             FormatError: What it keeps cannot be understood.
             ConflictError: It changed while it was read; the caller plans again.
         """
+
+
+class SourceCapture(Protocol):
+    """What is asked of the query's sources besides what the checkpoint says of them."""
+
+    def describe(self, source: SourceState) -> Mapping[str, Any]:
+        """Fields that the manifest keeps beside a source's own; JSON values only. Never raises."""
+
+
+def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:
+    """A source as the manifest keeps it.
+
+    Args:
+        source: What the checkpoint says.
+        capture: Who asks the rest; None for nobody.
+        origin: A savepoint of the same batch, of which the rest is known already.
+    """
+    own = asdict(source)
+    for one in origin.sources if origin is not None else ():
+        if isinstance(one, Mapping) and all(one.get(name) == own[name] for name in ("source", "offset")):
+            return {**one, **own}
+    return {**(capture.describe(source) if capture is not None else {}), **own}
 
 
 def require_sinks(manifest: Manifest, sinks: Iterable[SinkCapture]) -> None:

@@ -6,7 +6,7 @@ A task and its outcome are plain data, so the same plan can run in threads here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO, Protocol
 
 from streambank.errors import ConflictError, NotFoundError
@@ -66,6 +66,10 @@ class CopyTask:
             identity=self.identity,
             role=self.role,
         )
+
+    def of_plan(self, entry: FileEntry) -> FileEntry:
+        """An entry of this file that came from an earlier plan, for what this plan takes it."""
+        return entry if entry.role == self.role else replace(entry, role=self.role)
 
     def to_dict(self) -> dict[str, Any]:
         """The task as JSON."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -20,12 +19,12 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import (
     ConflictError,
     FormatError,
-    InputError,
     IntegrityError,
     NotFoundError,
     StreambankError,
 )
-from streambank.savepoint.capture import SinkCapture, require_sinks
+from streambank.savepoint.asked import check_asked
+from streambank.savepoint.capture import SinkCapture, SourceCapture, described, require_sinks
 from streambank.savepoint.catalog import distrusted, heads, settle_listed
 from streambank.savepoint.copy_work import Copying
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
@@ -47,7 +46,6 @@ __all__ = ["ClosureKind", "TakeResult", "take"]
 
 ClosureKind = Literal["safe", "minimal"]
 
-MAX_NOTE_CHARACTERS = 4000
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
@@ -59,6 +57,7 @@ def take(
     batch: int | None = None,
     closure: ClosureKind = "safe",
     sinks: Sequence[SinkCapture] = (),
+    sources: SourceCapture | None = None,
     note: str = "",
     pin: bool = False,
     taken_by: Mapping[str, Any] | None = None,
@@ -83,6 +82,7 @@ def take(
         batch: A committed batch that Spark still retains; None for the newest.
         closure: `safe` holds one older snapshot more than `minimal`, so that Spark's own repair works.
         sinks: The query's sinks, so that a restore can judge them and take them back.
+        sources: Asks what a restore must know of the query's sources besides their offsets.
         note: What a person wants to remember about it.
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
@@ -113,18 +113,7 @@ def take(
         StorageError: The environment failed.
     """
     split_job(job)
-    if len(note) > MAX_NOTE_CHARACTERS:
-        raise InputError(
-            f"A note has at most {MAX_NOTE_CHARACTERS} characters, this one {len(note)}.",
-            code="note-too-long",
-            hint="Say it shorter, and keep the rest elsewhere.",
-        )
-    if (parallel is not None and parallel < 1) or max_replans < 0 or (batch is not None and batch < 0):
-        raise InputError(
-            f"parallel={parallel}, max_replans={max_replans} and batch={batch} do not make a take.",
-            code="bad-input",
-            hint="parallel is 1 or more, max_replans and batch are not negative.",
-        )
+    check_asked(note, parallel, max_replans, batch)
     details = {
         "taken_at": datetime.now(UTC),
         "taken_by": {"user": user_name(), "host": socket.gethostname(), **(taken_by or {})},
@@ -137,6 +126,7 @@ def take(
     if derived_from is not None:
         details |= {name: getattr(derived_from, name) for name in ("spark_version", "application", "conf")}
     work = _Take(checkpoint, repository, job, sinks, details, who, rate, lease_epoch, derived_from, progress)
+    work.sources = sources
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
         repository.pin(job, result.savepoint)
@@ -163,6 +153,7 @@ class _Take:
         self.repository = repository
         self.job = job
         self.sinks = sinks
+        self.sources: SourceCapture | None = None
         self.details = details
         self.executor = executor
         self.rate = rate
@@ -230,6 +221,7 @@ class _Take:
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
         captured = [sink.capture(closure.batch) for sink in self.sinks]
+        sources = [described(one, self.sources, self.derived_from) for one in closure.sources]
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
@@ -242,7 +234,7 @@ class _Take:
                 hint="Take again.",
             )
         writer.flush()
-        manifest = self._manifest(savepoint, plan, self.arrived, writer, replans)
+        manifest = self._manifest(savepoint, plan, self.arrived, sources, writer, replans)
         if self.distrust:
             check_objects(self.repository, manifest)
         if not self.repository.commit(manifest):
@@ -339,16 +331,22 @@ class _Take:
                     raise moved(task, "was written again")
 
     def _manifest(
-        self, savepoint: str, plan: TakePlan, arrived: Arrived, writer: ObjectWriter, replans: int
+        self,
+        savepoint: str,
+        plan: TakePlan,
+        arrived: Arrived,
+        sources: Sequence[Mapping[str, Any]],
+        writer: ObjectWriter,
+        replans: int,
     ) -> Manifest:
         closure = plan.closure
         entries = [(task, arrived.entries[task.key]) for task in plan.tasks]
         # The role is that of this plan; everything else is as it was when the bytes were read.
-        files = tuple(_entry(entry, task) for task, entry in entries if task.origin == CHECKPOINT)
+        files = tuple(task.of_plan(entry) for task, entry in entries if task.origin == CHECKPOINT)
         sinks = tuple(
             {
                 **captured.record,
-                "files": [_entry(entry, task).to_dict() for task, entry in entries if task.origin == number],
+                "files": [task.of_plan(entry).to_dict() for task, entry in entries if task.origin == number],
             }
             for number, captured in enumerate(plan.captured)
         )
@@ -365,7 +363,7 @@ class _Take:
             watermark_ms=closure.watermark_ms,
             operators=tuple(operator.to_dict() for operator in closure.operators),
             offset_conf=closure.offset_conf,
-            sources=tuple(asdict(source) for source in closure.sources),
+            sources=tuple(sources),
             sinks=sinks if origin is None else origin.sinks,
             derived_from=None if origin is None else origin.savepoint,
             parent=arrived.parent,
@@ -394,7 +392,3 @@ class _Take:
             replans=replans,
             already_there=already_there,
         )
-
-
-def _entry(entry: FileEntry, task: CopyTask) -> FileEntry:
-    return entry if entry.role == task.role else replace(entry, role=task.role)

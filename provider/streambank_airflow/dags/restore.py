@@ -38,7 +38,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
             "waits for a person's approval; without an answer nothing happens." + (SEVERAL if queries else "")
         ),
-        params=forms.restore_form(queries, job.restore.sink),
+        params=forms.restore_form(queries, job.restore.sink, job.restore.source),
         deadline=restore_deadline(job),
     )
     args = task_args(job, jobs_file)
@@ -47,6 +47,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         **args,
         "job": f"{job.name}{query}",
         "sink": "{{ params.sink }}",
+        "source": "{{ params.source }}",
         "mode": "{{ params.mode }}",
         "new_sinks": "{{ params.new_sinks }}",
     }

@@ -216,6 +216,8 @@ class StreambankHook(StateHook):
             StreambankError: Whatever a take raises.
         """
         from streambank.job.savepoint import savepoint_job
+        from streambank.kafka.connection import Brokers
+        from streambank.kafka.recording import SourceRecorder
         from streambank.savepoint.take import take
         from streambank.sinks.file_sink import FileSinkCapture
 
@@ -227,6 +229,7 @@ class StreambankHook(StateHook):
                 batch=batch,
                 closure="minimal" if closure == "minimal" else "safe",
                 sinks=[FileSinkCapture(sink) for sink in file_sinks],
+                sources=SourceRecorder(Brokers()),
                 note=note,
                 pin=pin,
                 new_query=new_query,
@@ -300,6 +303,7 @@ class StreambankHook(StateHook):
         mode: str,
         may_stop: bool,
         new_sinks: Mapping[str, str] | None = None,
+        source: str = "refuse",
         executor: Executor | None = None,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
@@ -312,6 +316,7 @@ class StreambankHook(StateHook):
             mode: `no-claim`, `claim` or `fork`.
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
+            source: `refuse` or `accept`, where Kafka has not all of the input any more.
             executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
 
         Raises:
@@ -326,7 +331,7 @@ class StreambankHook(StateHook):
             job=ref,
             new_sinks=new_sinks or {},
             executor=executor,
-            **restore_choices(sink, mode),
+            **restore_choices(sink, mode, source),
             **self._target(ref, into),
         )
         for refusal in plan.refusals:
@@ -349,6 +354,7 @@ class StreambankHook(StateHook):
         note: str,
         by: Mapping[str, str],
         new_sinks: Mapping[str, str] | None = None,
+        source: str = "refuse",
         unmoved: bool = False,
         executor: Executor | None = None,
     ) -> dict[str, Any]:
@@ -364,14 +370,17 @@ class StreambankHook(StateHook):
             by={**by, "reason": note} if note else by,
             new_sinks=new_sinks or {},
             unmoved=unmoved,
-            **restore_choices(sink, mode),
+            **restore_choices(sink, mode, source),
             **self._target(ref, into),
         )
         return report.to_dict()
 
     def _target(self, ref: str, into: str | None) -> dict[str, Any]:
+        from streambank.kafka.connection import Brokers
+
         job = self._if_declared(ref)
+        kafka = {"kafka": Brokers(job.kafka)} if job is not None else {}
         if into is not None:
-            return {"into": open_store(into), "control": job.records() if job is not None else None}
+            return {"into": open_store(into), "control": job.records() if job is not None else None, **kafka}
         declared, query = self.declared(ref)
-        return {"generation": declared.records(), "checkpoint": declared.queries[query or MAIN]}
+        return {"generation": declared.records(), "checkpoint": declared.queries[query or MAIN], **kafka}

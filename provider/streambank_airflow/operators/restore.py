@@ -31,6 +31,8 @@ class RestoreSavepointOperator(SparkWork):
         into: An empty directory; None makes the job's next generation and switches to it.
         sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to
             leave it.
+        source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked;
+            `accept` to go on without it.
         mode: `no-claim`, `claim` or `fork`.
         new_sinks: New output directories in which the restored query goes on instead of file sinks of the
             savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
@@ -55,6 +57,7 @@ class RestoreSavepointOperator(SparkWork):
         "savepoint",
         "into",
         "sink",
+        "source",
         "mode",
         "new_sinks",
         "link",
@@ -70,6 +73,7 @@ class RestoreSavepointOperator(SparkWork):
         savepoint: str = "latest-good",
         into: str | None = None,
         sink: str = "refuse",
+        source: str = "refuse",
         mode: str = "no-claim",
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
         link: bool | str = False,
@@ -83,6 +87,7 @@ class RestoreSavepointOperator(SparkWork):
         self.savepoint = savepoint
         self.into = into
         self.sink = sink
+        self.source = source
         self.mode = mode
         self.new_sinks = new_sinks
         self.link = link
@@ -99,6 +104,7 @@ class RestoreSavepointOperator(SparkWork):
             choices: dict[str, Any] = {
                 "into": self.into,
                 "sink": self.sink,
+                "source": self.source,
                 "mode": self.mode,
                 "new_sinks": new_sink_choices(self.new_sinks),
             }
@@ -143,6 +149,8 @@ def plan_markdown(plan: RestorePlan) -> str:
         ("Goes to", f"`{plan.location}`"),
         ("Output written later", cell(plan.sink_effect())),
     ]
+    if plan.sources:
+        rows.append(("Input in Kafka", cell(plan.source_effect())))
     rows += [
         ("Writes to", f"`{sink['new_path']}` instead of `{sink['path']}`")
         for sink in plan.sinks

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from streambank.doctor.sources import MOST_FILES, check_application, check_replay
+from streambank.doctor.sources import MOST_FILES, check_application, check_kafka, check_replay
+from streambank.kafka.broker import Retention
 from streambank.savepoint.manifest import Manifest
+from tests.support.brokers import FakeBroker
 from tests.support.checkpoints import Checkpoint, checkpoint
 from tests.support.doctored import found, planned, unseen
 from tests.support.histories import at
@@ -114,15 +117,32 @@ def test_real_files_are_found_by_the_paths_that_spark_wrote(tmp_path: Path) -> N
     assert gone in found(check_replay(*planned(log(there, gone)), None))["source-files-gone"].cause
 
 
-def test_kafka_is_not_asked_and_that_is_said() -> None:
-    files = checkpoint("4.3.0/stateless-rate")
-    closure, planner = planned("4.3.0/stateless-rate")
-    assert not [*check_replay(closure, planner, None)], "a rate source has nothing to keep"
-    kafka = b'{"orders":{"0":17,"1":4}}'
-    changed = {
-        path: data[: data.rindex(b"\n") + 1] + kafka
-        for path, data in files.files.items()
-        if path.startswith("offsets/") and "/." not in path
-    }
-    (told,) = unseen(check_replay(*planned(files.having(changed)), None))
-    assert "Nobody asks Kafka yet" in told.why
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def reading(offset: str) -> Manifest:
+    source = {"source": "0", "offset": offset, "kafka": {"bootstrap": "a:1"}}
+    return Manifest(savepoint="b1", job="orders", query_id="q", batch=1, taken_at=NOW, sources=(source,))
+
+
+def test_kafka_is_asked_whether_it_keeps_records_as_long_as_savepoints() -> None:
+    oldest, hour_ms = reading('{"orders":{"0":17}}'), 3_600_000
+    broker = FakeBroker()
+    broker.put("orders", (0, 40))
+    broker.kept["orders"] = Retention("delete", hour_ms, None)
+    broker.times_ms["orders", 0] = {17: int(NOW.timestamp() * 1000) - hour_ms // 2}
+    assert not [*check_kafka(oldest, broker.brokers(), NOW)]
+    assert not [*check_kafka(None, broker.brokers(), NOW)]
+    later = NOW + timedelta(hours=1)
+    assert "source-retention-short" in found(check_kafka(oldest, broker.brokers(), later))
+    broker.earliest["orders", 0] = 20
+    told = found(check_kafka(oldest, broker.brokers(), NOW))["source-records-gone"]
+    assert "orders/0 from 17 to 20, 3 records" in told.cause
+    broker.down = True
+    (one,) = unseen(check_kafka(oldest, broker.brokers(), NOW))
+    assert one.why == "Kafka is down."
+
+
+def test_other_sources_are_not_asked_of_kafka() -> None:
+    assert not [*check_replay(*planned("4.3.0/stateless-rate"), None)], "a rate source has nothing to keep"
+    assert not [*check_kafka(reading('{"logOffset":4}'), FakeBroker(down=True).brokers(), NOW)]

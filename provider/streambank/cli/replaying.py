@@ -1,0 +1,69 @@
+"""Until when savepoints can be replayed, as `show` and `list --replay` ask it of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streambank.cli.options import brokers_of
+
+if TYPE_CHECKING:
+    from streambank.kafka.connection import KafkaConnection
+    from streambank.kafka.replay import Replay
+    from streambank.savepoint.catalog import SavepointSummary
+    from streambank.savepoint.manifest import Manifest
+    from streambank.savepoint.repository import Repository
+
+TIMEOUT_S = 3.0
+
+
+def replays_of(manifest: Manifest, kafka: str | None, jobs: str | None) -> list[Replay]:
+    """How long each Kafka source of a savepoint can be read again; nothing for others."""
+    from streambank.kafka.replay import replay_of
+    from streambank.times import utc_now
+
+    brokers = brokers_of(kafka, _declared(manifest.job, jobs), TIMEOUT_S)
+    return list(replay_of(manifest.sources, brokers, utc_now()))
+
+
+def replays(
+    repository: Repository, summaries: Sequence[SavepointSummary], kafka: str | None, jobs: str | None
+) -> dict[int, Replay]:
+    """For each savepoint of a list, by its place there, the Kafka source that ends first."""
+    from streambank.errors import StreambankError
+    from streambank.kafka.connection import Brokers
+    from streambank.kafka.replay import replay_of, shortest
+    from streambank.times import utc_now
+
+    found: dict[int, Replay] = {}
+    asked: dict[str, Brokers] = {}
+    for place, summary in enumerate(summaries):
+        if summary.error is not None:
+            continue
+        if summary.job not in asked:
+            asked[summary.job] = brokers_of(kafka, _declared(summary.job, jobs), TIMEOUT_S)
+        try:
+            sources = repository.load(summary.job, summary.savepoint).sources
+        except StreambankError:
+            continue  # it was expired meanwhile, or is damaged, which `verify` tells
+        told = shortest(list(replay_of(sources, asked[summary.job], utc_now())))
+        if told is not None:
+            found[place] = told
+    return found
+
+
+def can_be_replayed(one: Replay | None) -> str:
+    """In a few words, for a table; nothing where no source is Kafka."""
+    from streambank.times import utc_now
+
+    return "" if one is None else one.sentence(utc_now())
+
+
+def _declared(job: str, jobs: str | None) -> KafkaConnection | None:
+    from streambank.job.declaration import load_jobs
+    from streambank.storage import split_job
+
+    if jobs is None:
+        return None
+    found = load_jobs(jobs).jobs.get(split_job(job)[0])
+    return None if found is None else found.kafka

@@ -1,0 +1,9 @@
+"""Kafka, as source and as sink of a query: what a savepoint records of it, and what a restore must know.
+
+* `offsets`: the offsets that Spark writes into a checkpoint
+* `broker`: what is asked of a cluster; `client` asks a real one, by `confluent-kafka`, which only it loads
+* `connection`: how a cluster is reached, and by whose word
+* `recording`: what a savepoint keeps
+* `source_standing`, `sink_standing`: what going back would lose, and what it would repeat
+* `replay`: until when a savepoint's input can be read again
+"""

@@ -1,0 +1,69 @@
+"""What is asked of a Kafka cluster. A real one is asked by `client`; tests bring their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from streambank.kafka.offsets import Spot
+
+When = Literal["earliest", "latest"] | int
+"""The first offset that is there, the one after the last, or the first of a time in ms since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now.
+
+    Attributes:
+        topic_id: Given by the cluster when the topic was made: another one where it was made anew. None
+            where the cluster has none (before Kafka 2.8).
+        partitions: Its partitions.
+    """
+
+    topic_id: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a topic keeps its records.
+
+    Attributes:
+        cleanup: `delete`, `compact`, or both: `compact,delete`.
+        ms: `retention.ms`; None for no limit of time.
+        max_bytes: `retention.bytes` of each partition; None for no limit of size.
+    """
+
+    cleanup: str
+    ms: int | None
+    max_bytes: int | None
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records go away by age or size."""
+        return "delete" in self.cleanup
+
+
+class Broker(Protocol):
+    """A cluster that answers questions, or raises StorageError (code `kafka-not-reachable`) in time."""
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
+        """The topics of these names; None for one that is not there."""
+
+    def offsets(self, where: Iterable[Spot], when: When) -> Mapping[Spot, int | None]:
+        """An offset of each partition; None where no record is of that time or later."""
+
+    def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
+        """How long topics that are there keep their records."""
+
+    def times(self, records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:
+        """When records were written, in ms since the epoch, as they say themselves.
+
+        Args:
+            records: The offset of one record of each partition.
+
+        Returns:
+            None for a record that says no time, or that did not come in time.
+        """

@@ -1,0 +1,125 @@
+"""How a Kafka cluster is reached: what a query used, what its job declares, and what was said by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from streambank.errors import StorageError, StreambankError
+from streambank.kafka.broker import Broker
+
+ASK_TIMEOUT_S = 5.0
+"""How long a cluster is waited for, once: whoever asks again after that is told at once."""
+
+_SECRET = re.compile(r"(password|passphrase|secret|token|key\.pem|jaas\.config|oauthbearer\.config)$")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a client property holds a secret, such as `sasl.password`."""
+    return _SECRET.search(name) is not None
+
+
+def is_variable(value: str) -> bool:
+    """Whether a value is taken whole from the environment: `${NAME}`."""
+    return _VARIABLE.fullmatch(value) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection:
+    """What a job declares in `[jobs.NAME.kafka]`, or a person said.
+
+    Attributes:
+        bootstrap: `host:port,...`; None for what the query itself used.
+        config: Client properties of librdkafka, such as `security.protocol`. A `${NAME}` in a value is looked
+            up when a cluster is asked, never before, so that no secret is held or written anywhere.
+    """
+
+    bootstrap: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def properties(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The client properties with their variables filled in.
+
+        Raises:
+            StorageError: A variable is not set (code `kafka-not-reachable`).
+        """
+
+        def one(match: re.Match[str]) -> str:
+            if match[1] not in variables:
+                raise StorageError(
+                    f"The environment variable {match[1]}, which the job's Kafka settings name, is not set.",
+                    code="kafka-not-reachable",
+                    hint="Set it where this runs.",
+                )
+            return variables[match[1]]
+
+        return {name: _VARIABLE.sub(one, value) for name, value in self.config.items()}
+
+
+Connect = Callable[[str, Mapping[str, str], float], Broker]
+"""Bootstrap servers, client properties and time-out in seconds to a cluster."""
+
+
+class Brokers:
+    """The clusters that one piece of work asks, each reached once. What failed is not waited for again.
+
+    Args:
+        connection: What is declared or said.
+        timeout_s: How long one question may wait.
+        connect: How a cluster is reached; by `confluent-kafka` when left out.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection | None = None,
+        *,
+        timeout_s: float = ASK_TIMEOUT_S,
+        connect: Connect | None = None,
+    ) -> None:
+        self._connection = connection or KafkaConnection()
+        self._timeout_s = timeout_s
+        self._connect = connect
+        self._known: dict[str, Broker | StreambankError] = {}
+
+    def bootstrap(self, recorded: str | None) -> str | None:
+        """Which servers are asked: those that were said or declared before those that the query used."""
+        return self._connection.bootstrap or recorded
+
+    def at(self, recorded: str | None) -> Broker:
+        """The cluster to ask.
+
+        Args:
+            recorded: The servers that the query used, where they are known.
+
+        Raises:
+            StorageError: Nobody says where it is, or it cannot be asked (codes `kafka-not-reachable`,
+                `missing-package`).
+            InputError: A client property cannot be (code `bad-kafka-config`).
+        """
+        servers = self.bootstrap(recorded)
+        if servers is None:
+            raise StorageError(
+                "Nobody says where the query's Kafka is.",
+                code="kafka-not-reachable",
+                hint="Name its servers: --kafka HOST:PORT, or `bootstrap` in the job's [kafka] table.",
+            )
+        if servers not in self._known:
+            try:
+                self._known[servers] = self._open(servers)
+            except StreambankError as error:
+                self._known[servers] = error
+        found = self._known[servers]
+        if isinstance(found, StreambankError):
+            raise type(found)(found.message, code=found.code, hint=found.hint)
+        return found
+
+    def _open(self, servers: str) -> Broker:
+        properties = self._connection.properties(os.environ)
+        if self._connect is not None:
+            return self._connect(servers, properties, self._timeout_s)
+        from streambank.kafka.client import connect
+
+        return connect(servers, properties, self._timeout_s)

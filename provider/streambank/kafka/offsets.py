@@ -1,0 +1,47 @@
+"""Offsets of a Kafka source as Spark writes them: `{"flights":{"0":12500}}`, each the next to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streambank.checkpoint.text import load_json
+from streambank.errors import FormatError
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic -> partition -> offset."""
+Spot = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+def parse_offsets(text: object) -> Offsets | None:
+    """The offsets in a source's JSON; None where it does not count by topic and partition.
+
+    Args:
+        text: The JSON text of an offset in the checkpoint's log.
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        said = load_json(text)
+    except FormatError:
+        return None
+    if not isinstance(said, dict) or not said:
+        return None
+    found: dict[str, dict[int, int]] = {}
+    for topic, partitions in said.items():
+        if not isinstance(partitions, dict) or not partitions:
+            return None
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or not isinstance(offset, int) or isinstance(offset, bool):
+                return None
+            found.setdefault(topic, {})[int(partition)] = offset
+    return found
+
+
+def spots(offsets: Offsets) -> dict[Spot, int]:
+    """The same by topic and partition together, sorted."""
+    return {
+        (topic, partition): offset
+        for topic, partitions in sorted(offsets.items())
+        for partition, offset in sorted(partitions.items())
+    }

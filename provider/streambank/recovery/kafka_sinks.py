@@ -1,0 +1,57 @@
+"""What a choice makes of Kafka sinks, whose topics cannot be cut: going back repeats rows there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from streambank.errors import RefusedError
+from streambank.kafka.sink_standing import KafkaSinkStanding
+from streambank.recovery.choices import Mode, SinkChoice
+
+_ACCEPT = (
+    "--sink accept goes on, and readers of the topic have to drop what comes twice (by key, or by an id in "
+    "the value); or let the application write to a new topic."
+)
+
+
+def kafka_refusals(
+    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode
+) -> Iterator[RefusedError]:
+    """Why a restore must not go on with this choice.
+
+    A sink of which nobody can ever tell, since the savepoint does not, is like any other that is not guarded:
+    it is said, and stops nothing. A fork is another query: what it writes is said too.
+    """
+    for sink in sinks:
+        if mode == "fork" or choice == "accept" or sink.safe or sink.never_known:
+            continue
+        if choice == "rollback":
+            yield RefusedError(
+                sink.sentence(),
+                code="sink-cannot-roll-back",
+                hint=f"A Kafka topic cannot be taken back. {_ACCEPT}",
+            )
+        elif sink.not_known:
+            yield RefusedError(
+                sink.sentence(), code="sink-not-known", hint=f"{sink.hint} Or say --sink accept."
+            )
+        elif sink.gone:
+            yield RefusedError(
+                sink.sentence(),
+                code="sink-would-lose-rows",
+                hint="Restore a savepoint of before those rows, or say --sink accept to go on without them.",
+            )
+        else:
+            yield RefusedError(sink.sentence(), code="sink-would-repeat-rows", hint=_ACCEPT)
+
+
+def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: Mode) -> Iterator[str]:
+    """What a person should know of sinks that stop nothing."""
+    for sink in sinks:
+        if said := sink.sentence():
+            yield said
+        if mode == "fork":
+            yield (
+                f"The fork writes into the topic of the query that it is forked from ({sink.path}), unless "
+                "its application is told otherwise: readers would get everything twice."
+            )

@@ -1,0 +1,141 @@
+"""What a real broker says of topics that age out, grow, and are made anew; one broker for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.job.kafka import kafka_sink, kafka_sources
+from streambank.kafka.connection import Brokers
+from streambank.kafka.replay import replay_of
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.restore import plan_restore
+from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage import open_store
+from streambank.times import utc_now
+from tests.support.brokers import write_checkpoint
+from tests.support.jobs import poll
+from tests.support.kafka import Kafka, running
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with running(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+class Saved:
+    """A savepoint whose query has read half of a topic with 100 records in each of two partitions."""
+
+    def __init__(self, kafka: Kafka, folder: Path, topic: str, config: dict[str, str]) -> None:
+        self.kafka, self.folder, self.topic = kafka, folder, topic
+        kafka.create(topic, 2, config)
+        kafka.create(f"{topic}-out", 2)
+        for partition in (0, 1):
+            self.produce(100, partition)
+        kafka.produce(f"{topic}-out", ((None, one) for one in range(10)), 0)
+        facts = {
+            "kafka": {
+                "sources": [{"bootstrap": kafka.bootstrap, "subscribe": topic}],
+                "sink": {"bootstrap": kafka.bootstrap, "topic": f"{topic}-out"},
+            }
+        }
+        offsets = f'{{"{topic}":{{"0":50,"1":50}}}}'
+        checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
+        self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
+        brokers = Brokers()
+        sink = kafka_sink(facts, checkpoint, brokers)
+        assert sink is not None
+        sources = kafka_sources(facts, brokers)
+        self.id = take(checkpoint, self.repository, "job", sinks=[sink], sources=sources).savepoint
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.repository.load("job", self.id)
+
+    def produce(self, count: int, partition: int) -> None:
+        self.kafka.produce(self.topic, ((None, {"n": one}) for one in range(count)), partition)
+
+    def plan(self, **choices: Any) -> RestorePlan:
+        return plan_restore(self.repository, self.id, into=open_store(str(self.folder / "into")), **choices)
+
+
+def saved(kafka: Kafka, folder: Path, topic: str, **config: str) -> Saved:
+    return Saved(kafka, folder, topic, {"retention.ms": "-1", **config})
+
+
+def test_ranges_that_are_gone_are_told(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "aged")
+    assert one.plan().possible
+    assert one.plan().sources[0]["records_to_read_again"] == 100
+    kafka.delete_before("aged", {0: 50})
+    assert one.plan().possible, "what was read already is not missed"
+    kafka.delete_before("aged", {0: 80})
+    plan = one.plan()
+    assert [refusal.code for refusal in plan.refusals] == ["source-would-lose-records"]
+    assert "aged/0 from 50 to 80, 30 records: deleted" in plan.refusals[0].message
+    assert one.plan(source="accept").possible
+    (replay,) = replay_of(one.manifest.sources, Brokers(), utc_now())
+    assert replay.state == "gone"
+
+
+def test_a_topic_made_anew_and_grown_past_the_offsets_is_another_one(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "remade")
+    kafka.delete("remade")
+    assert "the topic is gone" in one.plan().refusals[0].message
+    kafka.create("remade", 2)
+    for partition in (0, 1):
+        one.produce(200, partition)
+    plan = one.plan()
+    assert [refusal.code for refusal in plan.refusals] == ["source-would-lose-records"]
+    assert "deleted and made anew" in plan.refusals[0].message
+
+
+def test_partitions_and_output_that_came_since_are_told(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "grown")
+    kafka.add_partitions("grown", 3)
+    kafka.produce("grown-out", ((None, number) for number in range(7)), 0)
+    kafka.produce("grown-out", ((None, number) for number in range(2)), 1)
+    plan = one.plan()
+    assert plan.sources[0]["added"] == ["grown/2"]
+    assert [refusal.code for refusal in plan.refusals] == ["sink-would-repeat-rows"]
+    assert plan.sinks[0]["repeated_records"] == 9
+    assert [each["records"] for each in plan.sinks[0]["repeated"]] == [7, 2]
+
+
+def test_until_when_is_told_by_the_topics_retention(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "kept", **{"retention.ms": "86400000"})
+    (replay,) = replay_of(one.manifest.sources, Brokers(), utc_now())
+    assert (replay.state, replay.until is not None) == ("until", True)
+    assert replay.until is not None
+    assert timedelta(hours=23) < replay.until - utc_now() <= timedelta(hours=24)
+
+
+def test_records_that_the_broker_itself_lets_go_are_missed(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "short")
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    asked = [
+        ConfigEntry(name, "1000", incremental_operation=AlterConfigOpType.SET)
+        for name in ("retention.ms", "segment.ms")
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, "short", incremental_configs=asked)
+    for future in kafka.admin.incremental_alter_configs([resource]).values():
+        future.result(60)
+
+    def gone() -> bool:
+        one.produce(1, 0)  # a segment is closed by the next record
+        time.sleep(0.5)
+        return not one.plan().possible
+
+    poll(gone, timeout_s=300)
+    assert one.plan().refusals[0].code == "source-would-lose-records"
