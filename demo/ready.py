@@ -1,5 +1,7 @@
 """Whether a server is ready, asked in its own protocol: one short question, no client library.
 
+    python -m demo.ready CHECK      (0 where it holds, 1 where not; docker-compose.yml asks so)
+
 | check | holds when |
 |---|---|
 | `http://HOST:PORT/PATH` | it answers with success |
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import urllib.error
 import urllib.request
 from urllib.parse import unquote, urlsplit
@@ -83,3 +86,7 @@ def _received(connection: socket.socket, count: int) -> bytes:
     while len(data) < count and (more := connection.recv(count - len(data))):
         data += more
     return data
+
+
+if __name__ == "__main__":
+    sys.exit(0 if all(map(is_ready, sys.argv[1:])) else 1)

@@ -1,6 +1,6 @@
 """Kafka's broker as jars: fetched once by Spark's own resolver, and compared with known hashes.
 
-    python -m demo.stack.jars      (make kafka-jars)
+    python -m demo.stack.jars
 
 Kept in `.streambank/kafka` of the checkout.
 """

@@ -60,7 +60,7 @@ def s3_parts(
             command,
             {**environment, "HOME": str(places.s3)},
             str(places.s3),
-            ready=f"tcp://{HOST}:{addresses.port['s3']}",
+            ready=f"{addresses.s3}/healthz",
             again=True,
             ends_last=True,
         ),
