@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import struct
 import sys
@@ -55,7 +56,7 @@ def _http(url: str, text: str) -> bool:
     try:
         with urllib.request.urlopen(url.partition("#")[0], timeout=TIMEOUT_S) as answer:
             return text.encode() in answer.read(1 << 20)
-    except (urllib.error.URLError, ValueError):
+    except (http.client.HTTPException, urllib.error.URLError, ValueError):
         return False
 
 
