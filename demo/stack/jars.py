@@ -2,7 +2,7 @@
 
     python -m demo.stack.jars
 
-Kept in `.streambank/kafka` of the checkout.
+Kept in `.streambank/kafka-broker` of the checkout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from demo.places import ROOT
 
-HOME = ROOT / ".streambank" / "kafka"
+HOME = ROOT / ".streambank" / "kafka-broker"
 HASHES = Path(__file__).with_name("kafka_jars.sha256")
 PACKAGES = (
     "org.apache.kafka:kafka_2.13:4.3.1",
