@@ -30,7 +30,7 @@ class Part:
     folder: str
     once: bool = False
     ready: str = ""
-    start_timeout_s: float = 180.0
+    start_timeout_s: float = 300.0
     again: bool = False
     ends_last: bool = False
 

@@ -88,8 +88,7 @@ class Story:
     def start_the_job(self, *, rows_per_file: int = ROWS_PER_FILE, gap_ms: int = FILES_MS) -> None:
         """Flights begin to arrive, and the job that reads them starts by its DAG."""
         with self.screen.step(f"The flights of 2013 arrive, and {JOB}.run starts the job") as step:
-            target = str(self.places.data / "input")
-            conf = {"target": target, "rows_per_file": rows_per_file, "gap_ms": gap_ms}
+            conf = self.replay_conf(rows_per_file, gap_ms)
             self.run_of_replay = self.airflow.trigger(REPLAY_DAG, conf)
             run = self.airflow.trigger(f"{JOB}.run")
             self.airflow.wait_for_task(
@@ -98,6 +97,11 @@ class Story:
             driver = " and ".join(f"{one.role} {one.pid}" for one in self.job.driver())
             last = self.job.last_commit()
             step.detail = f"driver {driver}, batch {last.number if last else '-'} committed"
+
+    def replay_conf(self, rows_per_file: int, gap_ms: int) -> dict[str, Any]:
+        """What the DAG that lets the flights arrive is told: here, which folder they come to."""
+        target = str(self.places.data / "input")
+        return {"target": target, "rows_per_file": rows_per_file, "gap_ms": gap_ms}
 
     def take_savepoint(self, title: str, kind: str, at_batch: int) -> SavepointFigures:
         """Trigger the savepoint DAG once a batch is committed, while the job goes on."""
@@ -250,12 +254,16 @@ class Story:
                 f"{rows['surplus']} too many; {rows['missing_sample']} {rows['surplus_sample']}"
             )
 
-    def _compare(self, within_s: float) -> dict[str, Any]:
-        command = [
+    def judging_command(self, within_s: float) -> list[str]:
+        """What compares the output with a batch computation over the same input, and tells it as JSON."""
+        return [
             *(sys.executable, str(ROOT / "spark_jobs" / "flights" / "expected.py"), "hourly_delays"),
             *("--input", str(self.places.data / "input"), "--output", str(self.places.data / "output")),
             *("--watermark-hours", str(WATERMARK_HOURS), "--within", str(within_s)),
         ]
+
+    def _compare(self, within_s: float) -> dict[str, Any]:
+        command = self.judging_command(within_s)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
             while running.poll() is None:
                 self.check()
