@@ -32,8 +32,11 @@ def airflow_environment(
         **passwords.s3_environment(addresses),
         **job_variables(places, addresses, s3a_jars),
         "AIRFLOW__CORE__FERNET_KEY": passwords.fernet,
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(places.logs / "tasks"),
         "AIRFLOW_CONN_STREAMBANK_DEFAULT": json.dumps(connection),
         "STREAMBANK_JOBS": str(JOBS_FILE),
+        # Where a driver's log goes whose records are not on a disk; it would be in the user's home.
+        "XDG_STATE_HOME": str(places.logs / "drivers"),
     }
 
 

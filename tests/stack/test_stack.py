@@ -147,6 +147,7 @@ def test_the_job_of_the_stack_has_all_of_its_variables(
     assert job.replicate.to == (places.replica.as_uri(),)
     assert job.spark["spark.jars"] == "/jars/*.jar"
     assert PROCESS_MARK in job.env, "its driver could not be found again"
+    assert job.working_dir == str(places.temporary)
 
 
 def test_airflow_uses_postgres_and_its_drivers_find_the_storage(places: StackPlaces) -> None:
@@ -158,6 +159,8 @@ def test_airflow_uses_postgres_and_its_drivers_find_the_storage(places: StackPla
     assert found["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
     assert found["AWS_ENDPOINT_URL"] == ports.s3
     assert found["SPARK_LOCAL_DIRS"] == found["TMPDIR"] == str(places.temporary)
+    for name in ("AIRFLOW_HOME", "AIRFLOW__LOGGING__BASE_LOG_FOLDER", "XDG_STATE_HOME"):
+        assert Path(found[name]).is_relative_to(places.home), "it would be left behind"
 
 
 def test_postgres_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
