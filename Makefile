@@ -12,7 +12,7 @@ JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 UV := .boot/bin/uv
 # What the targets below need; `make lock` resolves exactly this.
-LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group test --group lint --group build \
+LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -22,7 +22,7 @@ STATE_ARGS ?=
 
 .PHONY: help
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.ready  ## Make .venv from requirements.lock, with the project in it (.venv/bin/streambank); instant the second time
@@ -89,6 +89,22 @@ up: setup  ## The same, and Airflow stays up to click in
 .PHONY: down
 down: setup  ## End what `make up` left running
 	@$(BIN)/python -m demo down
+
+.PHONY: stack
+stack: setup  ## Postgres, Kafka, S3, a Spark cluster and Airflow, without Docker; ARGS="--airflow-port 8090" chooses ports
+	@$(BIN)/python -m demo.stack $(ARGS)
+
+.PHONY: stack-down
+stack-down: setup  ## End what `make stack` left running, and remove its data (KEEP=1: leave it for the next start)
+	@$(BIN)/python -m demo.stack down $(if $(KEEP),--keep) $(ARGS)
+
+.PHONY: test-stack
+test-stack: setup  ## The story on a stack of its own, with a worker, S3 and Kafka killed in the middle (under 20 minutes)
+	@$(BIN)/python -m demo.stack test $(ARGS)
+
+.PHONY: check-compose
+check-compose: setup  ## Read docker-compose.yml with Compose's own parser
+	@$(BIN)/python -m demo.stack.compose
 
 .PHONY: bench
 bench: setup  ## Figures against a plain copy (bench/RESULTS.md) and Spark's own read of state (bench/STATE.md); 25 minutes

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from demo import processes
+from streambank.errors import NotFoundError, StorageError
 from streambank.job.control import JobControl
 from streambank.job.processes import ProcessId
-from streambank.storage import local_path
+from streambank.storage import Store, local_path, open_store
+
+DELETED_WITHIN_S = 60.0
 
 
 class WaitedTooLongError(Exception):
@@ -47,43 +49,57 @@ class FlightsJob:
         """Its records, opened anew: an observer keeps no state."""
         return JobControl.open(self.control, self.name)
 
-    def checkpoint(self) -> Path:
-        """The directory that is its checkpoint now."""
+    def checkpoint(self) -> Store:
+        """The directory that is its checkpoint now, on this machine or elsewhere."""
         generation = self.records().generation(self.query)
         if generation is None:
             raise WaitedTooLongError(f"job {self.name} has no checkpoint: it was never started")
-        path = local_path(generation.location)
-        if path is None:
-            raise WaitedTooLongError(f"{generation.location} is not on this machine")
-        return path
+        return open_store(generation.location)
 
     def last_commit(self) -> CommittedBatch | None:
         """The newest committed batch of the current checkpoint."""
-        newest: CommittedBatch | None = None
-        folder = self.checkpoint() / "commits"
-        for entry in folder.iterdir() if folder.is_dir() else ():
-            if re.fullmatch(r"\d+", entry.name) and (newest is None or int(entry.name) > newest.number):
-                at = datetime.fromtimestamp(entry.stat().st_mtime, UTC)
-                newest = CommittedBatch(int(entry.name), at)
-        return newest
+        store = self.checkpoint()
+        numbers = sorted(int(name) for name in store.names("commits") if re.fullmatch(r"\d+", name))
+        while numbers:  # Spark may remove one meanwhile, or somebody the whole checkpoint
+            try:
+                return self._commit(store, numbers.pop())
+            except NotFoundError:
+                continue
+        return None
+
+    def commit(self, number: int) -> CommittedBatch:
+        """One committed batch of the current checkpoint.
+
+        Raises:
+            NotFoundError: It is not committed, or not there any more.
+        """
+        return self._commit(self.checkpoint(), number)
+
+    def _commit(self, store: Store, number: int) -> CommittedBatch:
+        at = datetime.fromtimestamp(store.stat(f"commits/{number}").mtime_ns / 1e9, UTC)
+        return CommittedBatch(number, at)
 
     def wait_for_batch(
         self, number: int, *, timeout_s: float, meanwhile: Callable[[], None]
     ) -> CommittedBatch:
-        """Wait until a batch is committed.
+        """Wait until a batch is committed; a storage that does not answer meanwhile may come back.
 
         Raises:
             WaitedTooLongError: It was not, in time.
         """
         deadline = time.monotonic() + timeout_s
+        seen: CommittedBatch | StorageError | None = None
         while True:
             meanwhile()
-            last = self.last_commit()
+            try:
+                seen = last = self.last_commit()
+            except StorageError as error:
+                seen, last = error, None
             if last is not None and last.number >= number:
                 return last
             if time.monotonic() > deadline:
                 raise WaitedTooLongError(
-                    f"batch {number} is not committed after {timeout_s:.0f} s; the last one is {last}"
+                    f"batch {number} is not committed after {timeout_s:.0f} s; the last one is {seen}"
                 )
             time.sleep(0.1)
 
@@ -106,14 +122,26 @@ class FlightsJob:
             time.sleep(0.02)
         return [f"{one.role} {one.pid}" for one in found]
 
-    def destroy_checkpoint(self) -> tuple[Path, int]:
-        """Delete the current checkpoint under its driver's feet; where it was, and how many files it had."""
-        path = self.checkpoint()
-        files = sum(1 for entry in path.rglob("*") if entry.is_file())
-        deadline = time.monotonic() + 10
-        while path.exists():
-            # A live driver may write into a folder that is just being emptied.
-            shutil.rmtree(path, ignore_errors=True)
+    def destroy_checkpoint(self) -> tuple[str, int]:
+        """Delete the current checkpoint under its driver's feet; its name, and how many files it had."""
+        store = self.checkpoint()
+        files = sum(1 for _ in store.list())
+        self.delete_rest(store)
+        return store.uri.rstrip("/").rpartition("/")[2], files
+
+    def delete_rest(self, store: Store) -> None:
+        """Delete until nothing is there: a live driver may write where just now was nothing.
+
+        Raises:
+            WaitedTooLongError: It wrote again and again.
+        """
+        deadline = time.monotonic() + DELETED_WITHIN_S
+        path = local_path(store.uri)
+        while path.exists() if path is not None else any(store.list()):
+            if path is not None:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                for entry in store.list():
+                    store.delete(entry.path)
             if time.monotonic() > deadline:
-                raise WaitedTooLongError(f"{path} cannot be deleted")
-        return path, files
+                raise WaitedTooLongError(f"{store.uri} cannot be deleted")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROCESS_MARK = "STREAMBANK_DEMO_PROCESS"
+"""In the environment of all that comes of a demo, the driver's too, with the demo's folder as its value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,23 @@ class SavepointFigures:
         return max(0, self.bytes - self.new_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A part that was killed in the middle of the story.
+
+    Attributes:
+        part: Its name.
+        away_s: From the kill until it was ready again.
+        goes_on_s: From the kill until the job had committed new batches.
+        batch: The newest of those.
+    """
+
+    part: str
+    away_s: float
+    goes_on_s: float
+    batch: int
+
+
 @dataclass(slots=True)
 class Report:
     """All figures of one story.
@@ -51,6 +68,7 @@ class Report:
     Attributes:
         savepoints: In the order they were taken.
         steps: In the order they were told.
+        faults: What was killed and brought back, in that order.
         restored: The savepoint that was restored, and its batch.
         lost_batches: Batches that had been committed after it, and were computed again.
         rpo_s: How old the restored savepoint was when the disaster struck.
@@ -65,6 +83,7 @@ class Report:
 
     savepoints: list[SavepointFigures] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
     restored: str = ""
     restored_batch: int = -1
     lost_batches: int = 0
@@ -90,6 +109,8 @@ class Report:
         console.print()
         console.print(self._savepoint_table())
         console.print(self._step_table())
+        if self.faults:
+            console.print(self._fault_table())
         console.print(self._summary_table())
         if self.where_to_click:
             console.print(self._click_table())
@@ -122,6 +143,15 @@ class Report:
         for step in self.steps:
             table.add_row(step.title, f"{step.seconds:.1f} s")
         table.add_row("the whole story", f"{self.total_s:.1f} s", style="bold")
+        return table
+
+    def _fault_table(self) -> Table:
+        table = _table("Killed in the middle")
+        table.add_column("part")
+        for name in ("away", "job went on after", "batch"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for fault in self.faults:
+            table.add_row(fault.part, f"{fault.away_s:.1f} s", f"{fault.goes_on_s:.1f} s", str(fault.batch))
         return table
 
     def _summary_table(self) -> Table:

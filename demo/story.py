@@ -30,6 +30,7 @@ WATERMARK_HOURS = 6 * 24  # as in streaming_jobs.toml
 FIRST_SAVEPOINT_AT = 10
 SECOND_SAVEPOINT_AFTER = 5
 DISASTER_AFTER = 4
+AT_THE_STOP = "at the stop"
 READING_S = 2.0  # the person reads before approving; it counts as recovery time
 
 
@@ -42,6 +43,7 @@ class Story:
         airflow: Its Airflow, which may still be starting.
         screen: Where it is told.
         check: Raises when something the story rests on is gone; called in every wait.
+        patience: How many times as long as usual anything may take.
     """
 
     places: Places
@@ -52,14 +54,21 @@ class Story:
     run_of_replay: str = ""
     disaster_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     last_before: CommittedBatch | None = None
+    patience: float = 1.0
+
+    @property
+    def repository(self) -> str:
+        """Where the savepoints are."""
+        return str(self.places.repository)
 
     @property
     def job(self) -> FlightsJob:
         """The flights job."""
-        return FlightsJob(JOB, str(self.places.repository / "jobs"))
+        return FlightsJob(JOB, f"{self.repository}/jobs")
 
     def wait_for_airflow(self, timeout_s: float = 240) -> None:
         """Until all four processes are healthy and the DAGs are parsed."""
+        timeout_s *= self.patience
         deadline = time.monotonic() + timeout_s
         wanted = {f"{JOB}.{verb}" for verb in ("run", "stop", "savepoint", "restore")} | {REPLAY_DAG}
         found: set[str] = set()
@@ -76,27 +85,30 @@ class Story:
                 self.airflow.unpause(dag_id)
             step.detail = f"healthy, {len(found)} DAGs"
 
-    def start_the_job(self) -> None:
+    def start_the_job(self, *, rows_per_file: int = ROWS_PER_FILE, gap_ms: int = FILES_MS) -> None:
         """Flights begin to arrive, and the job that reads them starts by its DAG."""
         with self.screen.step(f"The flights of 2013 arrive, and {JOB}.run starts the job") as step:
-            conf = {
-                "target": str(self.places.data / "input"),
-                "rows_per_file": ROWS_PER_FILE,
-                "gap_ms": FILES_MS,
-            }
+            conf = self.replay_conf(rows_per_file, gap_ms)
             self.run_of_replay = self.airflow.trigger(REPLAY_DAG, conf)
             run = self.airflow.trigger(f"{JOB}.run")
-            self.airflow.wait_for_task(f"{JOB}.run", run, "start", timeout_s=300, meanwhile=self.check)
+            self.airflow.wait_for_task(
+                f"{JOB}.run", run, "start", timeout_s=300 * self.patience, meanwhile=self.check
+            )
             driver = " and ".join(f"{one.role} {one.pid}" for one in self.job.driver())
             last = self.job.last_commit()
             step.detail = f"driver {driver}, batch {last.number if last else '-'} committed"
 
+    def replay_conf(self, rows_per_file: int, gap_ms: int) -> dict[str, Any]:
+        """What the DAG that lets the flights arrive is told: here, which folder they come to."""
+        target = str(self.places.data / "input")
+        return {"target": target, "rows_per_file": rows_per_file, "gap_ms": gap_ms}
+
     def take_savepoint(self, title: str, kind: str, at_batch: int) -> SavepointFigures:
         """Trigger the savepoint DAG once a batch is committed, while the job goes on."""
         with self.screen.step(f"{title}: {JOB}.savepoint takes and verifies it while batches go on") as step:
-            self.job.wait_for_batch(at_batch, timeout_s=180, meanwhile=self.check)
+            self.job.wait_for_batch(at_batch, timeout_s=180 * self.patience, meanwhile=self.check)
             run = self.airflow.trigger(f"{JOB}.savepoint", {"note": title})
-            self.airflow.wait(f"{JOB}.savepoint", run, timeout_s=120, meanwhile=self.check)
+            self.airflow.wait(f"{JOB}.savepoint", run, timeout_s=120 * self.patience, meanwhile=self.check)
             took = self.airflow.result(f"{JOB}.savepoint", run, "take")
             figures = self._figures(str(took["savepoint"]), kind)
             step.detail = (
@@ -108,7 +120,7 @@ class Story:
 
     def _figures(self, savepoint: str, kind: str) -> SavepointFigures:
         """What the manifest says about a savepoint; kept for the report."""
-        manifest = Repository.open(open_store(self.places.repository)).load(JOB, savepoint)
+        manifest = Repository.open(open_store(self.repository)).load(JOB, savepoint)
         figures = SavepointFigures(
             savepoint=savepoint,
             batch=manifest.batch,
@@ -125,11 +137,15 @@ class Story:
     def disaster(self, at_batch: int) -> None:
         """Destroy the checkpoint and kill the driver, both of its processes, without warning."""
         with self.screen.step("Disaster: the checkpoint is deleted and the driver killed (-9)") as step:
-            self.last_before = self.job.wait_for_batch(at_batch, timeout_s=120, meanwhile=self.check)
+            self.last_before = self.job.wait_for_batch(
+                at_batch, timeout_s=120 * self.patience, meanwhile=self.check
+            )
             self.disaster_at = datetime.now(UTC)
-            path, files = self.job.destroy_checkpoint()
+            checkpoint = self.job.checkpoint()
+            name, files = self.job.destroy_checkpoint()
             killed = self.job.kill_driver()
-            step.detail = f"{files} files of {path.name} gone, killed {' and '.join(killed) or 'nobody'}"
+            self.job.delete_rest(checkpoint)  # what it wrote until then
+            step.detail = f"{files} files of {name} gone, killed {' and '.join(killed) or 'nobody'}"
         if not killed:
             raise WaitedTooLongError("there was no driver to kill: the story does not hold")
 
@@ -142,7 +158,7 @@ class Story:
                 dag_id,
                 run,
                 "approve",
-                timeout_s=120,
+                timeout_s=120 * self.patience,
                 states=frozenset({"awaiting_input", "deferred"}),
                 meanwhile=self.check,
             )
@@ -156,7 +172,11 @@ class Story:
             "Approved over the API; a new generation is laid out and the job started"
         ) as step:
             self.airflow.wait_for_task(
-                dag_id, run, "first_batch", timeout_s=300, meanwhile=lambda: self._approve(dag_id, run)
+                dag_id,
+                run,
+                "first_batch",
+                timeout_s=300 * self.patience,
+                meanwhile=lambda: self._approve(dag_id, run),
             )
             done = self.airflow.result(dag_id, run, "restore")
             step.detail = f"generation {done['generation']}, goes on after batch {done['batch']}"
@@ -174,8 +194,7 @@ class Story:
 
     def _note_recovery(self, plan: dict[str, Any], done: dict[str, Any]) -> None:
         batch = int(done["batch"])
-        next_commit = self.job.checkpoint() / "commits" / str(batch + 1)
-        resumed_at = datetime.fromtimestamp(next_commit.stat().st_mtime, UTC)
+        resumed_at = self.job.commit(batch + 1).at
         taken_at = datetime.fromisoformat(str(plan["taken_at"]))
         report = self.report
         report.restored, report.restored_batch = str(done["savepoint"]), batch
@@ -190,7 +209,9 @@ class Story:
     def to_the_end(self) -> None:
         """Wait until all flights have arrived, and until the job has written every row that is due."""
         with self.screen.step("The job goes on to the end of the replay") as step:
-            self.airflow.wait(REPLAY_DAG, self.run_of_replay, timeout_s=300, meanwhile=self.check)
+            self.airflow.wait(
+                REPLAY_DAG, self.run_of_replay, timeout_s=300 * self.patience, meanwhile=self.check
+            )
             last = self._until_all_is_written()
             step.detail = f"batch {last.number if last else '-'}, {self.report.rows['found']} rows written"
         self._judge()
@@ -199,7 +220,7 @@ class Story:
         """Compare until every row is there, for as long as the job goes on committing batches."""
         while True:
             before = self.job.last_commit()
-            self.report.rows = self._compare(within_s=120)
+            self.report.rows = self._compare(within_s=120 * self.patience)
             last = self.job.last_commit()
             if self.report.rows["equal"] or self.report.rows["surplus"] or last == before:
                 return last
@@ -211,11 +232,11 @@ class Story:
             f"The end: {dag_id} stops the job at a batch boundary, with a savepoint"
         ) as step:
             run = self.airflow.trigger(dag_id, {"savepoint": True, "note": "the end"})
-            self.airflow.wait(dag_id, run, timeout_s=180, meanwhile=self.check)
+            self.airflow.wait(dag_id, run, timeout_s=180 * self.patience, meanwhile=self.check)
             if self.job.driver():
                 raise WaitedTooLongError("the driver still runs after it was stopped")
-            last = max(Repository.open(open_store(self.places.repository)).manifests(JOB), key=_batch_of)
-            figures = self._figures(last.savepoint, "at the stop")
+            last = max(Repository.open(open_store(self.repository)).manifests(JOB), key=_batch_of)
+            figures = self._figures(last.savepoint, AT_THE_STOP)
             step.detail = f"no driver left; {figures.savepoint} holds batch {figures.batch}"
 
     def prove(self) -> None:
@@ -233,12 +254,16 @@ class Story:
                 f"{rows['surplus']} too many; {rows['missing_sample']} {rows['surplus_sample']}"
             )
 
-    def _compare(self, within_s: float) -> dict[str, Any]:
-        command = [
+    def judging_command(self, within_s: float) -> list[str]:
+        """What compares the output with a batch computation over the same input, and tells it as JSON."""
+        return [
             *(sys.executable, str(ROOT / "spark_jobs" / "flights" / "expected.py"), "hourly_delays"),
             *("--input", str(self.places.data / "input"), "--output", str(self.places.data / "output")),
             *("--watermark-hours", str(WATERMARK_HOURS), "--within", str(within_s)),
         ]
+
+    def _compare(self, within_s: float) -> dict[str, Any]:
+        command = self.judging_command(within_s)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
             while running.poll() is None:
                 self.check()

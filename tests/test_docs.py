@@ -64,6 +64,8 @@ def test_every_command_runs(page: Path, sandbox: Path) -> None:
         match words:
             case ["make", target]:
                 assert target in make_targets()
+            case ["docker", "compose", "up", *_]:
+                assert (ROOT / "docker-compose.yml").is_file()  # what is in it: tests/stack/test_compose.py
             case ["pip", "install", package]:
                 assert package == name
             case ["rm", "-rf", folder]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from demo import keeper, processes, stack
+from demo import airflow_parts, ending, keeper, processes
 from demo.places import Places
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,11 +23,7 @@ def places(tmp_path: Path) -> Iterator[Places]:
     """A folder for a demo of its own; whatever should be left of it in spite of all is ended."""
     here = Places(tmp_path / "demo")
     yield here
-    processes.end(lambda: marked(here), grace_s=0)
-
-
-def marked(places: Places) -> list[processes.Process]:
-    return processes.marked(stack.PROCESS_MARK, str(places.home))
+    processes.end(lambda: ending.marked(here), grace_s=0)
 
 
 def wait_until(true: Callable[[], bool], within_s: float) -> None:
@@ -63,13 +59,13 @@ def test_nothing_is_left_of_a_demo_that_was_interrupted(
         stderr=subprocess.STDOUT,
         text=True,
     ) as story:
-        wait_until(lambda: len(services(places)) == len(stack.SERVICES), 180)
+        wait_until(lambda: len(services(places)) == len(airflow_parts.SERVICES), 180)
         started = processes.descendants(story.pid)
         assert set(services(places).values()) <= {process.pid for process in started}
         story.send_signal(number)
         output, _ = story.communicate(timeout=90)
         assert story.returncode == code, output
-    wait_until(lambda: not any(map(processes.is_alive, started)) and not marked(places), 40)
+    wait_until(lambda: not any(map(processes.is_alive, started)) and not ending.marked(places), 40)
     state = keeper.read_state(places)
     assert state is not None and state.left_behind == []
 

@@ -1,4 +1,4 @@
-"""Airflow as four processes on loopback: their commands and their settings."""
+"""Airflow as four processes on loopback, as parts for the keeper: their commands and their settings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo.places import ROOT, Places
+from demo.parts import Part
+from demo.places import PROCESS_MARK, ROOT, Places
 from demo.ports import HOST
 
 USER = "admin"
 JOBS_FILE = ROOT / "demo" / "streaming_jobs.toml"
-# In the environment of all that comes of a demo, the driver's too, with the demo's folder as its value.
-PROCESS_MARK = "STREAMBANK_DEMO_PROCESS"
 # `--skip-serve-logs`: those log servers would listen on all interfaces; task logs are read from disk here.
 SERVICES: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
@@ -28,9 +27,34 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 PASSED_ON = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 
 
-def airflow_command(*arguments: str) -> list[str]:
+def airflow_command(*arguments: str) -> tuple[str, ...]:
     """One of Airflow's commands, run by this very Python."""
-    return [sys.executable, "-m", "airflow", *arguments]
+    return (sys.executable, "-m", "airflow", *arguments)
+
+
+def parts(
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    again: bool = False,
+    ready: Mapping[str, str] | None = None,
+) -> list[Part]:
+    """The migration of its database, then its four processes.
+
+    Args:
+        environment: What `environment` gives, and perhaps more.
+        folder: Where they run.
+        again: Whether a process that ends by itself is started again.
+        ready: By name, a check that has to hold before the next is started.
+    """
+    here, ready = str(folder), ready or {}
+    return [
+        Part("migrate", airflow_command("db", "migrate"), environment, here, once=True),
+        *(
+            Part(name, airflow_command(*arguments), environment, here, again=again, ready=ready.get(name, ""))
+            for name, arguments in SERVICES.items()
+        ),
+    ]
 
 
 def streambank_settings(places: Places) -> dict[str, str]:
@@ -47,18 +71,18 @@ def streambank_settings(places: Places) -> dict[str, str]:
     }
 
 
-def environment(places: Places, port: int) -> dict[str, str]:
+def environment(places: Places, port: int, database: str = "") -> dict[str, str]:
     """Airflow's settings for this demo, all of them: nothing is read from the caller's own Airflow.
 
     Args:
         places: The demo's folders.
         port: Where the API server will listen.
+        database: Where its metadata goes; a file of its own where none is named.
 
     Returns:
         A whole environment. Secrets in it are random and live as long as the demo.
     """
     url = f"http://{HOST}:{port}"
-    binaries = str(Path(sys.executable).parent)
     settings = {
         "AIRFLOW_HOME": str(places.airflow),
         "AIRFLOW__API__BASE_URL": url,
@@ -76,14 +100,19 @@ def environment(places: Places, port: int) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles()),
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow / 'airflow.db'}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database or f"sqlite:///{places.airflow / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(places.airflow / "logs"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "NO_COLOR": "1",
     }
+    return {**least_environment(places), **settings}
+
+
+def least_environment(places: Places) -> dict[str, str]:
+    """What every part gets: where programs are, the reader's language, and the mark by which it is found."""
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    passed["PATH"] = f"{binaries}{os.pathsep}{passed.get('PATH', os.defpath)}"
-    return {**passed, **settings, **streambank_settings(places), PROCESS_MARK: str(places.home)}
+    passed["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{passed.get('PATH', os.defpath)}"
+    return {**passed, PROCESS_MARK: str(places.home)}
 
 
 def _bundles() -> list[dict[str, object]]:

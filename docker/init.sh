@@ -1,0 +1,15 @@
+#!/bin/sh
+# What has to be done once before Airflow starts, and harms nothing when it is done again: its database, and its one user.
+set -eu
+
+umask 077
+python - <<'PYTHON'
+import json
+import os
+from pathlib import Path
+
+users = {os.environ["AIRFLOW_USER"]: os.environ["AIRFLOW_PASSWORD"]}
+Path(os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]).write_text(json.dumps(users))
+PYTHON
+
+airflow db migrate

@@ -1,0 +1,86 @@
+"""The demo's look at its job: where the checkpoint is on this machine, and where it is in S3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.job import FlightsJob, WaitedTooLongError
+from streambank.errors import NotFoundError, StorageError
+from streambank.storage import open_store
+from tests.support.s3_servers import S3Server, seaweedfs
+
+__all__ = ["seaweedfs"]  # a fixture
+BY = {"name": "a test"}
+
+
+@pytest.fixture(params=["local", "s3"])
+def job(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FlightsJob]:
+    """A job whose first generation has committed the batches 0 to 2."""
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("seaweedfs").use(monkeypatch)
+        root = server.location("s3")
+        checkpoint = f"{server.location('s3a')}/ck"
+    else:
+        root, checkpoint = str(tmp_path / "repository"), str(tmp_path / "ck")
+    found = FlightsJob("flights", f"{root}/jobs")
+    found.records().generations(None).ensure_first(checkpoint, by=BY)
+    store = open_store(checkpoint)
+    for number in (0, 1, 2, 10):
+        store.write(f"offsets/{number}", b"v1")
+    for number in (0, 1, 2):
+        store.write(f"commits/{number}", b"v1")
+    store.write("commits/.10.tmp", b"v1")
+    yield found
+
+
+def test_the_newest_commit_is_seen_with_its_time(job: FlightsJob) -> None:
+    last = job.last_commit()
+    assert last is not None and last.number == 2
+    assert abs(last.at.timestamp() - time.time()) < 300
+    assert job.commit(1).number == 1
+    with pytest.raises(NotFoundError):
+        job.commit(10)
+
+
+def test_a_batch_is_waited_for_and_not_for_ever(job: FlightsJob) -> None:
+    looked: list[int] = []
+
+    def meanwhile() -> None:
+        looked.append(len(looked))
+        if len(looked) == 3:
+            job.checkpoint().write("commits/10", b"v1")
+
+    assert job.wait_for_batch(10, timeout_s=60, meanwhile=meanwhile).number == 10
+    with pytest.raises(WaitedTooLongError, match="batch 11 is not committed after 0 s"):
+        job.wait_for_batch(11, timeout_s=0, meanwhile=lambda: None)
+
+
+def test_a_storage_that_is_away_for_a_while_is_waited_for(
+    job: FlightsJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = FlightsJob.last_commit, iter([True, True, False])
+
+    def last_commit(self: FlightsJob) -> object:
+        if next(failures):
+            raise StorageError("Nobody answers.", code="unreachable", hint="Wait.")
+        return real(self)
+
+    monkeypatch.setattr(FlightsJob, "last_commit", last_commit)
+    assert job.wait_for_batch(2, timeout_s=60, meanwhile=lambda: None).number == 2
+    assert next(failures, None) is None, "the fault did not fire"
+
+
+def test_a_checkpoint_is_destroyed_whatever_is_written_meanwhile(job: FlightsJob) -> None:
+    store = job.checkpoint()
+    name, files = job.destroy_checkpoint()
+    assert (name, files) == ("ck", 8)
+    assert not list(store.list()) and job.last_commit() is None
+    store.write("state/0/0/3.delta", b"late")
+    job.delete_rest(store)
+    assert not list(store.list())
