@@ -1,0 +1,205 @@
+"""Airflow as four processes of its own, each of which can be killed and started again, and what it says.
+
+States are read from its database, since the API server may be what was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo import ports, processes, stack
+from demo.places import Places
+from demo.rest import Airflow, RestError
+
+QUICK: Mapping[str, str] = {
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+}
+"""Who is gone is noticed within seconds; by default it is five minutes."""
+ENDED = frozenset({"success", "failed"})
+DRIVER = "--launch"
+"""What is in the arguments of a driver's processes, and of nobody else's."""
+
+
+@dataclass
+class LiveAirflow:
+    """One Airflow.
+
+    Attributes:
+        places: Its folders.
+        environment: Its settings.
+        client: Of its API.
+        running: Its processes: name -> process.
+    """
+
+    places: Places
+    environment: dict[str, str]
+    client: Airflow
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def command(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start one of Airflow's commands, in a session of its own; its log has the command's name."""
+        with (self.places.logs / f"{arguments[0]}.log").open("ab") as log:
+            return subprocess.Popen(
+                stack.airflow_command(*arguments),
+                cwd=self.places.home,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def start(self, name: str) -> None:
+        """Start one of the four."""
+        self.running[name] = self.command(*stack.SERVICES[name])
+
+    def kill(self, name: str, *, with_children: bool = False) -> list[int]:
+        """Kill one of the four with SIGKILL, or it and all below it but drivers, as a lost container is.
+
+        Returns:
+            Pids of what was killed.
+        """
+        process = self.running[name]
+        assert process.poll() is None, f"{name} had ended by itself"
+        below = [one for one in processes.descendants(process.pid) if DRIVER not in one.command]
+        victims = [process.pid, *(one.pid for one in below if with_children)]
+        for pid in victims:
+            _kill(pid)
+        process.wait(30)
+        return victims
+
+    def kill_worker(self, task_id: str) -> list[int]:
+        """Kill what works on a task below the scheduler, not the scheduler; the pids, none where none did."""
+        below = processes.descendants(self.running["scheduler"].pid)
+        working = [one for one in below if DRIVER not in one.command and _has_children(one.pid, below)]
+        for one in working:
+            for child in [each for each in processes.descendants(one.pid) if DRIVER not in each.command]:
+                _kill(child.pid)
+            _kill(one.pid)
+        return [one.pid for one in working]
+
+    def wait_until_healthy(self) -> None:
+        """All four say that they are."""
+        self._poll(self.client.is_healthy, "is not healthy", 180)
+
+    def dags(self) -> set[str]:
+        """The DAGs that have been parsed."""
+        return {str(dag_id) for (dag_id,) in self.rows("SELECT dag_id FROM dag")}
+
+    def states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """The state of each task of a run."""
+        rows = self.rows(
+            "SELECT task_id, state FROM task_instance WHERE dag_id = ? AND run_id = ?", dag_id, run_id
+        )
+        return {str(task): state for task, state in rows}
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """The state of a run."""
+        ((state,),) = self.rows("SELECT state FROM dag_run WHERE dag_id = ? AND run_id = ?", dag_id, run_id)
+        return str(state)
+
+    def wait_for(self, dag_id: str, run_id: str, task_id: str, state: str) -> bool:
+        """Wait until a task is in a state; False where it was already past it when it was looked at."""
+
+        def there() -> bool:
+            now = self.states(dag_id, run_id).get(task_id)
+            return now == state or now in ENDED or self.run_state(dag_id, run_id) in ENDED
+
+        self._poll(there, f"{dag_id}.{task_id} is not {state}", 180, every_s=0.05)
+        return self.states(dag_id, run_id).get(task_id) == state
+
+    def wait_for_end(self, dag_id: str, run_id: str, meanwhile: Callable[[], None]) -> str:
+        """Wait until a run has ended, and how it did."""
+
+        def ended() -> bool:
+            meanwhile()
+            return self.run_state(dag_id, run_id) in ENDED
+
+        self._poll(ended, f"{dag_id} does not end: {self.states(dag_id, run_id)}", 420)
+        return self.run_state(dag_id, run_id)
+
+    def clear_failed(self, dag_id: str, run_id: str) -> None:
+        """Clear what has failed, as a person does."""
+        body = {"dry_run": False, "dag_run_id": run_id, "only_failed": True, "reset_dag_runs": True}
+        self.client.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
+
+    def approve(self, dag_id: str, run_id: str) -> None:
+        """Answer whatever is asked, where anybody listens."""
+        try:
+            for question in self.client.open_questions(dag_id, run_id):
+                self.client.answer(dag_id, run_id, question["task_instance"]["task_id"], "Approve")
+        except RestError:
+            return
+
+    def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        """What its database answers."""
+        path = f"file:{self.places.airflow / 'airflow.db'}?mode=ro"
+        with closing(sqlite3.connect(path, uri=True, timeout=30)) as database:
+            return database.execute(query, values).fetchall()
+
+    def _poll(self, look: Callable[[], bool], what: str, timeout_s: float, every_s: float = 0.3) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not look():
+            assert time.monotonic() < deadline, f"{what} after {timeout_s:.0f} s"
+            time.sleep(every_s)
+
+
+@contextmanager
+def live_airflow(
+    home: Path, settings: Mapping[str, str] = QUICK, jobs: Sequence[str] = ("flights",)
+) -> Iterator[LiveAirflow]:
+    """An Airflow with DAGs that are healthy and unpaused, until the end of the `with`.
+
+    Args:
+        home: Where everything of it goes; whatever has this in its environment is ended.
+        settings: Beside those of a demo, whose jobs file it has where they name no other.
+        jobs: Whose DAGs are waited for.
+    """
+    places = Places(home)
+    for folder in (places.logs, places.data):
+        folder.mkdir(parents=True)
+    port = ports.choose(None)
+    client = Airflow(f"http://{ports.HOST}:{port}", stack.USER, stack.write_password(places))
+    airflow = LiveAirflow(places, {**stack.environment(places, port), **settings}, client)
+    try:
+        assert airflow.command("db", "migrate").wait(300) == 0
+        for name in stack.SERVICES:
+            airflow.start(name)
+        airflow.wait_until_healthy()
+        wanted = {f"{job}.{verb}" for job in jobs for verb in ("run", "stop", "savepoint", "restore")}
+        airflow._poll(lambda: wanted <= airflow.dags(), "the DAGs are not parsed", 300)
+        for dag_id in wanted:
+            client.unpause(dag_id)
+        yield airflow
+    finally:
+        for process in airflow.running.values():
+            if process.poll() is None:
+                process.terminate()
+        left = processes.end(lambda: processes.marked(stack.PROCESS_MARK, str(home)), grace_s=8)
+        for process in airflow.running.values():
+            process.wait(30)
+        assert not left, left
+
+
+def _has_children(pid: int, among: list[processes.Process]) -> bool:
+    return any(one.parent == pid for one in among)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
