@@ -23,7 +23,7 @@ from typing import Any
 
 from bench.report import machine, paragraph
 from demo import processes
-from demo.stack import PROCESS_MARK
+from demo.places import PROCESS_MARK
 from streambank.job.declaration import load_jobs
 from streambank.job.stop import ask_to_stop
 from streambank.savepoint.repository import Repository

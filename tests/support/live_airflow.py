@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo import ports, processes, stack
-from demo.places import Places
+from demo import airflow_parts, ports, processes
+from demo.places import PROCESS_MARK, Places
 from demo.rest import Airflow, RestError
 
 QUICK: Mapping[str, str] = {
@@ -53,7 +53,7 @@ class LiveAirflow:
         """Start one of Airflow's commands, in a session of its own; its log has the command's name."""
         with (self.places.logs / f"{arguments[0]}.log").open("ab") as log:
             return subprocess.Popen(
-                stack.airflow_command(*arguments),
+                airflow_parts.airflow_command(*arguments),
                 cwd=self.places.home,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -64,7 +64,7 @@ class LiveAirflow:
 
     def start(self, name: str) -> None:
         """Start one of the four."""
-        self.running[name] = self.command(*stack.SERVICES[name])
+        self.running[name] = self.command(*airflow_parts.SERVICES[name])
 
     def kill(self, name: str, *, with_children: bool = False) -> list[int]:
         """Kill one of the four with SIGKILL, or it and all below it but drivers, as a lost container is.
@@ -172,11 +172,11 @@ def live_airflow(
     for folder in (places.logs, places.data):
         folder.mkdir(parents=True)
     port = ports.choose(None)
-    client = Airflow(f"http://{ports.HOST}:{port}", stack.USER, stack.write_password(places))
-    airflow = LiveAirflow(places, {**stack.environment(places, port), **settings}, client)
+    client = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, stack.write_password(places))
+    airflow = LiveAirflow(places, {**airflow_parts.environment(places, port), **settings}, client)
     try:
         assert airflow.command("db", "migrate").wait(300) == 0
-        for name in stack.SERVICES:
+        for name in airflow_parts.SERVICES:
             airflow.start(name)
         airflow.wait_until_healthy()
         wanted = {f"{job}.{verb}" for job in jobs for verb in ("run", "stop", "savepoint", "restore")}
@@ -188,7 +188,7 @@ def live_airflow(
         for process in airflow.running.values():
             if process.poll() is None:
                 process.terminate()
-        left = processes.end(lambda: processes.marked(stack.PROCESS_MARK, str(home)), grace_s=8)
+        left = processes.end(lambda: processes.marked(PROCESS_MARK, str(home)), grace_s=8)
         for process in airflow.running.values():
             process.wait(30)
         assert not left, left
