@@ -172,7 +172,7 @@ def live_airflow(
     for folder in (places.logs, places.data):
         folder.mkdir(parents=True)
     port = ports.choose(None)
-    client = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, stack.write_password(places))
+    client = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, airflow_parts.write_password(places))
     airflow = LiveAirflow(places, {**airflow_parts.environment(places, port), **settings}, client)
     try:
         assert airflow.command("db", "migrate").wait(300) == 0
