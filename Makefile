@@ -96,6 +96,10 @@ bench: setup  ## Figures for take, verify and restore against a plain copy; writ
 s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes
 	@$(BIN)/python -m tests.support.s3a
 
+.PHONY: yarn-jars
+yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/yarn, and check their hashes
+	@$(BIN)/python -m tests.support.yarn
+
 .PHONY: lock
 lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
 	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null
