@@ -119,6 +119,10 @@ s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streamban
 kafka-jars: setup  ## Fetch a Kafka broker and Spark's connector for tests into .streambank/kafka, and check their hashes
 	@$(BIN)/python -m tests.support.kafka_jars
 
+.PHONY: yarn-jars
+yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/yarn, and check their hashes
+	@$(BIN)/python -m tests.support.yarn
+
 .PHONY: lock
 lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)
 	@$(UV) pip compile $(LOCK_ARGS) $(ARGS) pyproject.toml --output-file requirements.lock >/dev/null

@@ -24,6 +24,7 @@ from tests.support.driver import CONF, wait_for
 from tests.support.jobs import BY, child, end_drivers
 from tests.support.lines_job import LinesJob, lines_job
 
+PATIENCE_S = 900.0
 pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]
 
 
@@ -152,8 +153,9 @@ def test_a_supervised_driver_comes_back_and_there_are_never_two_holders(
                 if epoch == 3:
                     # A start meanwhile waits for the one that comes back: it makes no other.
                     assert start_job(job, by=BY).state == "already-running"
-                wait_for(f"epoch {epoch}", partial(_holds, lines, epoch))
-            lines.wait_rows("one", "two", "three")
+                wait_for(f"epoch {epoch}", partial(_holds, lines, epoch), PATIENCE_S)
+                assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"
+            lines.wait_rows("one", "two", "three", within_s=PATIENCE_S)
         assert watch.looks > 100
         assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"
         now = job_status(job)

@@ -11,7 +11,7 @@ from typing import Any
 
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
-from tests.support.driver import APPLICATIONS, wait_for
+from tests.support.driver import APPLICATIONS, DEADLINE_S, wait_for
 
 _JOBS = """
 repository = "repository"
@@ -52,14 +52,14 @@ class LinesJob:
         (self.folder / text).write_text(f"{text}\n")
         (self.folder / text).rename(self.folder / "in" / text)
 
-    def wait_rows(self, *rows: str) -> None:
+    def wait_rows(self, *rows: str, within_s: float = DEADLINE_S) -> None:
         """Wait until these rows have been written, each once, and no others."""
 
         def there() -> bool:
             return sorted(self.rows()) == sorted(rows)
 
         try:
-            wait_for(f"rows {rows}", there)
+            wait_for(f"rows {rows}", there, within_s)
         except AssertionError as error:
             raise AssertionError(f"{self.rows()} is not {rows}") from error
 
