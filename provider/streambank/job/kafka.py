@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streambank.errors import NotFoundError
 from streambank.job.fields import Fields
 from streambank.kafka.connection import Brokers, KafkaConnection, is_secret, is_variable
-from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.storage.base import Store
+
+if TYPE_CHECKING:
+    from streambank.kafka.recording import KafkaSinkCapture, SourceRecorder
 
 FACT = "kafka"
 """What the runner records of a query: its `sources` and its `sink`, as options that are no secret."""
@@ -44,6 +46,8 @@ def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
         facts: What its last driver told; empty for a query that is not managed.
         brokers: Who is asked.
     """
+    from streambank.kafka.recording import Reader, SourceRecorder
+
     told = _told(facts).get("sources")
     readers = [Reader.of(one) for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
     return SourceRecorder(brokers, readers)
@@ -57,6 +61,8 @@ def kafka_sink(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) ->
         checkpoint: Its checkpoint.
         brokers: Who is asked.
     """
+    from streambank.kafka.recording import KafkaSinkCapture
+
     told = _told(facts).get("sink")
     if not isinstance(told, Mapping):
         return None

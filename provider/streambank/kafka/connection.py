@@ -6,9 +6,12 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from streambank.errors import StorageError, StreambankError
-from streambank.kafka.broker import Broker
+
+if TYPE_CHECKING:
+    from streambank.kafka.broker import Broker
 
 ASK_TIMEOUT_S = 5.0
 """How long a cluster is waited for, once: whoever asks again after that is told at once."""
@@ -59,7 +62,7 @@ class KafkaConnection:
         return {name: _VARIABLE.sub(one, value) for name, value in self.config.items()}
 
 
-Connect = Callable[[str, Mapping[str, str], float], Broker]
+Connect = Callable[[str, Mapping[str, str], float], "Broker"]
 """Bootstrap servers, client properties and time-out in seconds to a cluster."""
 
 
