@@ -99,7 +99,7 @@ stack-down: setup  ## End what `make stack` left running, and remove its data (K
 	@$(BIN)/python -m demo.stack down $(if $(KEEP),--keep) $(ARGS)
 
 .PHONY: test-stack
-test-stack: setup  ## The story on a stack of its own, with a worker, S3 and Kafka killed in the middle (under 20 minutes)
+test-stack: setup  ## The story on a stack of its own, with a worker, S3 and Kafka killed in the middle
 	@$(BIN)/python -m demo.stack test $(ARGS)
 
 .PHONY: check-compose
