@@ -12,17 +12,16 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.errors import InputError, StreambankError
 from streambank.job.declaration import Declarations, Job, load_jobs
-from streambank.job.launch_policy import LaunchPolicy
-from streambank.job.launchers.choose import using_connections
+from streambank.job.launch_connections import using_connections
 from streambank.savepoint.header import check_apart
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store, using_s3
 from streambank.storage.names import split_job
-from streambank_airflow.launching import with_connection
 from streambank_airflow.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
 from streambank_airflow.watching import JobWatcher
 
 if TYPE_CHECKING:
+    from streambank.job.launch_policy import LaunchPolicy
     from streambank_airflow.event_time import EventTimeWatcher, WatermarkWatcher
     from streambank_airflow.judging import SlaSubject
 
@@ -119,6 +118,8 @@ class DeclarationHook(BaseHook):
             InputError: There is no such connection (code `no-connection`), or it says something wrong
                 (`bad-connection`).
         """
+        from streambank_airflow.launching import with_connection
+
         conn_id = job.launch.connection or ""
         connection = self._find(conn_id)
         if connection is None:
