@@ -113,15 +113,15 @@ bench: setup  ## Figures against a plain copy (bench/RESULTS.md) and Spark's own
 
 .PHONY: s3a-jars
 s3a-jars: setup  ## Fetch Spark's jars for checkpoints on s3a:// into .streambank/s3a, and check their hashes
-	@$(BIN)/python -m tests.support.s3a
+	@$(BIN)/python -m demo.jars.s3a
 
 .PHONY: kafka-jars
 kafka-jars: setup  ## Fetch a Kafka broker and Spark's connector for tests into .streambank/kafka, and check their hashes
-	@$(BIN)/python -m tests.support.kafka_jars
+	@$(BIN)/python -m demo.jars.kafka
 
 .PHONY: yarn-jars
 yarn-jars: setup  ## Fetch Hadoop's jars for the tests on YARN into .streambank/yarn, and check their hashes
-	@$(BIN)/python -m tests.support.yarn
+	@$(BIN)/python -m demo.jars.yarn
 
 .PHONY: lock
 lock: setup  ## Resolve requirements.lock again from pyproject.toml (make lock ARGS=--upgrade: newer versions)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from demo import ending, keeper, processes
 from demo.ending import InterruptedBySignal
+from demo.jars import WrongJarError
 from demo.job import WaitedTooLongError
 from demo.places import ROOT
 from demo.ports import NoFreePortError
 from demo.rest import RestError, RunFailedError
 from demo.screen import Screen
 from demo.stack import addresses, story, whole
-from demo.stack.jars import WrongJarError
 from demo.stack.places import StackPlaces, default_places
 from demo.stack.postgres import MissingError
 from demo.stack.whole import Stack

@@ -69,7 +69,7 @@ def s3_parts(
 
 
 def kafka_parts(
-    places: StackPlaces, addresses: Addresses, jars: Path, environment: Mapping[str, str]
+    places: StackPlaces, addresses: Addresses, classpath: str, environment: Mapping[str, str]
 ) -> list[Part]:
     """One broker that is its own controller; formatted where it is new."""
     places.kafka.mkdir(parents=True, exist_ok=True)
@@ -79,9 +79,7 @@ def kafka_parts(
     )
     java = f"{environment['JAVA_HOME']}/bin/java" if environment.get("JAVA_HOME") else "java"
     log = ("-Dlog4j2.level=INFO", f"-Djava.io.tmpdir={places.temporary}")
-    # Spark's resolver leaves Scala's library out, since Spark has it.
-    scala = next((find_installation().spark_home / "jars").glob("scala-library-*.jar"))
-    base = (java, *BROKER_MEMORY, *log, "-cp", f"{jars}/*{os.pathsep}{scala}")
+    base = (java, *BROKER_MEMORY, *log, "-cp", classpath)
     here = str(places.kafka)
     found: list[Part] = []
     if not (places.kafka / "log" / "meta.properties").exists():

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo import airflow_parts
+from demo.jars.kafka import broker_classpath
+from demo.jars.s3a import S3A
 from demo.parts import Part
 from demo.ports import HOST
 from demo.rest import Airflow
-from demo.stack import jars, postgres, services
+from demo.stack import postgres, services
 from demo.stack.addresses import Addresses
 from demo.stack.passwords import Passwords, passwords
 from demo.stack.places import StackPlaces
@@ -78,10 +80,7 @@ def assemble(places: StackPlaces, addresses: Addresses) -> Stack:
         MissingError: Something that it needs is not installed.
         WrongJarError: A jar could not be fetched, or is another one than it was.
     """
-    from tests.support import s3a
-
-    s3a_jars = s3a.jars()
-    kafka_jars = jars.jars()
+    s3a_jars = S3A.jars()
     for folder in (places.logs, places.data / "input", places.temporary, places.replica):
         folder.mkdir(parents=True, exist_ok=True)
     known = passwords(places)
@@ -92,7 +91,7 @@ def assemble(places: StackPlaces, addresses: Addresses) -> Stack:
     parts = [
         *postgres.parts(places, addresses.port["postgres"], known.postgres, base),
         *services.s3_parts(places, addresses, known, base),
-        *services.kafka_parts(places, addresses, kafka_jars, base),
+        *services.kafka_parts(places, addresses, broker_classpath(), base),
         *services.spark_parts(places, addresses, {**spark, **known.s3_environment(addresses)}),
         *airflow_parts.parts(airflow, places.home, again=True, ready=health),
     ]

@@ -167,7 +167,7 @@ def test_every_path_of_the_image_is_in_the_checkout_and_copied() -> None:
             continue  # fetched when the image is built
         assert (ROOT / path).exists(), path
         assert any(path == source or path.startswith(f"{source}/") for source in copied()), path
-    assert "python -m tests.support.s3a" in DOCKERFILE
+    assert "python -m demo.jars.s3a" in DOCKERFILE
 
 
 @pytest.mark.parametrize("name", OURS)

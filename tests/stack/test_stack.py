@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from demo.jars import WrongJarError
+from demo.jars.kafka import KAFKA
 from demo.parts import Part
 from demo.places import PROCESS_MARK
 from demo.ports import NoFreePortError
 from demo.stack import __main__ as main
-from demo.stack import addresses, compose, jars, postgres, services, settings, whole
-from demo.stack.jars import WrongJarError
+from demo.stack import addresses, compose, postgres, services, settings, whole
 from demo.stack.passwords import passwords
 from demo.stack.places import JOBS_FILE, StackPlaces
 from demo.stack.postgres import MissingError
@@ -198,13 +199,15 @@ def test_postgres_is_made_once_and_its_password_passes_by_a_file(
 
 
 def test_jars_that_are_not_the_known_ones_are_refused(tmp_path: Path) -> None:
-    known = [line.split()[1] for line in jars.HASHES.read_text().splitlines()]
-    assert "org.apache.kafka_kafka_2.13-4.3.1.jar" in known and len(known) == 45
+    listed = Path(demo.jars.__file__).with_name("kafka.sha256").read_text().splitlines()
+    known = [line.split()[1] for line in listed]
+    assert "broker/org.apache.kafka_kafka_2.13-4.3.1.jar" in known
     for name in known:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"something else")
     (tmp_path / "more.jar").touch()
     with pytest.raises(WrongJarError, match=r"at\.yawk.*more\.jar"):
-        jars.check(tmp_path)
+        KAFKA.check(tmp_path)
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

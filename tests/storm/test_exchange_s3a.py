@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from demo.jars import s3a
 from streambank.job.start import start_job
 from streambank.storage import open_store
-from tests.support import s3a
 from tests.support.jobs import BY, end_drivers
 from tests.support.s3_servers import S3Server, seaweedfs
 from tests.support.seen_trial import HDFS, NUMBERS, ROCKSDB, SeenTrial

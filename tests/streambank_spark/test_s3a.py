@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.jars import s3a
 from spark_jobs.flights import expected, replay
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.errors import RefusedError
@@ -25,7 +26,6 @@ from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from tests.support import s3a
 from tests.support.driver import environment, submit
 from tests.support.jobs import BY, ROOT, end_drivers, poll
 from tests.support.s3_servers import SECRET_KEY, S3Server, seaweedfs

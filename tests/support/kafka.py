@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.kafka_jars import broker_classpath
+from demo.jars.kafka import broker_classpath
 
 START_TIMEOUT_S = 240.0
 ASK_TIMEOUT_S = 60.0

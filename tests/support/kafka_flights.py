@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo.jars.kafka import spark_settings
 from spark_jobs.flights import replay
 from spark_jobs.flights.expected_origins import TopicComparison, compare_topic, origin_delays
 from streambank.checkpoint.reader import CheckpointReader
@@ -23,7 +24,6 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import local_path, open_store
 from tests.support.jobs import BY, ROOT, end_drivers, poll
 from tests.support.kafka import Kafka
-from tests.support.kafka_jars import spark_settings
 
 PATIENCE_S = 500
 """For a machine with much else to do."""

@@ -1,106 +1,27 @@
 """A YARN cluster on the loopback device: a real ResourceManager and a NodeManager, from Hadoop's own jars.
 
-    python -m tests.support.yarn      fetches the jars
-
-They come by Spark's own resolver, are compared with known hashes and kept in `.streambank/yarn` of the
-checkout. There is no HDFS: the file system of the machine is what all processes share.
+There is no HDFS: the file system of the machine is what all processes share.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+from demo.jars.yarn import YARN
 from streambank.job.installed import find_installation
 from tests.support.cluster import QUICK_START
 from tests.support.driver import wait_for
 from tests.support.s3_servers import free_ports
-
-ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / ".streambank" / "yarn"
-HASHES = Path(__file__).with_name("yarn_jars.sha256")
-HADOOP = "3.5.0"
-PACKAGES = (
-    f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
-    "org.mockito:mockito-core:4.11.0",
-    "org.slf4j:slf4j-simple:1.7.36",
-    "org.junit.jupiter:junit-jupiter-api:5.11.4",
-    "ch.qos.reload4j:reload4j:1.2.22",
-    "org.bouncycastle:bcpkix-jdk18on:1.79",
-)
-OURS = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
-"""They are among PySpark's own."""
-FETCH_TIMEOUT_S = 900
-
-
-class WrongJarError(Exception):
-    """A jar is missing, or is another one than it was."""
-
-
-def jars() -> Path:
-    """The folder with the jars; they are fetched where they are not there.
-
-    Raises:
-        WrongJarError: What was fetched is not what was seen before.
-    """
-    HOME.mkdir(parents=True, exist_ok=True)
-    folder = HOME / "jars"
-    with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two workers of one test run
-        if not folder.exists():
-            _fetch(folder)
-        check(folder)
-    return folder
-
-
-def check(folder: Path) -> None:
-    """Compare the jars in a folder with their hashes.
-
-    Raises:
-        WrongJarError: One is missing, too many or another one.
-    """
-    lines = (line.split() for line in HASHES.read_text(encoding="ascii").splitlines())
-    expected = {name: digest for digest, name in lines}
-    found = {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-    if wrong:
-        raise WrongJarError(
-            f"{folder} does not hold what {HASHES.name} lists: {', '.join(wrong)}. Remove it and try again."
-        )
-
-
-def _fetch(folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=HOME, prefix="fetch-") as temporary:
-        nothing = Path(temporary) / "nothing.py"
-        nothing.touch()
-        command = [
-            *(str(find_installation().spark_submit), "--master", "local[1]"),
-            *("--packages", ",".join(PACKAGES), "--exclude-packages", ",".join(OURS)),
-            *("--conf", f"spark.jars.ivy={temporary}", str(nothing)),
-        ]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False, env=environment
-        )
-        fetched = Path(temporary) / "jars"
-        if done.returncode or not fetched.is_dir():
-            raise WrongJarError(f"Spark's resolver did not fetch the jars: {done.stderr[-2000:]}")
-        check(fetched)
-        shutil.move(fetched, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +83,7 @@ def running_yarn(folder: Path) -> Iterator[Yarn]:
     (folder / "staging").mkdir()
     _write_conf(folder, ports)
     found = find_installation().spark_home / "jars"
-    classpath = [str(folder / "conf"), f"{jars()}/*"]
+    classpath = [str(folder / "conf"), f"{YARN.jars()}/*"]
     classpath += [str(next(found.glob(f"hadoop-client-{one}-*.jar"))) for one in ("api", "runtime")]
     classpath += [str(one) for one in found.glob("jcl-over-slf4j-*.jar")]
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
@@ -247,7 +168,3 @@ def _get(url: str) -> Mapping[str, Any]:
     with urllib.request.urlopen(url, timeout=10) as answer:
         found: Mapping[str, Any] = json.load(answer)
     return found
-
-
-if __name__ == "__main__":
-    print(f"{jars()}: {len(list(jars().iterdir()))} jars")

@@ -17,8 +17,8 @@ from streambank.job.credentials import refuse_credentials
 from streambank.job.fields import Fields, Source, expand, read_text
 from streambank.job.generations import MAIN
 from streambank.job.health_policy import HealthPolicy, read_health
-from streambank.job.launch_policy import LOCAL_MASTER, LaunchPolicy, read_launch_policy
 from streambank.job.kafka import read_kafka
+from streambank.job.launch_policy import LOCAL_MASTER, LaunchPolicy, read_launch_policy
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
