@@ -84,7 +84,8 @@ class JarSet:
         )
         if wrong:
             raise WrongJarError(
-                f"{folder} does not hold what {known.name} lists: {', '.join(wrong)}. Remove it and try again."
+                f"{folder} does not hold what {known.name} lists: {', '.join(wrong)}. "
+                "Remove it and try again."
             )
 
     def _fetch(self, home: Path, folder: Path) -> None:

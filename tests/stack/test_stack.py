@@ -46,7 +46,7 @@ def parts(places: StackPlaces, tmp_path: Path) -> dict[str, Part]:
     spark = services.spark_environment(places, base) | known.s3_environment(ports)
     found = [
         *services.s3_parts(places, ports, known, base),
-        *services.kafka_parts(places, ports, tmp_path / "jars", base),
+        *services.kafka_parts(places, ports, f"{tmp_path}/jars/*", base),
         *services.spark_parts(places, ports, spark),
     ]
     return {part.name: part for part in found}
@@ -129,7 +129,7 @@ def test_a_broker_is_formatted_once(places: StackPlaces, tmp_path: Path) -> None
     (places.kafka / "log").mkdir(parents=True)
     (places.kafka / "log" / "meta.properties").touch()
     base = {"PATH": os.environ["PATH"]}
-    found = services.kafka_parts(places, addresses.choose({}), tmp_path, base)
+    found = services.kafka_parts(places, addresses.choose({}), str(tmp_path), base)
     assert [part.name for part in found] == ["kafka"]
 
 
@@ -199,7 +199,7 @@ def test_postgres_is_made_once_and_its_password_passes_by_a_file(
 
 
 def test_jars_that_are_not_the_known_ones_are_refused(tmp_path: Path) -> None:
-    listed = Path(demo.jars.__file__).with_name("kafka.sha256").read_text().splitlines()
+    listed = (ROOT / "demo" / "jars" / "kafka.sha256").read_text().splitlines()
     known = [line.split()[1] for line in listed]
     assert "broker/org.apache.kafka_kafka_2.13-4.3.1.jar" in known
     for name in known:
