@@ -19,7 +19,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     file = write_jobs(tmp_path)
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
     for module in ("start", "stop", "status"):
-        monkeypatch.setattr(f"streambank.job.{module}.LocalLauncher", lambda: fake_launcher(tmp_path))
+        monkeypatch.setattr(f"streambank.job.{module}.launcher_for", lambda job: fake_launcher(tmp_path))
     job = load_jobs(file).job("flights")
     yield job
     end_drivers(job.records())

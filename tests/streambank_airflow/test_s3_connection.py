@@ -294,7 +294,7 @@ def test_what_cannot_be_followed_is_refused_without_repeating_it(
 
 
 def test_every_verb_of_the_hook_goes_by_the_connection() -> None:
-    without = {"aopen", "check_order", "declared", "get_conn_value", "test_connection"}
+    without = {"aopen", "check_order", "declared", "get_conn_value", "launch_policy", "test_connection"}
     verbs = {
         name
         for kind in StreambankHook.__mro__
