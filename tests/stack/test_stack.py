@@ -30,6 +30,15 @@ from streambank.job.declaration import load_jobs
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def some_postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs are only looked for here, so a machine without them has them, too."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in postgres.REQUIRED:
+        (folder / name).touch(mode=0o755)
+    monkeypatch.setattr(postgres, "INSTALLED", (str(folder),))
+
+
 @pytest.fixture
 def places(tmp_path: Path) -> StackPlaces:
     here = StackPlaces(tmp_path / "stack")
