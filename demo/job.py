@@ -6,14 +6,16 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from demo import processes
+from streambank.checkpoint import logs
 from streambank.errors import NotFoundError, StorageError
 from streambank.job.control import JobControl
 from streambank.job.processes import ProcessId
+from streambank.kafka.offsets import Spot, parse_offsets, spots
 from streambank.storage import Store, local_path, open_store
 
 DELETED_WITHIN_S = 60.0
@@ -78,6 +80,18 @@ class FlightsJob:
     def _commit(self, store: Store, number: int) -> CommittedBatch:
         at = datetime.fromtimestamp(store.stat(f"commits/{number}").mtime_ns / 1e9, UTC)
         return CommittedBatch(number, at)
+
+    def read_until(self) -> Mapping[Spot, int]:
+        """The next offset to read of each of its topics' partitions, as the newest committed batch left them.
+
+        Empty before the first batch, and for a job that reads no Kafka.
+        """
+        last = self.last_commit()
+        if last is None:
+            return {}
+        read = logs.parse_offsets(self.checkpoint().read(f"offsets/{last.number}")).sources.values()
+        found = [offsets for text in read if (offsets := parse_offsets(text)) is not None]
+        return {spot: offset for one in found for spot, offset in spots(one).items()}
 
     def wait_for_batch(
         self, number: int, *, timeout_s: float, meanwhile: Callable[[], None]

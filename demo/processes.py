@@ -83,7 +83,7 @@ def descendants(root: int) -> list[Process]:
 def marked(name: str, value: str) -> list[Process]:
     """Processes with this very variable in their environment, and their descendants; never us or ours."""
     mark = f"{name}={value}".encode()
-    ours = _ancestors(os.getpid()) | {os.getpid()}
+    ours = ancestors(os.getpid()) | {os.getpid()}
     found: dict[int, Process] = {}
     for process in everything().values():
         if process.pid in ours or process.is_zombie or mark not in _environment(process.pid).split(b"\0"):
@@ -100,7 +100,8 @@ def _environment(pid: int) -> bytes:
         return b""
 
 
-def _ancestors(pid: int) -> set[int]:
+def ancestors(pid: int) -> set[int]:
+    """The pids of a process's parent, of that one's parent, and so on."""
     found: set[int] = set()
     while (process := look_at(pid)) is not None and process.parent > 0 and process.parent not in found:
         found.add(process.parent)

@@ -27,6 +27,7 @@ class SavepointFigures:
         new_bytes: What had to be moved into the repository for it.
         seconds: How long the take took.
         replans: How often Spark's own cleaning made it plan anew.
+        source: Up to where it has read its topic, and how long what follows stays there; empty for files.
     """
 
     savepoint: str
@@ -37,6 +38,7 @@ class SavepointFigures:
     new_bytes: int
     seconds: float
     replans: int
+    source: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -70,6 +72,7 @@ class Report:
         steps: In the order they were told.
         faults: What was killed and brought back, in that order.
         restored: The savepoint that was restored, and its batch.
+        source_effect: What its plan said of the topic that the job reads; empty for files.
         lost_batches: Batches that had been committed after it, and were computed again.
         rpo_s: How old the restored savepoint was when the disaster struck.
         rto_s: From the disaster to the first batch committed after it, the person's approval included.
@@ -86,6 +89,7 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
     restored: str = ""
     restored_batch: int = -1
+    source_effect: str = ""
     lost_batches: int = 0
     rpo_s: float = 0.0
     rto_s: float = 0.0
@@ -159,6 +163,8 @@ class Report:
         table.add_column("what")
         table.add_column("", justify="right")
         table.add_row("restored savepoint", f"{self.restored} (batch {self.restored_batch})")
+        if self.source_effect:
+            table.add_row("its input", self.source_effect)
         table.add_row(
             "how old it was (RPO)", f"{self.rpo_s:.1f} s, {self.lost_batches} batches computed again"
         )

@@ -18,6 +18,7 @@ from demo.report import Report, SavepointFigures, size
 from demo.rest import Airflow
 from demo.screen import Screen
 from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 
@@ -114,7 +115,7 @@ class Story:
             step.detail = (
                 f"{figures.savepoint} holds {size(figures.bytes)} in {figures.files} files; moved "
                 f"{size(figures.new_bytes)}, {size(figures.saved_bytes)} were there already; "
-                f"the take itself {figures.seconds:.2f} s"
+                f"the take itself {figures.seconds:.2f} s{figures.source and f'; {figures.source}'}"
             )
         return figures
 
@@ -130,9 +131,14 @@ class Story:
             new_bytes=int(manifest.stats["new_bytes"]),
             seconds=float(manifest.stats["seconds"]),
             replans=int(manifest.stats["replans"]),
+            source=self.source_of(manifest),
         )
         self.report.savepoints.append(figures)
         return figures
+
+    def source_of(self, manifest: Manifest) -> str:
+        """What a savepoint says of its input that is worth telling; here it reads files, and nothing is."""
+        return ""
 
     def disaster(self, at_batch: int) -> None:
         """Destroy the checkpoint and kill the driver, both of its processes, without warning."""
@@ -165,6 +171,7 @@ class Story:
             plan = self.airflow.result(dag_id, run, "plan")
             (question,) = self.airflow.open_questions(dag_id, run)
             step.detail = f"savepoint {plan['savepoint']}, batch {plan['batch']}"
+            self.report.source_effect = str(plan.get("source_effect") or "")
         self.screen.say_more(f"{question['subject']}\n{_plain(str(question['body']))}")
         time.sleep(READING_S)
         self.report.approval_s = round((datetime.now(UTC) - self.disaster_at).total_seconds(), 1)
@@ -269,7 +276,12 @@ class Story:
                 self.check()
                 time.sleep(0.2)
             assert running.stdout is not None
-            answer: dict[str, Any] = json.loads(running.stdout.read())
+            told = running.stdout.read()
+        if not told:  # it has said why on stderr, which is ours
+            raise WaitedTooLongError(
+                f"the comparison with a batch computation ended with {running.returncode}"
+            )
+        answer: dict[str, Any] = json.loads(told)
         return answer
 
     def look_around(self, root: int) -> None:

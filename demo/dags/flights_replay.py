@@ -1,7 +1,12 @@
-"""`flights.replay`: New York's departures of 2013 arrive, file by file, for the streaming jobs to read."""
+"""`flights.replay`: New York's departures of 2013 arrive, for the streaming jobs to read.
+
+File by file in a folder, or portion by portion in a Kafka topic. A folder that was begun is gone on with; a
+topic gets what is asked for: ask for each departure once, for the closing record when the job has read all.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +15,9 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Param
 
 REPLAY = Path(__file__).resolve().parents[2] / "spark_jobs" / "flights" / "replay.py"
+KAFKA_VARIABLE = "STREAMBANK_DEMO_KAFKA"
+"""Names the broker of a stack, which is then what is fed unless a folder is named."""
+ALL = 336_776
 
 with DAG(
     "flights.replay",
@@ -20,19 +28,45 @@ with DAG(
     doc_md=__doc__,
     params={
         "target": Param(
-            type="string", minLength=1, title="Folder", description="The folder that the streaming job reads."
+            None,
+            type=["null", "string"],
+            title="Folder",
+            description="The folder that the streaming job reads, where it reads files.",
         ),
-        "rows_per_file": Param(4000, type="integer", minimum=1, title="Departures in one file"),
+        "kafka": Param(
+            os.environ.get(KAFKA_VARIABLE),
+            type=["null", "string"],
+            title="Kafka",
+            description="Where no folder is named: HOST:PORT of a broker.",
+        ),
+        "topic": Param("flights", type="string", minLength=1, title="Topic", description="With Kafka."),
+        "rows_per_file": Param(
+            4000, type="integer", minimum=1, title="Departures in one file, or in one portion of a topic"
+        ),
         "gap_ms": Param(
-            1000, type="integer", minimum=0, title="Pause", description="Milliseconds between two files."
+            1000, type="integer", minimum=0, title="Pause", description="Milliseconds between two of them."
+        ),
+        "skip": Param(
+            0,
+            type="integer",
+            minimum=0,
+            maximum=ALL,
+            title="Departures to leave out",
+            description="With Kafka: how many of the year's first ones are in the topic already.",
         ),
         "limit": Param(
-            336_776,
+            ALL,
             type="integer",
             minimum=1,
-            maximum=336_776,
+            maximum=ALL,
             title="Departures",
-            description="How many in all.",
+            description="How many in all, those that are left out among them.",
+        ),
+        "closing_only": Param(
+            False,
+            type="boolean",
+            title="Only the closing record",
+            description="With Kafka: it closes all windows. Ask for it when the job has read all departures.",
         ),
     },
 ) as dag:
@@ -40,15 +74,21 @@ with DAG(
         task_id="replay",
         # What a person typed reaches the shell as variables, never as part of the command.
         bash_command=(
-            'exec "$PYTHON" "$REPLAY" "$TARGET" --rows-per-file "$ROWS" --gap-ms "$GAP_MS" --limit "$LIMIT"'
+            'if [ -n "$TARGET" ]; then set -- "$TARGET"; '
+            'else set -- --kafka "$KAFKA" --topic "$TOPIC" --skip "$SKIP" $CLOSING_ONLY; fi; '
+            'exec "$PYTHON" "$REPLAY" "$@" --rows-per-file "$ROWS" --gap-ms "$GAP_MS" --limit "$LIMIT"'
         ),
         env={
             "PYTHON": sys.executable,
             "REPLAY": str(REPLAY),
-            "TARGET": "{{ params.target }}",
+            "TARGET": "{{ params.target or '' }}",
+            "KAFKA": "{{ params.kafka or '' }}",
+            "TOPIC": "{{ params.topic }}",
             "ROWS": "{{ params.rows_per_file }}",
             "GAP_MS": "{{ params.gap_ms }}",
+            "SKIP": "{{ params.skip }}",
             "LIMIT": "{{ params.limit }}",
+            "CLOSING_ONLY": "{{ '--closing-only' if params.closing_only else '' }}",
         },
         append_env=True,
         execution_timeout=timedelta(hours=1),

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from demo.places import ROOT, Places
 
+KAFKA_VARIABLE = "STREAMBANK_DEMO_KAFKA"
+"""By it the DAG `flights.replay` knows the broker."""
 HERE = Path(__file__).resolve().parent
 JOBS_FILE = HERE / "streaming_jobs.toml"
 BUCKET = "streambank"
 REPOSITORY = f"s3://{BUCKET}/repository"
+FLIGHTS_TOPIC = "flights"
+TOPICS = (FLIGHTS_TOPIC, "delays")
+"""What flights come to, and what the job `origins` of docker-compose.yml writes to."""
 
 
 @dataclass(frozen=True, slots=True)

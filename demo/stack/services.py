@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from demo.jars.s3a import SETTINGS as S3A_SETTINGS
 from demo.parts import Part
 from demo.places import ROOT
 from demo.ports import HOST
+from demo.stack import topics
 from demo.stack.addresses import WEED_PARTS, WORKERS, Addresses
 from demo.stack.passwords import Passwords
 from demo.stack.places import StackPlaces
@@ -25,7 +27,6 @@ WORKER_MEMORY = "3g"
 DAEMON_MEMORY = "384m"
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 BROKER_MEMORY = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-TOPIC_PARTITIONS = 2
 # In what master and worker say about themselves; a worker names its master once that has taken it in.
 MASTER_LIVES = quote('"status" : "ALIVE"')
 WORKER_IS_TAKEN_IN = quote('"masterurl" : "spark://')
@@ -71,7 +72,7 @@ def s3_parts(
 def kafka_parts(
     places: StackPlaces, addresses: Addresses, classpath: str, environment: Mapping[str, str]
 ) -> list[Part]:
-    """One broker that is its own controller; formatted where it is new."""
+    """One broker that is its own controller, formatted where it is new; and the stack's topics in it."""
     places.kafka.mkdir(parents=True, exist_ok=True)
     settings = places.kafka / "server.properties"
     settings.write_text(
@@ -97,6 +98,8 @@ def kafka_parts(
             ends_last=True,
         )
     )
+    make_topics = (sys.executable, "-m", "demo.stack.topics", addresses.kafka)
+    found.append(Part("topics", make_topics, environment, str(ROOT), once=True))
     return found
 
 
@@ -113,7 +116,7 @@ def broker_settings(places: StackPlaces, addresses: Addresses) -> Mapping[str, s
         "advertised.listeners": listener,
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": str(places.kafka / "log"),
-        "num.partitions": str(TOPIC_PARTITIONS),
+        "num.partitions": str(topics.PARTITIONS),
         "default.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
@@ -148,15 +151,24 @@ def spark_environment(places: StackPlaces, environment: Mapping[str, str]) -> di
     }
 
 
-def spark_parts(places: StackPlaces, addresses: Addresses, environment: Mapping[str, str]) -> list[Part]:
-    """A master, which takes drivers by REST, and workers.
+def spark_parts(
+    places: StackPlaces, addresses: Addresses, environment: Mapping[str, str], jars: str
+) -> list[Part]:
+    """A master, which takes drivers by REST, and workers, which run them and their executors.
 
     Args:
         places: The stack's folders.
         addresses: Its ports.
-        environment: What `spark_environment` gives, and credentials for the storage: executors have theirs
-            from the worker, never from whoever submits.
+        environment: What `spark_environment` gives, and credentials for the storage: drivers and executors
+            have theirs from the worker, never from whoever submits.
+        jars: The folder of the jars by which a worker itself reaches S3: it fetches a driver's program from
+            beside the job's records.
     """
+    environment = {
+        **environment,
+        "SPARK_DAEMON_CLASSPATH": f"{jars}/*",
+        "SPARK_WORKER_OPTS": " ".join(f"-D{name}={value}" for name, value in S3A_SETTINGS.items()),
+    }
     places.spark.mkdir(parents=True, exist_ok=True)
     start = str(Path(environment["SPARK_HOME"]) / "bin" / "spark-class")
     package = "org.apache.spark.deploy"

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo import airflow_parts
+from demo.jars import cluster
 from demo.jars.kafka import broker_classpath
-from demo.jars.s3a import S3A
 from demo.parts import Part
 from demo.ports import HOST
 from demo.rest import Airflow
 from demo.stack import postgres, services
 from demo.stack.addresses import Addresses
 from demo.stack.passwords import Passwords, passwords
-from demo.stack.places import StackPlaces
+from demo.stack.places import TOPICS, StackPlaces
 from demo.stack.postgres import MissingError
 from demo.stack.settings import airflow_environment
 
@@ -51,7 +51,7 @@ class Stack:
             "Spark": self.addresses.spark_page,
             "Spark's master": f"{self.addresses.master}, drivers by REST at {self.addresses.spark_rest}",
             "S3": s3,
-            "Kafka": self.addresses.kafka,
+            "Kafka": f"{self.addresses.kafka}, topics {' and '.join(TOPICS)}",
             "Postgres": f"{HOST}:{self.addresses.port['postgres']}",
             "Logs": str(self.places.logs),
         }
@@ -80,19 +80,19 @@ def assemble(places: StackPlaces, addresses: Addresses) -> Stack:
         MissingError: Something that it needs is not installed.
         WrongJarError: A jar could not be fetched, or is another one than it was.
     """
-    s3a_jars = S3A.jars()
-    for folder in (places.logs, places.data / "input", places.temporary, places.replica):
+    jars = str(cluster.jars())
+    for folder in (places.logs, places.data, places.temporary, places.replica):
         folder.mkdir(parents=True, exist_ok=True)
     known = passwords(places)
     base = {**airflow_parts.least_environment(places), "TMPDIR": str(places.temporary)}
     spark = services.spark_environment(places, base)
-    airflow = airflow_environment(places, addresses, known, spark, str(s3a_jars))
+    airflow = airflow_environment(places, addresses, known, spark, jars)
     health = {"api-server": f"{addresses.airflow}/api/v2/monitor/health"}
     parts = [
         *postgres.parts(places, addresses.port["postgres"], known.postgres, base),
         *services.s3_parts(places, addresses, known, base),
         *services.kafka_parts(places, addresses, broker_classpath(), base),
-        *services.spark_parts(places, addresses, {**spark, **known.s3_environment(addresses)}),
+        *services.spark_parts(places, addresses, {**spark, **known.s3_environment(addresses)}, jars),
         *airflow_parts.parts(airflow, places.home, again=True, ready=health),
     ]
     password = airflow_parts.write_password(places)

@@ -75,7 +75,7 @@ def with_connection(job: Job, connection: SparkConnection) -> LaunchPolicy:
         said["master"] = declared.get("master") or said["master"]
     # Of the connection only what belongs to the place counts: `namespace` is often filled in everywhere.
     values = {name: one for name, one in {**said, **declared}.items() if one is not None}
-    return settle(values, job.spark, wrong, inherited=set(said) - set(declared))
+    return settle(job.name, values, job.spark, wrong, inherited=set(said) - set(declared))
 
 
 def _master(connection: SparkConnection) -> str:

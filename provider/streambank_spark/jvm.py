@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 from streambank.errors import InternalError
@@ -18,6 +19,9 @@ _KAFKA_OPTIONS = {
     "subscribepattern": "subscribePattern",
     "assign": "assign",
 }
+_KAFKA = "kafka"
+_KAFKA_CLASS = re.compile(r"(?:.*[.$])?Kafka(?:Table|Sink)\Z")
+"""Classes of Spark's connector by which it is known, however an application wrote `format(...)`."""
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
 
@@ -95,6 +99,15 @@ def sink_of(query: Any) -> tuple[str, str | None]:
     return f"FileSink[{qualified}]", normalize_location(qualified)
 
 
+def is_kafka_sink(query: Any) -> bool:
+    """Whether a query writes to Kafka, by the class of its sink: a path may hold any word."""
+    return _is_kafkas(query._jsq.streamingQuery().sink())
+
+
+def _is_kafkas(part: Any) -> bool:
+    return _KAFKA_CLASS.match(str(part.getClass().getName())) is not None
+
+
 def sources_of(frame: Any) -> list[str]:
     """Spark's own words for what a streaming DataFrame reads, without the ids that differ from run to run."""
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
@@ -103,25 +116,55 @@ def sources_of(frame: Any) -> list[str]:
     return [_IDENTITY_HASH.sub("", _EXPRESSION_ID.sub("", text)) for text in described]
 
 
-def kafka_sources_of(frame: Any) -> list[dict[str, str]]:
-    """Where the Kafka sources of a streaming DataFrame read, as the application told Spark.
+def kafka_of(frame: Any) -> dict[str, Any]:
+    """What a streaming DataFrame reads, and where its Kafka sources do, as the application told Spark.
 
-    Only options that name servers and topics are looked at; whatever else there is may be a secret.
+    Spark's offset log has the sources in the order of the plan's leaves (MicroBatchExecution collects them
+    from it), so a leaf's position is the name of its source. Not where one leaf is there twice: then the
+    offset log's second version counts otherwise.
+
+    Returns:
+        `streams`: Spark's word for each leaf, `kafka` for Kafka's, None where it has none. `sources`: of
+        each of Kafka the options that name servers and topics, and its `position` where that tells.
+        Whatever other options there are may be secrets, and are not looked at.
     """
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    streams = [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
+    words = [_word(leaf) for leaf in streams]
+    twice = any(one.equals(other) for one, other in combinations(streams, 2))
+    sources = [
+        {**_kafka_options(leaf), **({} if twice else {"position": number})}
+        for number, (leaf, word) in enumerate(zip(streams, words, strict=True))
+        if word == _KAFKA
+    ]
+    return {"sources": sources, "streams": words}
+
+
+def _word(leaf: Any) -> str | None:
+    """`kafka`, or what else Spark calls a source, without a path; None where it does not say."""
     from py4j.protocol import Py4JError
 
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-    found = []
-    for leaf in map(leaves.apply, range(leaves.size())):
-        try:
-            if not leaf.isStreaming() or str(leaf.sourceName()) != "kafka":
-                continue
-            options = leaf.extraOptions()
-            named = {key: options.get(option) for key, option in _KAFKA_OPTIONS.items()}
-        except Py4JError:
-            continue  # a relation that has no options is none of Kafka's
-        found.append({key: str(value) for key, value in named.items() if value is not None})
-    return found
+    try:
+        name = str(leaf.sourceName())
+    except Py4JError:
+        return None
+    if name.lower() == _KAFKA:
+        return _KAFKA
+    try:
+        return _KAFKA if _is_kafkas(leaf.table()) else name.partition("[")[0]
+    except Py4JError:  # a source of the first version has no table
+        return name.partition("[")[0]
+
+
+def _kafka_options(leaf: Any) -> dict[str, str]:
+    from py4j.protocol import Py4JError
+
+    try:
+        options = leaf.extraOptions()
+    except Py4JError:  # nor does it tell its options
+        return {}
+    named = {key: options.get(option) for key, option in _KAFKA_OPTIONS.items()}
+    return {key: str(value) for key, value in named.items() if value is not None}
 
 
 def new_progress(query: Any, after_batch: int) -> Iterator[str]:

@@ -30,14 +30,15 @@ from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
 from streambank.job.launch import LaunchSpec, check_generations
 from streambank.job.prepare import check_application
-from streambank.job.processes import ProcessId, process, this_process
+from streambank.job.processes import ProcessId, process, program_of, this_process
+from streambank.job.whereabouts import REFUSED
 from streambank_spark import application, boundary, jvm, refusals, signals, wrap
 from streambank_spark.fence import kill_driver
 from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
 from streambank_spark.signs import Signs
 from streambank_spark.stopping import Stopping, Wish
-from streambank_spark.wanted import check_wanted
+from streambank_spark.wanted import check_wanted, take_lease
 
 
 def run(spec: LaunchSpec) -> int:
@@ -59,18 +60,16 @@ def run(spec: LaunchSpec) -> int:
     program = check_application(where_it_is(spec))
     parent = _jvm_process()
     control = spec.control_of_job()
-    claim = control.lease.acquire(
-        [this_process("python"), parent],
-        beat_s=spec.beat_s,
-        ttl_s=spec.ttl_s,
-        details={"launch_id": spec.launch_id, "by": dict(spec.by)},
-    )
+    claim = take_lease(spec, control, [this_process("python"), parent])
     driver = Driver(spec, control, claim, parent.pid)
+    # From now on, or others would call a driver dead whose records take long to read.
+    driver.keeper.start()
     try:
         check_generations(spec, control)
         check_wanted(spec, control, claim)
     except (ConflictError, RefusedError):
-        claim.release("refused")
+        driver.keeper.stop()
+        claim.release(REFUSED)
         raise
     return driver.run(program)
 
@@ -82,18 +81,19 @@ def where_it_is(spec: LaunchSpec) -> str:
     return spec.application if there else str(Path(sent).resolve())
 
 
-def _kafka(said: Mapping[str, Any], sink: str) -> dict[str, Any]:
-    """Servers and topics of a query; `sink` is None where Spark's word for it is not Kafka's."""
-    return {
-        "sources": list(said.get("sources", ())),
-        "sink": dict(said.get("sink", {})) if "kafka" in sink.lower() else None,
-    }
+def _kafka(said: Mapping[str, Any], is_sink: bool) -> dict[str, Any]:
+    """Servers and topics of a query; `sink` is None where it writes elsewhere."""
+    return {**said, "sink": dict(said.get("sink", {})) if is_sink else None}
 
 
 def _jvm_process() -> ProcessId:
-    """The JVM of spark-submit, or the one that a cluster runs the driver in: the parent of this process."""
+    """The JVM of spark-submit, or the one that a cluster runs the driver in: the parent of this process.
+
+    Who has lost its parent has another one, process 1 or a subreaper: to record that as the JVM would keep
+    the lease alive for ever, and have a stranger killed in the end.
+    """
     parent = process(os.getppid(), "jvm")
-    if parent is None:
+    if parent is None or program_of(parent) != "java":
         raise InternalError(
             "The JVM that started this process is gone.",
             hint="Start the job again; if it happens again, report it with the driver's log.",
@@ -126,11 +126,10 @@ class Driver:
         self._over = False
         self._java_handler: object | None = None
         self._lost = threading.Event()
-        self._keeper = Keeper(claim, on_lost=self._lease_lost, status=self._status)
+        self.keeper = Keeper(claim, on_lost=self._lease_lost, status=self._status)
 
     def run(self, program: Path) -> int:
         """Run the application; every query has ended, and the lease is released, when this returns."""
-        self._keeper.start()
         signals.watch_python(self._on_term)
         self.journal.record(
             "driver-started",
@@ -174,7 +173,7 @@ class Driver:
         for wish in self.stopping.wishes:
             if wish.request is not None:
                 self._answer(wish, outcome)
-        self._keeper.stop()
+        self.keeper.stop()
         self.claim.release("released", exit_code=code)
         return code
 
@@ -243,7 +242,7 @@ class Driver:
             "sink": sink,
             "sink_path": sink_path,
             "sources": sources,
-            "kafka": _kafka(managed.kafka, sink),
+            "kafka": _kafka(managed.kafka, jvm.is_kafka_sink(managed.query)),
             "spark_version": jvm.spark_version(managed.query),
         }
         self.control.record_query(managed.key, {"epoch": self.claim.epoch, **facts})

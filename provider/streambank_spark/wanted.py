@@ -2,18 +2,64 @@
 
 A stop ends drivers that are coming up where it finds them. In a cluster it may not: a driver waits for room,
 the answer to its submission was lost, or a supervisor starts again what was ended. So such a driver asks,
-with the lease in hand: then either the stop sees the lease, or the driver sees the stop.
+with the lease in hand: then either the stop sees the lease, or the driver sees the stop. By which records,
+says streambank/job/wanted.py.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from streambank.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.launch import LaunchSpec
-from streambank.job.requests import STOP
+from streambank.job.lease import IN_CLUSTER
+from streambank.job.processes import ProcessId
+from streambank.job.upcoming import spec_of
+from streambank.job.wanted import why_unwanted
 
 HELD = "lease-held"
+_PATIENCE_S = 30.0
+_LOOK_S = 0.5
+
+
+def take_lease(spec: LaunchSpec, control: JobControl, processes: Sequence[ProcessId]) -> Claim:
+    """Take the lease for a driver.
+
+    One that came up late may have it for the moment that it takes to find that it is not wanted any more:
+    that one is waited for, or the driver that was launched in its place would lose against it.
+
+    Raises:
+        RefusedError: Somebody holds it (code `lease-held`).
+    """
+    deadline = control.clock.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return control.lease.acquire(
+                processes,
+                beat_s=spec.beat_s,
+                ttl_s=spec.ttl_s,
+                details={
+                    "launch_id": spec.launch_id,
+                    "by": dict(spec.by),
+                    IN_CLUSTER: spec.deploy_mode == "cluster",
+                },
+            )
+        except RefusedError as refusal:
+            passes = refusal.code == HELD and _is_bound_to_end(control)
+            if not passes or control.clock.monotonic() >= deadline:
+                raise
+        control.clock.sleep(_LOOK_S)
+
+
+def _is_bound_to_end(control: JobControl) -> bool:
+    view = control.lease.view()
+    launch_id = view.holder.details.get("launch_id") if view is not None and view.holder is not None else None
+    other = spec_of(control, str(launch_id)) if launch_id is not None else None
+    return (
+        view is not None and other is not None and why_unwanted(other, control, epoch=view.epoch) is not None
+    )
 
 
 def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
@@ -27,24 +73,13 @@ def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
     Raises:
         RefusedError: Somebody has (code `not-wanted`).
     """
-    if spec.deploy_mode != "cluster":
-        return
-    desired = control.desired()
-    if desired is not None and desired.state == "stopped":
-        raise _not_wanted(spec, "the job is meant to be stopped")
-    history = control.lease.claims.records.history()
-    mine = {one.number for one in history if one.data.get("launch_id") == spec.launch_id} - {claim.epoch}
-    for request in control.requests.records.newest_first() if mine else ():
-        if request.data.get("kind") == STOP and request.data.get("epoch") in mine:
-            raise _not_wanted(spec, "it was asked to stop before it ended")
-
-
-def _not_wanted(spec: LaunchSpec, why: str) -> RefusedError:
-    return RefusedError(
-        f"This driver of job {spec.job} is not wanted any more: {why}.",
-        code="not-wanted",
-        hint=f"Start the job if it is to run: `streambank job start {spec.job}`.",
-    )
+    why = why_unwanted(spec, control, epoch=claim.epoch)
+    if why is not None:
+        raise RefusedError(
+            f"This driver of job {spec.job} is not wanted any more: {why}.",
+            code="not-wanted",
+            hint=f"Start the job if it is to run: `streambank job start {spec.job}`.",
+        )
 
 
 def exit_code(spec: LaunchSpec, error: StreambankError) -> int:

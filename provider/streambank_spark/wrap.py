@@ -81,7 +81,7 @@ def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
         path = next((value for key, value in options.items() if key.lower() == "path"), path)
         _remember(self, options)
         sources = jvm.sources_of(self._df)
-        kafka = {"sources": jvm.kafka_sources_of(self._df), "sink": dict(getattr(self, _KAFKA, {}))}
+        kafka = {**jvm.kafka_of(self._df), "sink": dict(getattr(self, _KAFKA, {}))}
         with host.queries.starting(name, sources) as (declared, spec):
             refusals.check_output(path, spec.new_sinks)
             self.option("checkpointLocation", spec.checkpoint)

@@ -1,6 +1,10 @@
 """What the flights applications must have written, computed in one go from the same input without Spark.
 
     python spark_jobs/flights/expected.py hourly_delays --input DIR --output DIR [--within 60]
+    python spark_jobs/flights/expected.py hourly_delays --kafka HOST:PORT --topic flights --output DIR
+
+The input is read anew from where the application had it: the files of its directory, or all records that its
+topic holds now.
 
 The batch computation honours what append mode promises: a window is in the output exactly when the final
 watermark (the latest event time read, less the watermark delay) has reached its end. The closing record that
@@ -80,6 +84,53 @@ def input_rows(folder: Path) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
                 record["event_time"] = datetime.fromisoformat(record["event_time"])
                 yield record
+
+
+def topic_rows(servers: str, topic: str, within_s: float = 120.0) -> Iterator[dict[str, Any]]:
+    """Every record that a topic holds now, partition by partition; `event_time` as an aware datetime.
+
+    Args:
+        servers: Where Kafka is, as `host:port`.
+        topic: The topic; its values are what `replay.feed` writes.
+        within_s: How long the next records may take to come.
+
+    Raises:
+        OSError: The topic is not there, or its records did not come in time.
+    """
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "expected",
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "error",
+    }
+    consumer: Any = Consumer(settings)
+    try:
+        told = consumer.list_topics(topic, timeout=within_s).topics[topic]
+        if told.error is not None:
+            raise OSError(f"{topic} at {servers} cannot be read: {told.error}")
+        for number in sorted(told.partitions):
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=within_s)
+            if first == end:
+                continue
+            consumer.assign([TopicPartition(topic, number, first)])
+            position = first
+            while position < end:
+                messages = consumer.consume(min(1000, end - position), timeout=within_s)
+                if not messages:
+                    raise OSError(f"{topic}/{number} at {servers} gives nothing from {position} on, of {end}")
+                for message in messages:
+                    if message.error() is not None:
+                        raise OSError(f"{topic}/{number} at {servers}: {message.error()}")
+                    position = message.offset() + 1
+                    record = json.loads(message.value())
+                    record["event_time"] = datetime.fromisoformat(record["event_time"])
+                    yield record
+    except KafkaException as error:
+        raise OSError(f"{topic} at {servers} cannot be read: {error}") from error
+    finally:
+        consumer.close()
 
 
 def hourly_delays(records: Iterable[dict[str, Any]], watermark_delay: timedelta = HOUR) -> list[Row]:
@@ -269,7 +320,7 @@ def compare(expected: Iterable[Row], found: Iterable[Row], samples: int = 5) -> 
 
 def check(
     application: str,
-    source: Path,
+    source: Path | Iterable[dict[str, Any]],
     output: Path,
     *,
     watermark_delay: timedelta = HOUR,
@@ -280,13 +331,13 @@ def check(
 
     Args:
         application: `hourly_delays`, `aircraft_sessions` or `flight_history`.
-        source: Its input directory.
+        source: Its input directory, or its input.
         output: Its output directory.
         watermark_delay: Its `--watermark`.
         gap: Its `--gap-hours`.
         within_s: For how many seconds rows may be missing; a surplus row is wrong at once.
     """
-    records = input_rows(source)
+    records = input_rows(source) if isinstance(source, Path) else source
     match application:
         case "hourly_delays":
             expected = hourly_delays(records, watermark_delay)
@@ -303,25 +354,36 @@ def check(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the comparison as JSON; exit code 0 where both are equal, else 1."""
+    """Print the comparison as JSON; 0 where both are equal, 1 where not, 2 where it cannot be told."""
     parser = argparse.ArgumentParser(
         description="Compare a flights application's output with a batch computation."
     )
     parser.add_argument("application", choices=sorted(COLUMNS))
-    parser.add_argument("--input", type=Path, required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--input", type=Path, metavar="DIR", help="the directory that it has read")
+    source.add_argument("--kafka", metavar="HOST:PORT", help="or the servers of the topic (hourly_delays)")
+    parser.add_argument("--topic", help="with --kafka: its name")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--watermark-hours", type=float, default=1.0)
     parser.add_argument("--gap-hours", type=float, default=12.0)
     parser.add_argument("--within", type=float, default=0.0, help="seconds to wait for rows still to come")
     args = parser.parse_args(argv)
-    comparison = check(
-        args.application,
-        args.input,
-        args.output,
-        watermark_delay=timedelta(hours=args.watermark_hours),
-        gap=timedelta(hours=args.gap_hours),
-        within_s=args.within,
-    )
+    if (args.kafka is None) != (args.topic is None):
+        parser.error("--kafka and --topic go together")
+    if args.kafka is not None and args.application != "hourly_delays":
+        parser.error(f"{args.application} reads files only")
+    try:
+        comparison = check(
+            args.application,
+            args.input if args.kafka is None else topic_rows(args.kafka, args.topic),
+            args.output,
+            watermark_delay=timedelta(hours=args.watermark_hours),
+            gap=timedelta(hours=args.gap_hours),
+            within_s=args.within,
+        )
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 2
     print(json.dumps(comparison.to_dict(), indent=2))
     return 0 if comparison.equal else 1
 

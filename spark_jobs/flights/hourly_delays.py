@@ -1,15 +1,19 @@
 """Hourly departures and delays by origin and carrier: an ordinary Structured Streaming application.
 
     spark-submit hourly_delays.py --input DIR --output DIR [--checkpoint DIR]
+    spark-submit hourly_delays.py --kafka HOST:PORT --topic flights --output DIR [--checkpoint DIR]
 
-Windows of one hour over the scheduled departure, a watermark, append mode, a Parquet file sink. A window is
-written once, when the watermark has passed its end. It knows nothing of Streambank; run by it, its checkpoint
-is the one of its job's current generation.
+Departures come as files of JSON lines, or as JSON values of a Kafka topic. Windows of one hour over the
+scheduled departure, a watermark, append mode, a Parquet file sink. A window is written once, when the
+watermark has passed its end. A departure that is in the topic twice counts twice: feed each one once, and
+let no partition get further ahead of another one than the watermark waits. It knows nothing of Streambank;
+run by it, its checkpoint is the one of its job's current generation.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -45,23 +49,56 @@ def hourly(flights: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-def main() -> None:
-    """Read departures from a directory, aggregate, append to a directory."""
+def from_files(spark: SparkSession, folder: str, files_per_trigger: int) -> DataFrame:
+    """Departures as lines of files that come to a directory."""
+    reader = spark.readStream.schema(FLIGHTS).option("maxFilesPerTrigger", files_per_trigger)
+    return reader.json(folder)
+
+
+def from_topic(spark: SparkSession, servers: str, topic: str, records_per_trigger: int) -> DataFrame:
+    """Departures as values of a topic's records, from its beginning; keys do not matter here."""
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", records_per_trigger)
+        .load()
+    )
+    parsed = records.select(F.from_json(F.col("value").cast("string"), FLIGHTS).alias("flight"))
+    return parsed.select("flight.*")
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the application is told; ends the program where that does not go together."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--input", required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--input", metavar="DIR", help="a directory that files come to")
+    source.add_argument("--kafka", metavar="HOST:PORT", help="or the servers of a topic")
+    parser.add_argument("--topic", help="with --kafka: its name")
     parser.add_argument("--output", required=True)
     parser.add_argument("--checkpoint", help="default: OUTPUT.checkpoint")
     parser.add_argument("--watermark", default="1 hour")
     parser.add_argument("--files-per-trigger", type=int, default=1)
+    parser.add_argument("--records-per-trigger", type=int, default=2000)
     parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
     parser.add_argument(
         "--available-now", action="store_true", help="end when all that is there has been read"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    if (args.kafka is None) != (args.topic is None):
+        parser.error("--kafka and --topic go together")
+    return args
 
+
+def main() -> None:
+    """Read departures from a directory or a topic, aggregate, append to a directory."""
+    args = arguments()
     spark = SparkSession.builder.appName("hourly_delays").getOrCreate()
     flights = (
-        spark.readStream.schema(FLIGHTS).option("maxFilesPerTrigger", args.files_per_trigger).json(args.input)
+        from_files(spark, args.input, args.files_per_trigger)
+        if args.kafka is None
+        else from_topic(spark, args.kafka, args.topic, args.records_per_trigger)
     )
     writer = (
         hourly(flights, args.watermark)

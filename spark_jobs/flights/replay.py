@@ -16,12 +16,14 @@ The last file is the *closing record*: no flight, only an event time a week afte
 the watermark above everything before it, so that every window with flights in it closes. A replay that was
 interrupted goes on where it was.
 
-    python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights [--repeat-every 10]
+    python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights [--repeat-every 10] [--skip 5000]
     python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights --closing-only
 
 feeds a Kafka topic instead, keyed by tail number, so that an aircraft stays in its partition; some departures
-twice, as producers that try again write them. The closing record comes by itself, when the query has read all
-else: a query that has not would take what is left in other partitions for late.
+twice, as producers that try again write them. The topic has all of `--rows-per-file` departures before the
+next ones go to it, so no partition gets further ahead of another one. The closing record comes by itself,
+when the query has read all else: a query that has not would take what is left in other partitions for late.
+Nothing remembers how far a topic was fed: whoever goes on says so by `--skip`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import os
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,6 +48,8 @@ CLOSING_AFTER = timedelta(days=7)
 
 _SETTINGS = ".replay.json"
 _MTIME_STEP_NS = 2_000_000
+_DELIVERED_WITHIN_S = 320.0
+"""A little more than librdkafka's own limit (`message.timeout.ms`), after which it gives a record up."""
 
 Weather = dict[tuple[str, str], dict[str, float | None]]
 
@@ -199,8 +203,12 @@ def feed(
     *,
     speed: float = 0.0,
     repeat_every: int = 0,
+    rows_at_once: int = 0,
+    gap_ms: int = 0,
 ) -> int:
     """Write departures into a Kafka topic, in order, keyed by tail number.
+
+    A broker that is away for less than five minutes is waited for.
 
     Args:
         flights: What `departures` gave, or a part of it.
@@ -208,6 +216,9 @@ def feed(
         topic: A topic that is there.
         speed: Seconds of event time that pass in one second; 0 for as fast as it goes.
         repeat_every: Each departure of so many is written twice; 0 for none.
+        rows_at_once: So many are in the topic before the next ones go to it, so that no partition is further
+            ahead of another one; 0 for no such limit.
+        gap_ms: The least time between one such portion and the next.
 
     Returns:
         How many records were written.
@@ -218,28 +229,49 @@ def feed(
     from confluent_kafka import Producer
 
     producer: Any = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": "true"})
+    refused: list[str] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            refused.append(str(error))
+
     started, written = time.monotonic(), 0
-    for number, flight in enumerate(flights):
-        if speed > 0:
-            passed = datetime.fromisoformat(flight["event_time"]) - datetime.fromisoformat(
-                flights[0]["event_time"]
-            )
-            _sleep_until(started + passed.total_seconds() / speed)
-        key = flight.get("tailnum")
-        for _ in range(2 if repeat_every and number % repeat_every == 0 else 1):
-            value = json.dumps(flight, separators=(",", ":")).encode()
-            while True:
-                try:
-                    producer.produce(topic, value, None if key is None else key.encode())
-                    break
-                except BufferError:
-                    producer.poll(0.5)
-            written += 1
-        producer.poll(0)
-    left = producer.flush(60)
-    if left:
-        raise OSError(f"{left} of {written} records did not reach {topic} at {bootstrap}")
+    origin = datetime.fromisoformat(flights[0]["event_time"]) if flights else None
+    portion = rows_at_once or len(flights)
+    for first in range(0, len(flights), portion or 1):
+        began = time.monotonic()
+        for number, flight in enumerate(flights[first : first + portion], first):
+            if speed > 0 and origin is not None:
+                passed = datetime.fromisoformat(flight["event_time"]) - origin
+                _sleep_until(started + passed.total_seconds() / speed)
+            for _ in range(2 if repeat_every and number % repeat_every == 0 else 1):
+                _produce(producer, topic, number, flight, delivered)
+                written += 1
+            producer.poll(0)
+        left = producer.flush(_DELIVERED_WITHIN_S) + len(refused)
+        if left:
+            why = f": {refused[0]}" if refused else ""
+            raise OSError(f"{left} of {written} records did not reach {topic} at {bootstrap}{why}")
+        if first + portion < len(flights):
+            _sleep_until(began + gap_ms / 1000)
     return written
+
+
+def _produce(
+    producer: Any, topic: str, number: int, flight: dict[str, Any], delivered: Callable[[Any, Any], None]
+) -> None:
+    from confluent_kafka import KafkaException
+
+    key = flight.get("tailnum")
+    value = json.dumps(flight, separators=(",", ":")).encode()
+    while True:
+        try:
+            producer.produce(topic, value, None if key is None else key.encode(), on_delivery=delivered)
+            return
+        except BufferError:
+            producer.poll(0.5)
+        except KafkaException as error:
+            raise OSError(f"Departure {number} cannot go to {topic}: {error.args[0].str()}") from error
 
 
 def _chunks(
@@ -290,12 +322,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--topic", help="with --kafka: its name; it has to be there")
     parser.add_argument("--repeat-every", type=int, default=0, help="with --kafka: each so many twice")
     parser.add_argument("--closing-only", action="store_true", help="with --kafka: only the closing record")
-    parser.add_argument("--rows-per-file", type=int, default=2000)
+    parser.add_argument(
+        "--skip", type=int, default=0, help="with --kafka: leave out so many at the beginning"
+    )
+    parser.add_argument("--rows-per-file", type=int, default=2000, help="for a topic: so many in one go")
     parser.add_argument(
         "--speed", type=float, default=0.0, help="event seconds per second; 0: as fast as it goes"
     )
-    parser.add_argument("--gap-ms", type=int, default=50, help="least time between two files")
-    parser.add_argument("--limit", type=int, help="only the first so many departures")
+    parser.add_argument("--gap-ms", type=int, default=50, help="least time between two files, or portions")
+    parser.add_argument("--limit", type=int, help="only the first so many departures of the year")
     parser.add_argument("--no-closing", action="store_true", help="leave out the closing record")
     parser.add_argument(
         "--data", type=Path, help="folder with flights.csv.zip and weather.csv (default: the package's)"
@@ -305,17 +340,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.rows_per_file < 1
         or args.speed < 0
         or args.gap_ms < 0
+        or args.skip < 0
         or (args.limit is not None and args.limit < 1)
     ):
-        parser.error("--rows-per-file and --limit must be at least 1, --speed and --gap-ms at least 0")
+        parser.error(
+            "--rows-per-file and --limit must be at least 1, --speed, --gap-ms and --skip at least 0"
+        )
     if (args.target is None) == (args.kafka is None) or (args.kafka is None) != (args.topic is None):
         parser.error("name either a directory, or --kafka and --topic")
+    if args.kafka == "":
+        parser.error("name either a directory, or --kafka and --topic")
+    if args.skip and args.kafka is None:
+        parser.error("--skip is for a topic: a replay into a directory goes on by itself")
     try:
         flights = departures(args.data or data_dir())[: args.limit]
         if args.kafka is not None:
-            rows = [closing_record(flights[-1]["event_time"])] if args.closing_only else flights
-            options = {"speed": args.speed, "repeat_every": args.repeat_every}
-            print(json.dumps({"written": feed(rows, args.kafka, args.topic, **options)}))
+            closing = [closing_record(flights[-1]["event_time"])]
+            written = feed(
+                closing if args.closing_only else flights[args.skip :],
+                args.kafka,
+                args.topic,
+                speed=args.speed,
+                repeat_every=args.repeat_every,
+                rows_at_once=args.rows_per_file,
+                gap_ms=args.gap_ms,
+            )
+            print(json.dumps({"written": written}))
             return 0
         done = replay(
             flights,

@@ -32,7 +32,7 @@ def job(
     found.records().generations(None).ensure_first(checkpoint, by=BY)
     store = open_store(checkpoint)
     for number in (0, 1, 2, 10):
-        store.write(f"offsets/{number}", b"v1")
+        store.write(f"offsets/{number}", b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"logOffset":0}')
     for number in (0, 1, 2):
         store.write(f"commits/{number}", b"v1")
     store.write("commits/.10.tmp", b"v1")
@@ -46,6 +46,17 @@ def test_the_newest_commit_is_seen_with_its_time(job: FlightsJob) -> None:
     assert job.commit(1).number == 1
     with pytest.raises(NotFoundError):
         job.commit(10)
+
+
+def test_how_far_it_has_read_its_topics_is_what_the_newest_committed_batch_says(job: FlightsJob) -> None:
+    assert job.read_until() == {}, "it reads no Kafka"
+    head = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+    for number, offset in ((2, 70), (10, 90)):
+        log = f'v1\n{head}\n{{"flights":{{"1":{offset},"0":5}}}}'
+        job.checkpoint().write(f"offsets/{number}", log.encode())
+    assert job.read_until() == {("flights", 0): 5, ("flights", 1): 70}
+    job.checkpoint().write("commits/10", b"v1")
+    assert job.read_until() == {("flights", 0): 5, ("flights", 1): 90}
 
 
 def test_a_batch_is_waited_for_and_not_for_ever(job: FlightsJob) -> None:

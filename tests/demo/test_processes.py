@@ -73,6 +73,12 @@ def wait_until(true: Callable[[], bool], within_s: float = 10) -> None:
         time.sleep(0.02)
 
 
+def test_a_process_has_its_parents_above_it(start: Callable[..., subprocess.Popen[str]]) -> None:
+    child = start(SLEEPER)
+    assert processes.ancestors(child.pid) == {os.getpid(), *processes.ancestors(os.getpid())}
+    assert child.pid not in processes.ancestors(child.pid)
+
+
 @pytest.mark.parametrize(("code", "grace_s"), [(SLEEPER, 10), (STUBBORN, 0.3)], ids=["obedient", "stubborn"])
 def test_a_detached_grandchild_is_found_and_ended(code: str, grace_s: float) -> None:
     answer = subprocess.run(

@@ -20,9 +20,11 @@ import pytest
 import yaml
 
 from demo import airflow_parts
+from demo.jars.s3a import SETTINGS as S3A
 from demo.stack import services
 from demo.stack.addresses import choose
-from demo.stack.places import StackPlaces
+from demo.stack.places import FLIGHTS_TOPIC, KAFKA_VARIABLE, TOPICS, StackPlaces
+from demo.stack.topics import PARTITIONS
 from streambank.job.declaration import load_jobs
 from streambank.job.installed import find_installation
 
@@ -35,7 +37,7 @@ EXAMPLE = (ROOT / ".env.example").read_text(encoding="utf-8")
 JOBS = ROOT / "docker" / "streaming_jobs.toml"
 IN_IMAGE = "/opt/streambank/"
 SPARK_IN_IMAGE = "/opt/venv/lib/python3.11/site-packages/pyspark/"
-ONCE = {"buckets", "airflow-init"}
+ONCE = {"buckets", "topics", "airflow-init"}
 OURS = [name for name, service in SERVICES.items() if service["image"] == "streambank-stack"]
 AIRFLOW = [name for name in OURS if name.startswith("airflow")]
 
@@ -163,11 +165,11 @@ def test_every_path_of_the_image_is_in_the_checkout_and_copied() -> None:
     paths = {path for text in texts for path in re.findall(rf"{IN_IMAGE}([\w./-]+)", text)}
     assert {"dags", "docker/init.sh", "demo/dags"} <= paths
     for path in paths:
-        if path.startswith(".streambank/s3a/jars"):
-            continue  # fetched when the image is built
+        if path.startswith(".streambank/cluster/jars"):
+            continue  # laid out when the image is built
         assert (ROOT / path).exists(), path
         assert any(path == source or path.startswith(f"{source}/") for source in copied()), path
-    assert "python -m demo.jars.s3a" in DOCKERFILE
+    assert "python -m demo.jars.cluster" in DOCKERFILE
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -223,7 +225,11 @@ def test_spark_starts_what_the_installed_spark_has(name: str) -> None:
     if name != "spark-master":
         assert options[-1] == "spark://spark-master:7077"
         assert int(options[options.index("-c") + 1]) == services.WORKER_CORES
-    assert "-Dspark.master.rest.enabled=true" in SERVICES[name]["environment"]["SPARK_MASTER_OPTS"]
+    environment = SERVICES[name]["environment"]
+    assert "-Dspark.master.rest.enabled=true" in environment["SPARK_MASTER_OPTS"]
+    # A worker fetches the program of a driver from S3 by itself.
+    assert environment["SPARK_DAEMON_CLASSPATH"] == f"{IN_IMAGE}.streambank/cluster/jars/*"
+    assert environment["SPARK_WORKER_OPTS"].split() == [f"-D{name}={value}" for name, value in S3A.items()]
 
 
 def test_the_s3_server_knows_its_options() -> None:
@@ -250,6 +256,32 @@ def test_the_broker_is_told_what_the_one_of_make_stack_is(tmp_path: Path) -> Non
         "offsets.topic.num.partitions",
         "transaction.state.log.num.partitions",
     }
+
+
+def test_jobs_read_the_topics_that_are_made_from_the_broker_that_is_there() -> None:
+    address = SERVICES["airflow-scheduler"]["environment"][KAFKA_VARIABLE]
+    assert f"PLAINTEXT://{address}".replace("PLAINTEXT", "INSIDE") in (
+        SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    )
+    shell, script = words("topics")[0], words("topics")[2]
+    assert shell == "sh" and f"for topic in {' '.join(TOPICS)}; do" in script
+    assert f"--bootstrap-server {address} --create --if-not-exists --partitions {PARTITIONS}" in script
+    assert SERVICES["topics"]["image"] == SERVICES["kafka"]["image"]
+    jobs = load_jobs(JOBS).jobs
+    for job in jobs.values():
+        said = dict(zip(job.args[::2], job.args[1::2], strict=True))
+        assert (said["--kafka"], said["--topic"]) == (address, FLIGHTS_TOPIC)
+        assert job.kafka.bootstrap == address
+        assert said.get("--to") in {None, *TOPICS}
+        classpath = f"{IN_IMAGE}.streambank/cluster/jars/*"
+        # A list of jars with a star in it is not expanded for a driver that a cluster runs.
+        assert (
+            job.spark["spark.driver.extraClassPath"]
+            == job.spark["spark.executor.extraClassPath"]
+            == classpath
+        )
+        assert "spark.jars" not in job.spark
+    assert set(jobs) == {"flights", "origins"}
 
 
 def test_jobs_run_on_the_cluster_with_their_checkpoints_in_s3(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from demo.parts import Part
 from demo.places import PROCESS_MARK
 from demo.ports import NoFreePortError
 from demo.stack import __main__ as main
-from demo.stack import addresses, compose, postgres, services, settings, whole
+from demo.stack import addresses, compose, postgres, services, settings, story, whole
 from demo.stack.passwords import passwords
-from demo.stack.places import JOBS_FILE, StackPlaces
+from demo.stack.places import FLIGHTS_TOPIC, JOBS_FILE, KAFKA_VARIABLE, StackPlaces
 from demo.stack.postgres import MissingError
 from streambank.job.declaration import load_jobs
 
@@ -56,7 +56,7 @@ def parts(places: StackPlaces, tmp_path: Path) -> dict[str, Part]:
     found = [
         *services.s3_parts(places, ports, known, base),
         *services.kafka_parts(places, ports, f"{tmp_path}/jars/*", base),
-        *services.spark_parts(places, ports, spark),
+        *services.spark_parts(places, ports, spark, "/jars"),
     ]
     return {part.name: part for part in found}
 
@@ -113,7 +113,7 @@ def test_everything_listens_on_loopback_and_writes_below_one_folder(
     places: StackPlaces, parts: dict[str, Part]
 ) -> None:
     assert list(parts) == [
-        *("s3", "buckets", "kafka-format", "kafka"),
+        *("s3", "buckets", "kafka-format", "kafka", "topics"),
         *("spark-master", "spark-worker-1", "spark-worker-2"),
     ]
     for part in parts.values():
@@ -130,8 +130,10 @@ def test_everything_listens_on_loopback_and_writes_below_one_folder(
         command = parts[name].command
         assert command[command.index("--host") + 1] == "127.0.0.1"
         assert parts[name].environment["SPARK_LOCAL_IP"] == "127.0.0.1"
-    # Whoever may submit must not learn what the storage's key is; executors have it from their worker.
+    # Whoever may submit must not learn the storage's key; drivers and executors have it from their worker.
     assert not any(name.startswith("AWS") for name in parts["kafka"].environment)
+    worker = parts["spark-worker-1"].environment
+    assert worker["AWS_SECRET_ACCESS_KEY"] and worker["SPARK_DAEMON_CLASSPATH"] == "/jars/*"
 
 
 def test_a_broker_is_formatted_once(places: StackPlaces, tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_a_broker_is_formatted_once(places: StackPlaces, tmp_path: Path) -> None
     (places.kafka / "log" / "meta.properties").touch()
     base = {"PATH": os.environ["PATH"]}
     found = services.kafka_parts(places, addresses.choose({}), str(tmp_path), base)
-    assert [part.name for part in found] == ["kafka"]
+    assert [part.name for part in found] == ["kafka", "topics"]
 
 
 def test_the_job_of_the_stack_has_all_of_its_variables(
@@ -155,8 +157,13 @@ def test_the_job_of_the_stack_has_all_of_its_variables(
     assert job.master == ports.master
     assert job.checkpoint.startswith("s3a://") and job.control.startswith("s3://")
     assert job.replicate.to == (places.replica.as_uri(),)
-    assert job.spark["spark.jars"] == "/jars/*.jar"
+    assert job.spark["spark.driver.extraClassPath"] == job.spark["spark.executor.extraClassPath"] == "/jars/*"
     assert PROCESS_MARK in job.env, "its driver could not be found again"
+    assert job.launch.in_cluster
+    assert (job.launch.rest, job.launch.web) == (ports.spark_rest, ports.spark_page)
+    said = dict(zip(job.args[::2], job.args[1::2], strict=True))
+    assert said["--kafka"] == job.kafka.bootstrap == ports.kafka
+    assert (said["--topic"], said["--records-per-trigger"]) == (FLIGHTS_TOPIC, str(story.RECORDS_PER_BATCH))
     assert job.working_dir == str(places.temporary)
 
 
@@ -167,7 +174,7 @@ def test_airflow_uses_postgres_and_its_drivers_find_the_storage(places: StackPla
     connection = found["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
     assert connection == postgres.url(ports.port["postgres"], known.postgres)
     assert found["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
-    assert found["AWS_ENDPOINT_URL"] == ports.s3
+    assert found["AWS_ENDPOINT_URL"] == ports.s3 and found[KAFKA_VARIABLE] == ports.kafka
     assert found["SPARK_LOCAL_DIRS"] == found["TMPDIR"] == str(places.temporary)
     for name in ("AIRFLOW_HOME", "AIRFLOW__LOGGING__BASE_LOG_FOLDER", "XDG_STATE_HOME"):
         assert Path(found[name]).is_relative_to(places.home), "it would be left behind"

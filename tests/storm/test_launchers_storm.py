@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -14,14 +15,13 @@ import pytest
 
 from streambank.job.launchers.choose import launcher_for
 from streambank.job.processes import ProcessId
-from streambank.job.restart import restart_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.storm.test_yarn_storm import KILLED_STARTER
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.driver import CONF, wait_for
-from tests.support.jobs import BY, child, end_drivers
+from tests.support.jobs import BY
+from tests.support.lifecycle import end_all, live_through_everything
 from tests.support.lines_job import LinesJob, lines_job
 
 PATIENCE_S = 900.0
@@ -36,65 +36,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def declared(folder: Path, cluster: Cluster, place: str, more: str = "") -> LinesJob:
     if place == "local":
-        return lines_job(folder, 'master = "local[2]"', CONF)
+        settings = {name: value for name, value in CONF.items() if name != "spark.master"}
+        return lines_job(folder, 'master = "local[2]"', settings)
     mode = place.partition(" ")[2]
     address = f', rest = "{cluster.rest}", web = "{cluster.web}"' if mode == "cluster" else ""
     launch = f'master = "{cluster.master}"\nlaunch = {{deploy_mode = "{mode}"{address}{more}}}'
     return lines_job(folder, launch, {**cluster.conf, "spark.cores.max": "1"})
 
 
-def end_all(lines: LinesJob) -> None:
-    launcher = launcher_for(lines.job)
-    for handle in launcher.find(lines.control):
-        launcher.kill(handle)
-    end_drivers(lines.control)
-
-
 @pytest.mark.parametrize("place", ["local", "standalone client", "standalone cluster"])
 def test_a_job_lives_through_everything(tmp_path: Path, cluster: Cluster, place: str) -> None:
     lines = declared(tmp_path, cluster, place)
-    job, launcher = lines.job, launcher_for(lines.job)
     try:
-        lines.arrive("one")
-        # A start that is killed right after it has submitted: the next one finds what it left behind.
-        with child(KILLED_STARTER, tmp_path / "jobs.toml") as starter:
-            assert starter.wait() == -signal.SIGKILL
-        assert lines.events("launched") == []
-        left = wait_for("the driver that was left", lambda: launcher.find(lines.control))
-        started = start_job(job, by=BY)
-        assert (started.state, started.launch_id) == ("already-running", left[0].launch_id)
-        assert (started.submission is not None) == (place == "standalone cluster")
-        lines.wait_rows("one")
-        assert start_job(job, by=BY).state == "already-running", "a retry"
-        handles = launcher.find(lines.control)
-        assert {one.launch_id for one in handles} == {started.launch_id}
-        assert wait_for("its log", lambda: launcher.log_lines(handles[0], 400))
-
-        assert started.jvm_pid is not None
-        os.kill(started.jvm_pid, signal.SIGKILL)
-        wait_for("its death", lambda: job_status(job).state == "failed")
-        lines.arrive("two")
-        again = start_job(job, by=BY)
-        assert (again.state, again.epoch) == ("started", 2)
-        lines.wait_rows("one", "two")
-
-        restarted = restart_job(job, by=BY)
-        assert (restarted.state, restarted.how, restarted.start.epoch) == ("restarted", "boundary", 3)
-        lines.arrive("three")
-        lines.wait_rows("one", "two", "three")
-
-        stopped = stop_job(job, by=BY, savepoint=True)
-        assert (stopped.how, stopped.batch, len(stopped.savepoints)) == ("boundary", 2, 1)
-        assert job_status(job).state == "stopped"
-        wait_for("nothing is left", lambda: not launcher.find(lines.control))
-
-        # A driver that comes up is ended by a stop.
-        with child(KILLED_STARTER, tmp_path / "jobs.toml") as starter:
-            assert starter.wait() == -signal.SIGKILL
-        wait_for("the driver that was left", lambda: launcher.find(lines.control))
-        assert stop_job(job, by=BY).state == "stopped"
-        wait_for("nothing is left", lambda: not launcher.find(lines.control))
-        assert job_status(job).state == "stopped"
+        live_through_everything(lines, submitted=place == "standalone cluster")
     finally:
         end_all(lines)
 
@@ -144,17 +98,27 @@ def test_a_supervised_driver_comes_back_and_there_are_never_two_holders(
         started = start_job(job, by=BY)
         lines.wait_rows("one")
         with Watch(lines) as watch:
-            for epoch, text in ((2, "two"), (3, "three")):
-                view = lines.control.lease.view()
-                assert view is not None and view.holder is not None
-                (jvm,) = [one.pid for one in view.holder.processes if one.role == "jvm"]
-                os.kill(jvm, signal.SIGKILL)
-                lines.arrive(text)
-                if epoch == 3:
-                    # A start meanwhile waits for the one that comes back: it makes no other.
-                    assert start_job(job, by=BY).state == "already-running"
-                wait_for(f"epoch {epoch}", partial(_holds, lines, epoch), PATIENCE_S)
-                assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"
+            jvm, _ = _processes(lines)
+            os.kill(jvm.pid, signal.SIGKILL)
+            lines.arrive("two")
+            wait_for("epoch 2", partial(_holds, lines, 2), PATIENCE_S)
+
+            # Its Python, stopped, outlives its JVM: who comes back finds the lease held, and tries again.
+            jvm, python = _processes(lines)
+            os.kill(python.pid, signal.SIGSTOP)
+            os.kill(jvm.pid, signal.SIGKILL)
+            lines.arrive("three")
+            refused = wait_for("a refusal", lambda: lines.events("driver-refused"), PATIENCE_S)
+            assert refused[0]["code"] == "lease-held"
+            view = lines.control.lease.view()
+            assert python.is_living() and view is not None and view.epoch == 2, "the fault did not fire"
+            # A start meanwhile waits for the one that comes back: it makes no other.
+            with ThreadPoolExecutor(1) as pool:
+                meanwhile = pool.submit(start_job, job, by=BY)
+                time.sleep(3)
+                os.kill(python.pid, signal.SIGCONT)
+                assert meanwhile.result(PATIENCE_S).state == "already-running"
+            wait_for("epoch 3", partial(_holds, lines, 3), PATIENCE_S)
             lines.wait_rows("one", "two", "three", within_s=PATIENCE_S)
         assert watch.looks > 100
         assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"
@@ -188,6 +152,14 @@ def test_a_supervised_driver_that_a_stop_has_killed_stays_away(tmp_path: Path, c
         assert lines.rows() == ["one"]
     finally:
         end_all(lines)
+
+
+def _processes(lines: LinesJob) -> tuple[ProcessId, ProcessId]:
+    """The JVM and the Python of who holds the lease."""
+    view = lines.control.lease.view()
+    assert view is not None and view.holder is not None
+    found = {one.role: one for one in view.holder.processes}
+    return found["jvm"], found["python"]
 
 
 def _holds(lines: LinesJob, epoch: int) -> bool:

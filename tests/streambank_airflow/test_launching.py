@@ -49,6 +49,16 @@ def test_the_connection_says_what_is_not_declared(tmp_path: Path, monkeypatch: p
     assert (found.namespace, found.connection) == (None, None)
 
 
+def test_a_name_that_is_too_long_for_the_cluster_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    jobs = write_jobs(tmp_path, name="n" * 90, more='launch.connection = "cluster"')
+    with pytest.raises(InputError) as caught:
+        Hook(jobs_file=str(jobs)).placed("n" * 90)
+    assert caught.value.code == "bad-connection" and "89 characters" in caught.value.message
+
+
 def test_a_standalone_master_is_host_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"deploy-mode": "cluster", "rest-port": 6067}
     found = hook(tmp_path, monkeypatch, host="spark://127.0.0.1", port=7077, extra=extra).placed("flights")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,22 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from tests.support.cluster import running_cluster
+from tests.support.driver import APPLICATIONS
 from tests.support.jobs import BY
 from tests.support.lines_job import lines_job
 
 pytestmark = pytest.mark.spark
+
+
+def importing(folder: Path) -> str:
+    """The application, behind one that imports a module of the job's own at its top."""
+    (folder / "lib").mkdir()
+    (folder / "lib" / "beside.py").write_text(f"APPLICATION = {str(APPLICATIONS / 'hanging.py')!r}\n")
+    file = folder / "app.py"
+    file.write_text(
+        "import runpy\n\nimport beside\n\nrunpy.run_path(beside.APPLICATION, run_name='__main__')\n"
+    )
+    return str(file)
 
 
 def test_a_driver_runs_on_a_worker_and_stops_at_a_batch_boundary(tmp_path: Path) -> None:
@@ -22,7 +35,9 @@ def test_a_driver_runs_on_a_worker_and_stops_at_a_batch_boundary(tmp_path: Path)
     (tmp_path / "job").mkdir()
     with running_cluster(tmp_path / "cluster", workers=1, cores=2, rest=True) as cluster:
         launch = f'launch = {{deploy_mode = "cluster", rest = "{cluster.rest}", web = "{cluster.web}"}}'
-        lines = lines_job(tmp_path / "job", f'master = "{cluster.master}"\n{launch}', cluster.conf)
+        conf = {**cluster.conf, "spark.submit.pyFiles": str(tmp_path / "lib" / "beside.py")}
+        lines = lines_job(tmp_path / "job", f'master = "{cluster.master}"\n{launch}', conf)
+        lines = replace(lines, job=replace(lines.job, application=importing(tmp_path)))
         lines.arrive("one")
         started = start_job(lines.job, by=BY)
         assert (started.state, started.epoch) == ("started", 1)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
-from streambank.job.claims import Claim
+from streambank.job.claims import Claim, Clock
 from streambank.job.control import JobControl
-from streambank.job.launch import LaunchSpec
+from streambank.job.launch import LaunchSpec, write_launch
 from streambank.job.prepare import prepare_launch
 from streambank.job.processes import this_process
 from streambank.job.requests import STOP
-from streambank_spark.wanted import check_wanted, exit_code
+from streambank.job.wanted import mark_stop, why_unwanted
+from streambank.storage.base import Store
+from streambank_spark.wanted import check_wanted, exit_code, take_lease
 from tests.support.jobs import BY, declare
 
 LAUNCH = {"deploy_mode": "cluster", "on": "standalone", "supervised": True}
@@ -55,8 +57,105 @@ def test_one_that_comes_back_after_it_was_asked_to_stop_ends(tmp_path: Path) -> 
         check_wanted(spec, control, again := hold(spec, control))
     assert (caught.value.code, again.epoch) == ("not-wanted", 2)
     again.release()
+    other = replace(prepare_launch(declare(tmp_path), control, by=BY), **LAUNCH)  # type: ignore[arg-type]
+    check_wanted(other, control, hold(other, control))
+
+
+def test_one_that_an_older_version_launched_has_no_numbers_and_looks_at_its_own_epochs(
+    tmp_path: Path,
+) -> None:
+    spec, control = coming_up(tmp_path)
+    spec = LaunchSpec.from_dict({k: v for k, v in spec.to_dict().items() if k not in ("desired", "asked")})
+    assert (spec.desired, spec.asked) == (None, None)
+    first = hold(spec, control)
+    control.requests.post(STOP, epoch=first.epoch, by=BY, why="a restart")
+    first.release("killed")
+    with pytest.raises(RefusedError):
+        check_wanted(spec, control, again := hold(spec, control))
+    again.release()
     other = replace(spec, launch_id="launch-other")
     check_wanted(other, control, hold(other, control))
+
+
+def test_a_stop_is_against_every_launch_before_it_and_none_after(tmp_path: Path) -> None:
+    spec, control = coming_up(tmp_path)
+    running = control.desired()
+    assert running is not None
+    early = replace(spec, desired=running.number)
+    control.set_desired("stopped", by=BY)
+    again = control.set_desired("running", by=BY)
+    late = replace(spec, desired=again.number)
+    assert why_unwanted(late, control) is None
+    assert why_unwanted(early, control) == "the job was stopped after this driver had been launched"
+    assert why_unwanted(replace(early, deploy_mode="client"), control) is None
+    mark_stop(control, by=BY, why="a restart")
+    assert why_unwanted(late, control) == "it was asked to stop before it ended"
+    assert why_unwanted(replace(late, asked=1), control) is None
+
+
+def test_a_request_to_the_epoch_that_it_has_is_obeyed_and_no_reason(tmp_path: Path) -> None:
+    spec, control = coming_up(tmp_path)
+    claim = hold(spec, control)
+    control.requests.post(STOP, epoch=claim.epoch, by=BY)
+    check_wanted(spec, control, claim)
+    control.requests.post("another thing", epoch=7, by=BY)
+    check_wanted(spec, control, claim)
+
+
+class Counting:
+    """A store that counts what is read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reads = 0
+
+    def read(self, key: str) -> bytes:
+        self.reads += 1
+        return self._store.read(key)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_driver_that_comes_back_for_the_hundredth_time_reads_no_more_than_it_must(
+    tmp_path: Path, numbered: bool
+) -> None:
+    spec, control = coming_up(tmp_path)
+    old = replace(spec, launch_id="launch-old")
+    for _ in range(100):
+        hold(old, control).release("killed")
+    if not numbered:
+        spec = replace(spec, desired=None, asked=None)
+    claim = hold(spec, control)
+    store = Counting(control.store)
+    check_wanted(spec, JobControl(store, control.name), claim)  # type: ignore[arg-type]  # it passes the rest on
+    assert store.reads <= 3
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_it_waits_for_one_that_is_about_to_refuse_itself_and_for_no_other(
+    tmp_path: Path, wanted: bool
+) -> None:
+    spec, control = coming_up(tmp_path)
+    write_launch(control, spec)
+    claim = hold(spec, control)
+    if not wanted:
+        mark_stop(control, by=BY, why="a restart")
+    other = replace(prepare_launch(declare(tmp_path), control, by=BY), **LAUNCH)  # type: ignore[arg-type]
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        claim.release("refused")
+
+    watching = JobControl(control.store, control.name, clock=Clock(sleep=sleep))
+    if wanted:
+        with pytest.raises(RefusedError) as caught:
+            take_lease(other, watching, [this_process("python")])
+        assert (caught.value.code, waited) == ("lease-held", [])
+    else:
+        assert take_lease(other, watching, [this_process("python")]).epoch == 2 and len(waited) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ class FakeBroker:
         kept: How long each topic keeps its records.
         times_ms: When a record was written.
         down: Whether it answers nothing.
+        denied: What this user may not ask: `topics`, `retention`, `times`, ...
         asked: How often it was asked anything.
     """
 
@@ -36,6 +37,7 @@ class FakeBroker:
     kept: dict[str, Retention] = field(default_factory=dict)
     times_ms: dict[Spot, dict[int, int]] = field(default_factory=dict)
     down: bool = False
+    denied: set[str] = field(default_factory=set)
     asked: int = 0
 
     def put(self, topic: str, *ends: tuple[int, int], topic_id: str = "") -> None:
@@ -53,15 +55,19 @@ class FakeBroker:
         """Who asks it."""
         return Brokers(connection, connect=lambda servers, properties, timeout_s: self)
 
+    def names(self) -> Sequence[str]:
+        self._ask("names")
+        return sorted(self.known)
+
     def topics(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
-        self._ask()
+        self._ask("topics")
         return {name: self.known.get(name) for name in names}
 
     def offsets(self, where: Iterable[Spot], when: When) -> Mapping[Spot, int | None]:
-        self._ask()
+        self._ask("offsets")
         if isinstance(when, str):
             ends = self.earliest if when == "earliest" else self.latest
-            return {spot: ends[spot] for spot in where}
+            return {spot: ends.get(spot) for spot in where}
         return {spot: self._at(spot, when) for spot in where}
 
     def _at(self, spot: Spot, ms: int) -> int | None:
@@ -69,15 +75,17 @@ class FakeBroker:
         return min(later, default=None)
 
     def retention(self, names: Iterable[str]) -> Mapping[str, Retention]:
-        self._ask()
+        self._ask("retention")
         return {name: self.kept[name] for name in names}
 
     def times(self, records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:
-        self._ask()
+        self._ask("times")
         return {spot: self.times_ms.get(spot, {}).get(offset) for spot, offset in records.items()}
 
-    def _ask(self) -> None:
+    def _ask(self, what: str) -> None:
         self.asked += 1
+        if what in self.denied:
+            raise StorageError("Not allowed.", code="kafka-not-allowed", hint="Grant it.")
         if self.down:
             raise StorageError("Kafka is down.", code="kafka-not-reachable", hint="Start it.")
 

@@ -73,14 +73,16 @@ class Cluster:
     def kill_an_executor(self) -> int:
         """Kill one with SIGKILL while it has a task, if more wait to be done; it is gone when this returns.
 
-        An executor may have ended one task and not yet been given its next. So it is stopped first: it ends
-        nothing more, and the driver, which does not know, gives it what it would have given it.
+        One that has just begun may be known to the driver and not be given tasks yet (it has none until
+        `LaunchedExecutor`, see Spark's CoarseGrainedSchedulerBackend), so one is chosen that has had a task: it
+        has started Python. It may have ended that task and not yet been given its next. So it is stopped first:
+        it ends nothing more, and the driver, which does not know, gives it what it would have given it.
 
         Raises:
-            AssertionError: There is none to kill.
+            AssertionError: None has had a task yet: there is none to kill.
         """
-        victims = self.executors()
-        assert victims, "no executor lives: there is nothing to kill"
+        victims = [pid for pid in self.executors() if _children((pid,))]
+        assert victims, "no executor has had a task: there is nothing to kill"
         os.kill(victims[0], signal.SIGSTOP)
         time.sleep(TIME_TO_GIVE_A_TASK_S)
         os.kill(victims[0], signal.SIGKILL)

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--stop-after-commit", action="store_true", help="SIGSTOP before the first heartbeat")
     parser.add_argument("--die-before-lease", type=int)
     parser.add_argument("--die-after-lease", type=int)
+    parser.add_argument("--fail", help="record this as the failure of its query")
     parser.add_argument("--last-words", default="it does not feel well")
     parser.add_argument("--run-to-end", action="store_true")
     parser.add_argument("--never-trigger", action="store_true")
@@ -68,6 +69,8 @@ def main() -> int:
         return {**status, "still_s": still_s, "queries": about}
 
     keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=say).start()
+    if options.fail is not None:
+        control.record_event("query-ended", launch_id=spec.launch_id, failure=options.fail)
     if options.die_after_lease is not None:
         os._exit(options.die_after_lease)
     control.record_event("driver-started", launch_id=spec.launch_id, epoch=claim.epoch)

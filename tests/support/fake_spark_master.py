@@ -18,7 +18,11 @@ class FakeMaster:
         submitted: The bodies of all submissions that it has taken.
         states: The state of each driver.
         fault: `lost` (takes a submission and closes the connection), `error` (answers 500), `refuses` (says
-            no), `standby`; None for none. It holds until it is taken away.
+            no), `standby`, `cut` (takes it, and its answer breaks off), `garbage` (takes it, says what is no
+            JSON), `shapeless` (takes it, says what no master says); None for none. It holds until it is
+            taken away.
+        status: What it says of itself; one that is not ALIVE tells nothing about drivers.
+        page: What its page says instead; None for what is so.
         fired: How often it happened.
         killed: Whom it was asked to kill.
         workerless: Drivers have no worker yet.
@@ -31,6 +35,8 @@ class FakeMaster:
         self.fired = 0
         self.killed: list[str] = []
         self.workerless = False
+        self.status = "ALIVE"
+        self.page: str | None = None
         self.url = ""
 
     def submit(self, body: dict[str, Any]) -> str:
@@ -39,8 +45,22 @@ class FakeMaster:
         self.states[driver] = "RUNNING"
         return driver
 
+    def lose_worker(self, driver: str) -> str:
+        """What becomes of a supervised driver whose worker is lost: another one, by its new id."""
+        self.states[driver] = "RELAUNCHING"
+        return self.submit(self.submitted[int(driver.removeprefix("driver-")) - 1])
+
+    def says_no(self, what: str) -> dict[str, Any]:
+        """As a master answers that does not lead."""
+        return {
+            "success": False,
+            "message": f"Current state is not alive: {self.status}. Can only {what} in ALIVE state.",
+        }
+
     def state(self) -> dict[str, Any]:
         """As the master's page says it in JSON."""
+        if self.status != "ALIVE":
+            return {"status": self.status, "workers": [], "activedrivers": [], "completeddrivers": []}
         worker = "None" if self.workerless else "worker-1"
         drivers = [{"id": one, "state": state, "worker": worker} for one, state in self.states.items()]
         return {
@@ -75,10 +95,22 @@ def fake_master() -> Iterator[FakeMaster]:
                 self._answer({"success": False, "message": "Current state is not alive: STANDBY."})
             elif master.fault == "refuses":
                 self._answer({"success": False, "message": "no room"})
+            elif master.status != "ALIVE":
+                self._answer(master.says_no("accept or kill drivers"))
             elif self.path.endswith("/create"):
                 driver = master.submit(json.loads(body))
                 if master.fault == "lost":
                     self.close_connection = True
+                    return
+                if master.fault == "cut":
+                    self._text(b'{"success": tr', length=100)
+                    self.close_connection = True
+                    return
+                if master.fault == "garbage":
+                    self._text(b"<html>please log in</html>")
+                    return
+                if master.fault == "shapeless":
+                    self._answer(["hello"])
                     return
                 self._answer({"success": True, "submissionId": driver})
             else:
@@ -92,8 +124,12 @@ def fake_master() -> Iterator[FakeMaster]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            if parts.path == "/json/":
+            if parts.path == "/json/" and master.page is not None:
+                self._text(master.page.encode())
+            elif parts.path == "/json/":
                 self._answer(master.state())
+            elif master.status != "ALIVE":
+                self._answer(master.says_no("request driver status"))
             elif parts.path == "/log":
                 self._text(master.log(query["driverId"], query["logType"]).encode())
             else:
@@ -101,12 +137,12 @@ def fake_master() -> Iterator[FakeMaster]:
                 found = master.states.get(driver)
                 self._answer({"success": found is not None, "driverState": found or "NOT_FOUND"})
 
-        def _answer(self, data: dict[str, Any], status: int = 200) -> None:
+        def _answer(self, data: Any, status: int = 200) -> None:
             self._text(json.dumps(data).encode(), status)
 
-        def _text(self, data: bytes, status: int = 200) -> None:
+        def _text(self, data: bytes, status: int = 200, length: int | None = None) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(data) if length is None else length))
             self.end_headers()
             self.wfile.write(data)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.jars.kafka import broker_classpath
+from tests.support.kafka_login import ADMIN, Login
 
 START_TIMEOUT_S = 240.0
 ASK_TIMEOUT_S = 60.0
@@ -29,11 +30,17 @@ class Kafka:
 
     Args:
         folder: Where its settings, logs and data are.
+        more: Settings besides those that it has anyway.
+        login: What it asks of its clients; nothing when left out.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, more: Mapping[str, str] | None = None, login: Login | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._client = {} if login is None else login.client(ADMIN)
+        protocol = "PLAINTEXT" if login is None else "SASL_SSL"
         self.port, controller = _free_port(), _free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,8 +49,8 @@ class Kafka:
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{protocol}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"{protocol}://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(folder / "data"),
             "num.partitions": "2",
@@ -59,6 +66,8 @@ class Kafka:
             "auto.create.topics.enable": "false",
             "log.retention.check.interval.ms": "500",
             "log.segment.delete.delay.ms": "100",
+            **({} if login is None else login.broker()),
+            **(more or {}),
         }
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         self._settings.write_text(lines, encoding="ascii")
@@ -124,7 +133,7 @@ class Kafka:
         """confluent-kafka's AdminClient; one for all: one that is let go fails what it was asked."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0", **self._client})
 
     def create(self, topic: str, partitions: int = 2, config: Mapping[str, str] = KEEP) -> None:
         """Make a topic, and wait until it is there."""
@@ -147,11 +156,7 @@ class Kafka:
 
         for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             future.result(ASK_TIMEOUT_S)
-        _until(
-            lambda: (
-                len(self.admin.list_topics(topic, timeout=ASK_TIMEOUT_S).topics[topic].partitions) == total
-            )
-        )
+        _until(lambda: len(self.ends(topic)) == total)
 
     def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Delete the records of partitions below some offsets, as their retention would."""
@@ -161,13 +166,38 @@ class Kafka:
         for future in self.admin.delete_records(asked).values():
             future.result(ASK_TIMEOUT_S)
 
+    def allow(self, topic: str, *rights: str, user: str = "ANONYMOUS") -> None:
+        """From now on, let a user do only this with a topic.
+
+        Args:
+            topic: The topic; the broker has to have an authorizer.
+            rights: Such as `DESCRIBE`; none to allow nothing.
+            user: Whoever does not log in when left out.
+        """
+        from confluent_kafka.admin import (
+            AclBinding,
+            AclOperation,
+            AclPermissionType,
+            ResourcePatternType,
+            ResourceType,
+        )
+
+        def binding(who: str, right: str) -> Any:
+            literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+            return AclBinding(ResourceType.TOPIC, topic, literal, who, "*", AclOperation[right], allow)
+
+        asked = [binding("User:somebody", "ALL"), *(binding(f"User:{user}", right) for right in rights)]
+        for future in self.admin.create_acls(asked).values():
+            future.result(ASK_TIMEOUT_S)
+
     def produce(
         self, topic: str, records: Iterable[tuple[str | None, Any]], partition: int | None = None
     ) -> int:
         """Write records, key and JSON value, and wait until the broker has them; how many."""
         from confluent_kafka import Producer
 
-        producer: Any = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": "20", "log_level": "0"})
+        settings = {"bootstrap.servers": self.bootstrap, "linger.ms": "20", "log_level": "0"}
+        producer: Any = Producer(settings | self._client)
         count = 0
         where = {} if partition is None else {"partition": partition}
         for key, value in records:
@@ -180,7 +210,19 @@ class Kafka:
         return count
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Where each partition ends."""
+        """Where each partition ends; waits for the leaders of partitions that have none just now."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + ASK_TIMEOUT_S
+        while True:
+            try:
+                return self._ends(topic)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _ends(self, topic: str) -> dict[int, int]:
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -203,6 +245,7 @@ class Kafka:
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": "true",
                 "log_level": "0",
+                **self._client,
             }
         )
         found: dict[int, list[tuple[str | None, Any]]] = {partition: [] for partition in ends}
@@ -227,9 +270,11 @@ class Kafka:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Kafka]:
+def running(
+    folder: Path, more: Mapping[str, str] | None = None, login: Login | None = None
+) -> Iterator[Kafka]:
     """A broker that is stopped afterwards."""
-    kafka = Kafka(folder)
+    kafka = Kafka(folder, more, login)
     try:
         yield kafka.start()
     finally:

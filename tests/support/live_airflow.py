@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,20 @@ class LiveAirflow:
         environment: Its settings.
         client: Of its API.
         running: Its processes: name -> process.
+        sessions: Of all that were ever started: who lost its parent is found by it, and by nothing else where
+            it has overwritten its environment with a title.
     """
 
     places: Places
     environment: dict[str, str]
     client: Airflow
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    sessions: set[int] = field(default_factory=set)
 
     def command(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start one of Airflow's commands, in a session of its own; its log has the command's name."""
         with (self.places.logs / f"{arguments[0]}.log").open("ab") as log:
-            return subprocess.Popen(
+            started = subprocess.Popen(
                 airflow_parts.airflow_command(*arguments),
                 cwd=self.places.home,
                 env=self.environment,
@@ -61,6 +64,13 @@ class LiveAirflow:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self.sessions.add(started.pid)
+        return started
+
+    def left(self) -> list[processes.Process]:
+        """All that came of it and lives."""
+        own = [one for one in processes.everything().values() if one.session in self.sessions]
+        return own + processes.marked(PROCESS_MARK, str(self.places.home))
 
     def start(self, name: str) -> None:
         """Start one of the four."""
@@ -111,10 +121,13 @@ class LiveAirflow:
         ((state,),) = self.rows("SELECT state FROM dag_run WHERE dag_id = ? AND run_id = ?", dag_id, run_id)
         return str(state)
 
-    def wait_for(self, dag_id: str, run_id: str, task_id: str, state: str) -> bool:
+    def wait_for(
+        self, dag_id: str, run_id: str, task_id: str, state: str, meanwhile: Callable[[], None]
+    ) -> bool:
         """Wait until a task is in a state; False where it was already past it when it was looked at."""
 
         def there() -> bool:
+            meanwhile()
             now = self.states(dag_id, run_id).get(task_id)
             return now == state or now in ENDED or self.run_state(dag_id, run_id) in ENDED
 
@@ -173,7 +186,8 @@ def live_airflow(
         folder.mkdir(parents=True)
     port = ports.choose(None)
     client = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, airflow_parts.write_password(places))
-    airflow = LiveAirflow(places, {**airflow_parts.environment(places, port), **settings}, client)
+    environment = airflow_parts.environment(places, port) | airflow_parts.streambank_settings(places)
+    airflow = LiveAirflow(places, {**environment, **settings}, client)
     try:
         assert airflow.command("db", "migrate").wait(300) == 0
         for name in airflow_parts.SERVICES:
@@ -188,7 +202,10 @@ def live_airflow(
         for process in airflow.running.values():
             if process.poll() is None:
                 process.terminate()
-        left = processes.end(lambda: processes.marked(PROCESS_MARK, str(home)), grace_s=8)
+        for process in airflow.running.values():
+            with suppress(subprocess.TimeoutExpired):  # the triggerer does not always end on TERM
+                process.wait(8)
+        left = processes.end(lambda: [one for one in airflow.left() if not one.is_zombie], grace_s=8)
         for process in airflow.running.values():
             process.wait(30)
         assert not left, left

@@ -53,6 +53,8 @@ class Yarn:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "512m",
+            # In client mode YARN's filter and the handlers of the page may start at once: the driver fails.
+            "spark.ui.enabled": "false",
             "spark.executor.memory": "512m",
             "spark.executor.instances": "1",
             "spark.yarn.am.memory": "512m",

@@ -16,6 +16,7 @@ from streambank.cli.options import (
     Debug,
     Json,
     Kafka,
+    KafkaJobsFile,
     Master,
     MaxRate,
     NewQuery,
@@ -157,6 +158,7 @@ def take(
     kafka_sink: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
     ] = None,
+    jobs: KafkaJobsFile = None,
     note: Note = "",
     pin: Pin = False,
     new_query: NewQuery = False,
@@ -176,6 +178,7 @@ def take(
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.machines import executor
+    from streambank.cli.replaying import declared_kafka
     from streambank.job.kafka import kafka_sink as capture_of
     from streambank.job.kafka import kafka_sources
     from streambank.savepoint.gently import give_way
@@ -194,7 +197,7 @@ def take(
     place = open_store(repository)
     check_apart(place, source.uri)
     target = Repository.open(place, create=True)
-    brokers = brokers_of(kafka)
+    brokers = brokers_of(kafka, declared_kafka(job, jobs))
     managed = _managed(target.store.uri, job, source, brokers)
     named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
     if kafka_sink is not None:
@@ -259,11 +262,13 @@ def show_taken(result: TakeResult) -> None:
     console.line(f"savepoint {result.savepoint} of {result.job}, batch {result.batch}")
     if result.already_there:
         console.line("It was there already; nothing was written.")
-        return
-    size, new = console.size(result.bytes), console.size(result.new_bytes)
-    console.line(
-        f"{console.count(result.files, 'file')}, {size}, of which {new} are new; {result.seconds:.1f} s"
-    )
-    if result.replans:
-        again = console.count(result.replans, "time")
-        console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
+    else:
+        size, new = console.size(result.bytes), console.size(result.new_bytes)
+        console.line(
+            f"{console.count(result.files, 'file')}, {size}, of which {new} are new; {result.seconds:.1f} s"
+        )
+        if result.replans:
+            again = console.count(result.replans, "time")
+            console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")

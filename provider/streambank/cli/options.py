@@ -140,11 +140,7 @@ def brokers_of(
     kafka: str | None, declared: KafkaConnection | None = None, timeout_s: float | None = None
 ) -> Brokers:
     """Who is asked about Kafka: the servers that `--kafka` names, with the declared properties."""
-    from dataclasses import replace
-
     from streambank.kafka.connection import ASK_TIMEOUT_S, Brokers, KafkaConnection
 
-    connection = declared or KafkaConnection()
-    if kafka is not None:
-        connection = replace(connection, bootstrap=kafka)
+    connection = (declared or KafkaConnection()).at(kafka)
     return Brokers(connection, timeout_s=timeout_s or ASK_TIMEOUT_S)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streambank.savepoint.repository import Repository
 
 TIMEOUT_S = 3.0
+"""How long each cluster is waited for, all questions about one savepoint together."""
 
 
 def replays_of(manifest: Manifest, kafka: str | None, jobs: str | None) -> list[Replay]:
@@ -22,7 +23,7 @@ def replays_of(manifest: Manifest, kafka: str | None, jobs: str | None) -> list[
     from streambank.kafka.replay import replay_of
     from streambank.times import utc_now
 
-    brokers = brokers_of(kafka, _declared(manifest.job, jobs), TIMEOUT_S)
+    brokers = brokers_of(kafka, declared_kafka(manifest.job, jobs), TIMEOUT_S)
     return list(replay_of(manifest.sources, brokers, utc_now()))
 
 
@@ -41,11 +42,12 @@ def replays(
         if summary.error is not None:
             continue
         if summary.job not in asked:
-            asked[summary.job] = brokers_of(kafka, _declared(summary.job, jobs), TIMEOUT_S)
+            asked[summary.job] = brokers_of(kafka, declared_kafka(summary.job, jobs), TIMEOUT_S)
         try:
             sources = repository.load(summary.job, summary.savepoint).sources
         except StreambankError:
             continue  # it was expired meanwhile, or is damaged, which `verify` tells
+        asked[summary.job].begin()  # who did not answer at all is not waited for again
         told = shortest(list(replay_of(sources, asked[summary.job], utc_now())))
         if told is not None:
             found[place] = told
@@ -59,7 +61,8 @@ def can_be_replayed(one: Replay | None) -> str:
     return "" if one is None else one.sentence(utc_now())
 
 
-def _declared(job: str, jobs: str | None) -> KafkaConnection | None:
+def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
+    """How a jobs file says that a job's Kafka is reached; None where there is no file, or no such job."""
     from streambank.job.declaration import load_jobs
     from streambank.storage import split_job
 

@@ -220,6 +220,8 @@ def _plans(
     against: tuple[RefusedError, ...] = ()
     if stopped and view is not None and not is_free:
         against = (records.lease.refusal(view),)
+    elif (doubt := records.lease.doubt(view)) is not None:
+        against = (doubt,)
     plans = {name: plan(opener(place), wanted) for name, place in places.items()}
     return {name: _named(job, name, found.having(refusals=against)) for name, found in plans.items()}
 

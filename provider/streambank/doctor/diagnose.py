@@ -31,7 +31,7 @@ from streambank.doctor.places import (
 from streambank.doctor.rocksdb import check_changelog, check_memory
 from streambank.doctor.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.snapshots import check_checksums, check_lag, check_restarts
-from streambank.doctor.sources import check_application, check_kafka, check_replay
+from streambank.doctor.sources import check_application, check_asked, check_kafka, check_replay
 from streambank.doctor.unseen import Seen, Unseen, gathered
 from streambank.errors import ConflictError, StorageError, StreambankError
 from streambank.finding import Finding
@@ -168,6 +168,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from _guarded("sources", lambda: check_replay(closure, query.planner, query.oldest))
         brokers = Brokers(query.job.kafka if query.job is not None else None)
         yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
+    yield from check_asked(query.savepoints[0] if query.savepoints else None)
     if query.job is not None:
         yield from check_application(Path(query.job.application))
     if closure is not None and closure.operators:

@@ -19,6 +19,7 @@ from streambank.finding import Finding
 from streambank.kafka.connection import Brokers
 from streambank.kafka.replay import replay_of
 from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.result import not_asked
 from streambank.storage import open_store
 
 OPTION = "cleanSource"
@@ -135,10 +136,28 @@ def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Ite
                 "source-retention-short",
                 "warning",
                 where,
-                f"{topics} keeps its records for a shorter time than {since} is old.",
-                "Its input may go at any moment, and a restore is refused then.",
+                f"{topics} keeps its records for a shorter time than {since} is old: {replay.why}.",
+                "Its input may go at any moment, and a restore is refused then; of a compacted topic "
+                "deletions of keys may go, and the restored state keeps those keys.",
                 _LONGER,
             )
+
+
+def check_asked(newest: Manifest | None) -> Iterator[Finding]:
+    """Whether the newest savepoint could not ask what a restore needs to know.
+
+    Args:
+        newest: The newest good savepoint; None for none.
+    """
+    for said in not_asked(newest) if newest is not None else ():
+        yield Finding(
+            "taken-without-asking",
+            "warning",
+            f"savepoint {newest.savepoint}" if newest is not None else "",
+            said,
+            "Each savepoint that is taken so is worth less; a restore has to be accepted without knowing.",
+            "Let Kafka be reached where savepoints are taken: docs/howto/kafka.md tells how.",
+        )
 
 
 def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[str, int], str]:

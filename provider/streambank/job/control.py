@@ -52,12 +52,14 @@ class Desired:
         by: Who said so.
         why: Why, for people.
         at: When.
+        number: Its record's number.
     """
 
     state: DesiredState
     by: Mapping[str, str]
     why: str
     at: datetime
+    number: int
 
 
 class JobControl:
@@ -109,19 +111,20 @@ class JobControl:
                 code="damaged-record",
                 hint=f"Look at {self.desired_records.describe(record.number)}.",
             )
-        return Desired(state, data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"])))
+        by, why, at = data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"]))
+        return Desired(state, by, why, at, record.number)
 
-    def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> str:
-        """Say what is meant to be; when it was said, as recorded. The last one to say it counts."""
+    def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> Desired:
+        """Say what is meant to be; as it was recorded. The last one to say it counts."""
         if state not in ("running", "stopped"):
             raise InputError(
                 f"A job can be meant to be running or stopped, not {state!r}.",
                 code="bad-state",
                 hint="Say running or stopped.",
             )
-        at = to_json_time(utc_now())
-        self.desired_records.append({"state": state, "at": at, "by": dict(by), "why": why})
-        return at
+        at = utc_now()
+        data = {"state": state, "at": to_json_time(at), "by": dict(by), "why": why}
+        return Desired(state, dict(by), why, at, self.desired_records.append(data))
 
     def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
         """The newest record of what is meant to be that some people made; None where they made none."""

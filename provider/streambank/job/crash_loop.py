@@ -1,7 +1,9 @@
 """A job that starts again and again and gets nowhere: nobody starts it any more, and a person is told why.
 
 What is meant to be stays as it is, and so does a driver that lives: deciding is the person's. What they need
-for it is the last error, and the savepoint that they would go back to.
+for it is the last error, and the savepoint that they would go back to. Nor does a cluster start it any more
+that brings its drivers back: a stop is recorded against the launch, which the next one to come back obeys
+(wanted.py), whether one lives just now or not.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from streambank.errors import StreambankError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
-from streambank.job.last_error import last_error, shown
+from streambank.job.last_error import last_error, recorded_failure
 from streambank.job.launcher import Launcher
 from streambank.job.launchers.choose import launcher_for
 from streambank.job.status import job_status
-from streambank.job.upcoming import launched_handle
+from streambank.job.upcoming import launched_handle, spec_of
+from streambank.job.wanted import mark_stop
 from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
@@ -93,6 +96,9 @@ def record_crash_loop(
     place = launcher or launcher_for(job)
     status = job_status(job, control=records, launcher=place)
     lives = status.state in ("starting", "running", "stopping", "unknown")
+    spec = spec_of(records, status.launch_id) if status.launch_id is not None else None
+    if spec is not None and spec.supervised and status.state != "starting":
+        mark_stop(records, by=by, why=f"{CRASH_LOOP}: {why}")
     found = CrashLoop(
         job.name,
         why,
@@ -118,14 +124,11 @@ def _last_error(
     records: JobControl, launcher: Launcher, launch_id: str | None, log: str | None
 ) -> str | None:
     """What the runner recorded of a query that failed; else what the log says."""
-    if launch_id is not None:
-        for record in records.event_records.history(newest=100):
-            event = record.data
-            mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
-            if mine and event.get("failure"):
-                return shown(str(event["failure"]))
     if launch_id is None:
         return None
+    failure = recorded_failure(records, launch_id)
+    if failure is not None:
+        return failure
     try:
         return last_error(launcher.log_lines(launched_handle(records, launch_id, log=log), _LINES))
     except StreambankError as error:

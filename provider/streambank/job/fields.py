@@ -15,12 +15,12 @@ from streambank.errors import InputError
 from streambank.job.toml_lines import TomlLines
 from streambank.storage import normalize_location, scheme_of
 from streambank.times import parse_duration_s
+from streambank.variables import fill_in
 
 T = TypeVar("T")
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
-_VARIABLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
 class Source:
@@ -54,10 +54,10 @@ class Source:
 
 
 def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
-    """`${NAME}` in every string, from the environment; `${NAME:-default}`; `$$` is a dollar sign.
+    """Every string with its variables filled in (variables.py).
 
-    As in a shell the default also stands for a variable that is set but empty. Kafka's client properties are
-    left as they are: they hold secrets, and are looked up where a cluster is asked (kafka/connection.py).
+    Kafka's client properties are left as they are: they hold secrets, and are looked up where a cluster is
+    asked (kafka/connection.py).
 
     Raises:
         InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
@@ -71,21 +71,7 @@ def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping
     if not isinstance(value, str):
         return value
 
-    def one(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        name = match[1]
-        if name is None:
-            raise source.mistake(path, "'${' begins no variable", "Write ${NAME}, or $$ for a dollar sign.")
-        if match[2] is not None:
-            return variables.get(name) or match[2]
-        if name not in variables:
-            raise source.mistake(
-                path, f"the environment variable {name} is not set", "Set it, or write the value."
-            )
-        return variables[name]
-
-    return _VARIABLE.sub(one, value)
+    return fill_in(value, variables, lambda what, hint: source.mistake(path, what, hint))
 
 
 class Fields:
@@ -107,7 +93,10 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.mistake(name, f"it must be {wanted}, not {value!r}")
+            # What stands where a table should be may be a table's secret: never repeat it.
+            raise self.mistake(
+                name, f"it must be {wanted}, not {_kind(value) if kind is dict else repr(value)}"
+            )
         return value
 
     def required(self, name: str, value: T | None) -> T:
@@ -259,6 +248,11 @@ class Fields:
                 raise self.mistake(
                     name, "there is no such field", f"Did you mean {near[0]}?" if near else f"Known: {known}."
                 )
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "a boolean", str: "a string", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), "a value of another kind")
 
 
 def read_text(path: Path) -> str:

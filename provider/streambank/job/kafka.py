@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streambank.errors import NotFoundError
 from streambank.job.fields import Fields
-from streambank.kafka.connection import Brokers, KafkaConnection, is_secret, is_variable
+from streambank.kafka.connection import Brokers, KafkaConnection, is_secret
 from streambank.storage.base import Store
+from streambank.variables import check_variables, is_variable
 
 if TYPE_CHECKING:
     from streambank.kafka.recording import KafkaSinkCapture, SourceRecorder
 
 FACT = "kafka"
-"""What the runner records of a query: its `sources` and its `sink`, as options that are no secret."""
+"""What the runner records of a query: its Kafka `sources` and `sink`, as options that are no secret, and
+Spark's word for each of its `streams`."""
 
 
 def read_kafka(fields: Fields) -> KafkaConnection:
@@ -25,18 +28,20 @@ def read_kafka(fields: Fields) -> KafkaConnection:
             the message never holds the value.
     """
     bootstrap = fields.text("bootstrap")
+    servers = fields.settings("servers")
     config = fields.settings("config")
     for name, value in config.items():
         if name == "bootstrap.servers":
             raise fields.mistake("config", f"{name} is a field of its own", "Use bootstrap.")
+        mistake = partial(fields.source.mistake, (*fields.path, "config", name))
         if is_secret(name) and not is_variable(value):
-            raise fields.source.mistake(
-                (*fields.path, "config", name),
+            raise mistake(
                 "it is a secret, and this file is no place for one",
-                'Take it from the environment: "${KAFKA_PASSWORD}".',
+                'Take it from the environment, whole and without a default: "${KAFKA_PASSWORD}".',
             )
+        check_variables(value, mistake)
     fields.done()
-    return KafkaConnection(bootstrap, config)
+    return KafkaConnection(bootstrap, servers, config)
 
 
 def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
@@ -48,9 +53,10 @@ def kafka_sources(facts: Mapping[str, Any], brokers: Brokers) -> SourceRecorder:
     """
     from streambank.kafka.recording import Reader, SourceRecorder
 
-    told = _told(facts).get("sources")
+    told, streams = _told(facts).get("sources"), _told(facts).get("streams")
     readers = [Reader.of(one) for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
-    return SourceRecorder(brokers, readers)
+    words = [one if isinstance(one, str) else None for one in streams] if isinstance(streams, list) else []
+    return SourceRecorder(brokers, readers, words)
 
 
 def kafka_sink(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) -> KafkaSinkCapture | None:

@@ -11,9 +11,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from streambank.job.control import JobControl
+
 HIDDEN = "***"
 _LONGEST = 500
 """Characters of an error that are shown."""
+_NEWEST_EVENTS = 100
+"""Events among which a failure is looked for."""
 _SHORTEST_SECRET = 6
 """A variable with fewer characters is no secret, and would be replaced in the middle of words."""
 
@@ -29,9 +33,24 @@ _OF_AWS = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
 _SECRET_VARIABLE = re.compile(_NAMES, re.IGNORECASE)
 
 _ERROR = re.compile(
-    r"(?:Caused by: )?(?:[A-Za-z_$][\w$]*\.)*[A-Za-z_$][\w$]*(?:Error|Exception|Interrupt|Fault|Refused)\b.*"
+    r"(?:Caused by: |: )?(?:[A-Za-z_$][\w$]*\.)*"
+    r"[A-Za-z_$][\w$]*(?:Error|Exception|Interrupt|Fault|Refused)\b.*"
 )
 _LEVEL = re.compile(r"(?:\S+ )?\S+ (?:ERROR|FATAL) \S.*")
+
+
+def recorded_failure(control: JobControl, launch_id: str) -> str | None:
+    """Why a query of a launch failed, as the runner recorded it; None where it recorded no failure.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    for record in control.event_records.history(newest=_NEWEST_EVENTS):
+        event = record.data
+        mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
+        if mine and event.get("failure"):
+            return shown(str(event["failure"]))
+    return None
 
 
 def last_error(lines: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
@@ -47,7 +66,8 @@ def last_error(lines: Sequence[str], variables: Mapping[str, str] | None = None)
     found = next((line for line in reversed(said) if _ERROR.match(line)), None)
     found = found or next((line for line in reversed(said) if _LEVEL.match(line)), None)
     found = found or (said[-1] if said else None)
-    return None if found is None else shown(found, variables)
+    # What Python's traceback says of an exception of the JVM begins with its colon.
+    return None if found is None else shown(found.removeprefix(": "), variables)
 
 
 def shown(text: str, variables: Mapping[str, str] | None = None) -> str:

@@ -81,6 +81,10 @@ class LaunchSpec:
         on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`.
         deploy_mode: Where the driver itself runs: `client` for the machine that launched it, or `cluster`.
         supervised: Whether the cluster starts it again by itself where it fails.
+        desired: The number of the record in `desired/` by which the job was meant to run then; None where
+            nobody looked, or an older version launched it. A later `stopped` is against this launch.
+        asked: The number of the newest request then; None likewise. A later stop is against this launch
+            (wanted.py).
     """
 
     job: str
@@ -104,6 +108,8 @@ class LaunchSpec:
     on: str = "local"
     deploy_mode: str = "client"
     supervised: bool = False
+    desired: int | None = None
+    asked: int | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

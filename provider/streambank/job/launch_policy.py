@@ -21,6 +21,11 @@ IMAGE = "spark.kubernetes.container.image"
 UPLOAD_PATH = "spark.kubernetes.file.upload.path"
 ATTEMPTS = "spark.yarn.maxAppAttempts"
 
+TAG_PREFIX = "streambank-"
+"""Before a job's name, in what a cluster finds its drivers by."""
+_LONGEST_YARN_TAG = 100
+_LONGEST_KUBERNETES_LABEL = 63
+
 _ADDRESSES = ("rest", "web", "resource_manager")
 _OF_PLACE: Mapping[Place, tuple[str, ...]] = {
     "local": (),
@@ -128,10 +133,11 @@ def read_launch_policy(
     if connection is not None and "master" not in own and "on" not in own:
         return LaunchPolicy(master=None, connection=connection, declared=own)
     more = {} if connection is None else {"connection": connection, "declared": own}
-    return settle(own, spark, fields.mistake, inherited, **more)
+    return settle(fields.path[1], own, spark, fields.mistake, inherited, **more)
 
 
 def settle(
+    job: str,
     values: Mapping[str, Any],
     spark: Mapping[str, str],
     wrong: Wrong,
@@ -141,6 +147,7 @@ def settle(
     """A policy from its fields, each that is not given by its default, and checked as a whole.
 
     Args:
+        job: The job's name.
         values: By name, `master` among them.
         spark: The job's settings of Spark.
         wrong: Makes the error.
@@ -162,6 +169,7 @@ def settle(
         if "deploy_mode" not in inherited:
             raise wrong("deploy_mode", "a driver on this machine alone has no cluster", "Leave it out.")
         mode = "client"
+    _check_name(job, place, mode, wrong)
     known = _own_fields(values, place, wrong, inherited)
     for name in _ADDRESSES:
         if name in known:
@@ -183,6 +191,30 @@ def settle(
             raise wrong("entry", "nothing says how our code gets to the driver", hint)
     master = master or ("yarn" if place == "yarn" else LOCAL_MASTER)
     return LaunchPolicy(place, mode, master, **known, **more)
+
+
+def _check_name(job: str, place: Place, mode: DeployMode, wrong: Wrong) -> None:
+    """Whether the cluster takes a job's name as the tag, or label, by which drivers are found."""
+    tag = f"{TAG_PREFIX}{job}"
+    if place == "yarn" and len(tag) > _LONGEST_YARN_TAG:
+        most = _LONGEST_YARN_TAG - len(TAG_PREFIX)
+        raise wrong(
+            "on", f"YARN's tags leave {most} characters for the name {job!r}", "Give it a shorter one."
+        )
+    if place == "kubernetes" and mode == "cluster":
+        most = _LONGEST_KUBERNETES_LABEL - len(TAG_PREFIX)
+        if len(job) > most:
+            raise wrong(
+                "on",
+                f"Kubernetes' labels leave {most} characters for the name {job!r}",
+                "Give it a shorter one.",
+            )
+        if not job[-1].isalnum():
+            raise wrong(
+                "on",
+                f"a label of Kubernetes ends with a letter or a digit, and so must the name {job!r}",
+                "Give it another one.",
+            )
 
 
 def _own_fields(

@@ -27,6 +27,8 @@ from streambank.job.processes import HostId, ProcessId, this_process
 from streambank.storage.base import Store
 
 LeaseView = ClaimView
+IN_CLUSTER = "in_cluster"
+"""The detail of a claim by which a driver says that a cluster runs it."""
 
 
 class Lease:
@@ -88,12 +90,15 @@ class Lease:
         """Hold the lease while an operation works, so that no driver can start in the middle of it.
 
         Raises:
-            RefusedError: Somebody holds it (code `lease-held`).
+            RefusedError: Somebody holds it, or may hold it all the same (code `lease-held`).
         """
+        doubt = self.doubt(self.settle())
+        if doubt is not None:
+            raise doubt
         claim = self.acquire([this_process("operation")], purpose=purpose, details={"by": dict(by)})
         # Whoever works under it asks `claim.check()` before the step that counts; nothing else is to be done
         # here.
-        keeper = Keeper(claim, on_lost=lambda why: None).start()
+        keeper = Keeper(claim).start()
         try:
             yield claim
         finally:
@@ -127,6 +132,25 @@ class Lease:
             f"Job {self.job} is held by {view.describe()} (epoch {view.epoch}, {view.state}: {view.why}).",
             code="lease-held",
             hint=stop if view.state == "live" else f"{stop} {dead}",
+        )
+
+    def doubt(self, view: LeaseView | None) -> RefusedError | None:
+        """Why an operation does not believe that the holder is gone; None where it is, or where none was.
+
+        A driver in a cluster whose heartbeat has stood still may be there all the same. Who starts or stops
+        the job asks the cluster and ends it; an operation on the job's files asks nobody.
+        """
+        holder = view.holder if view is not None else None
+        if view is None or holder is None or view.state != "dead" or not holder.details.get(IN_CLUSTER):
+            return None
+        if self.claims.here.sees(holder.host):
+            return None  # its processes were looked at
+        return RefusedError(
+            f"The heartbeat of the driver of job {self.job} has stood still (epoch {view.epoch}), but its "
+            "cluster may have it all the same.",
+            code="lease-held",
+            hint=f"Stop the job first, which asks the cluster: `streambank job stop {self.job}`. "
+            f"If the cluster is gone: `streambank job break {self.job} --why TEXT`.",
         )
 
     def break_lease(self, *, by: Mapping[str, str], why: str, even_live: bool = False) -> LeaseView | None:

@@ -85,7 +85,7 @@ class OperationLock:
             self.claims.here, (this_process("operation"),), {"operation": name, "by": dict(by)}, beat_s, ttl_s
         )
         claim = self._claim(name, holder, wait_s, tell)
-        keeper = Keeper(claim, on_lost=lambda why: None).start()
+        keeper = Keeper(claim).start()
         try:
             yield Operation(name, claim)
         finally:

@@ -25,6 +25,7 @@ def prepare_launch(
     application: str | None = None,
     args: Sequence[str] | None = None,
     log: str | None = None,
+    desired: int | None = None,
 ) -> LaunchSpec:
     """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
 
@@ -36,6 +37,7 @@ def prepare_launch(
         application: Another application than the declared one, with `args`.
         args: Its arguments; the declared ones when both are left out.
         log: Path of the driver's log, where somebody collects it.
+        desired: The number of the record by which the job is meant to run (`LaunchSpec`).
 
     Raises:
         RefusedError: The declared checkpoint is another one than the job began with (code
@@ -79,6 +81,8 @@ def prepare_launch(
         on=job.launch.on,
         deploy_mode=job.launch.deploy_mode,
         supervised=job.launch.comes_back(job.spark),
+        desired=desired,
+        asked=max(control.requests.records.numbers(), default=0),
     )
 
 

@@ -126,6 +126,18 @@ def process(pid: int, role: str) -> ProcessId | None:
     return None if state in "ZX" and threads <= 1 else ProcessId(role, pid, start_ticks)
 
 
+def program_of(one: ProcessId) -> str | None:
+    """The name of the program that a process runs, such as `java`; None where it is gone, or may not be seen.
+
+    What its arguments say, since the path of its file is shown only to whoever may trace it.
+    """
+    try:
+        arguments = (_PROC / str(one.pid) / "cmdline").read_bytes()
+    except OSError:
+        return None
+    return Path(os.fsdecode(arguments.split(b"\0", 1)[0])).name if one.is_living() else None
+
+
 def child_process(pid: int, role: str) -> ProcessId:
     """A child of this process that nobody has waited for yet; it may have ended already."""
     return ProcessId(role, pid, _read_stat(pid)[2])

@@ -5,7 +5,8 @@ requests/0000000004.json    what is asked, by whom, of which epoch of the lease
 answers/0000000004.json     what came of it; created exclusively, so the first answer is the answer
 ```
 
-A request is addressed to one epoch: what was asked of a driver that died is never obeyed by the next one.
+A request is addressed to one epoch: what was asked of a driver that died is never obeyed by the next one. Yet
+a stop is also a mark, by its number, against every launch in a cluster that was made before it (wanted.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from streambank.times import to_json_time, utc_now
 
 STOP = "stop"
 """The kind of request that ends a driver: `{"drain": bool, "force_after_s": x, "drain_timeout_s": y}`."""
+NO_EPOCH = 0
+"""To whom a stop is addressed that is a mark against the launches before it, and asks no driver that runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.launcher import Launcher
@@ -23,6 +24,8 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
 from streambank.job.stop_asked import ASKER, StopAsked, request_of
 from streambank.job.telling import Tell, to_nobody
+from streambank.job.upcoming import is_of
+from streambank.job.wanted import mark_stop
 from streambank.times import to_json_time, utc_now
 
 OPERATION = "restart"
@@ -41,12 +44,15 @@ class RestartAsked:
 
     Attributes:
         before: The newest epoch of the lease when it was asked for; 0 for none. A driver of a later one has
-            replaced what was to be replaced.
+            replaced what was to be replaced, unless it is of the same launch.
         stop: The stop of its driver, where one lives.
+        launch_id: The launch that had that epoch: its cluster may bring it back under a later one. None where
+            that is not known.
     """
 
     before: int
     stop: StopAsked
+    launch_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -55,7 +61,13 @@ class RestartAsked:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RestartAsked:
         """From what `to_dict` gave."""
-        return cls(int(data["before"]), StopAsked(**data["stop"]))
+        return cls(int(data["before"]), StopAsked(**data["stop"]), data.get("launch_id"))
+
+    def is_replaced(self, view: ClaimView | None) -> bool:
+        """Whether another launch has had the lease since, which decides: its epochs alone do not."""
+        if view is None or view.epoch <= self.before:
+            return False
+        return self.launch_id is None or not is_of(view, self.launch_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +140,25 @@ def _ask(
     by = {**by, ASKER: asker} if asker is not None else by
     before = _asked_before(records, asker) if asker is not None else None
     view = records.lease.view()
-    newest = view.epoch if view is not None else 0
-    if only is not None and newest > only:
+    if only is not None and view is not None and view.epoch > only:
         return RestartAsked(only, StopAsked(_now(), 0.0))
     if before is None:
+        if view is None or view.free:
+            # One that waits for room may take the lease now: either it sees this, or it is seen here.
+            mark_stop(records, by=by, why=why)
+            view = records.lease.view()
         # Before anything is asked of a driver, so that who asks again knows which one it was.
-        records.record_event(ASKED, by=dict(by), why=why, epoch=newest)
-        before = newest
-    if newest > before:
-        return RestartAsked(before, StopAsked(_now(), 0.0))
+        launch_id = view.holder.details.get("launch_id") if view is not None and view.holder else None
+        before = RestartAsked(view.epoch if view is not None else 0, StopAsked(_now(), 0.0), launch_id)
+        records.record_event(ASKED, by=dict(by), why=why, epoch=before.before, launch_id=launch_id)
+    if before.is_replaced(view):
+        return before
     stop = ask_to_stop(job, by=by, why=why, force_after_s=force_after_s, control=records, lasting=False)
     if stop.epoch is None and asker is not None:
         # Asked before, and gone since: how it ended is told by its answer.
         epoch, request = request_of(records, asker)
         stop = replace(stop, epoch=epoch, request=request)
-    return RestartAsked(before, stop)
+    return replace(before, stop=stop)
 
 
 def restart_job(
@@ -201,7 +217,7 @@ def restart_job(
         if asked is None or _is_unwanted(records):
             return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         view = records.lease.settle()
-        if view is None or view.epoch <= asked.before:
+        if not asked.is_replaced(view):
             stopped = stop_job(
                 job,
                 by=by,
@@ -273,12 +289,12 @@ def _is_unwanted(records: JobControl) -> bool:
     return desired is not None and desired.state == "stopped"
 
 
-def _asked_before(records: JobControl, asker: str) -> int | None:
-    """Which epoch an asker wanted replaced, by the job's records; None where they never asked."""
+def _asked_before(records: JobControl, asker: str) -> RestartAsked | None:
+    """Which driver an asker wanted replaced, by the job's records; None where they never asked."""
     for record in records.event_records.newest_first():
         data = record.data
         if data.get("kind") == ASKED and (data.get("by") or {}).get(ASKER) == asker:
-            return int(data["epoch"])
+            return RestartAsked(int(data["epoch"]), StopAsked(_now(), 0.0), data.get("launch_id"))
     return None
 
 

@@ -205,7 +205,12 @@ def sinks_of(facts: Mapping[str, Any], checkpoint: Store, brokers: Brokers) -> l
         checkpoint: Its checkpoint.
         brokers: Who is asked how far a Kafka sink is.
     """
-    if (kafka := kafka_sink(facts, checkpoint, brokers)) is not None:
-        return [kafka]
     sink = facts.get("sink")
-    return list(sinks_from_descriptions([str(sink)])) if sink else []
+    named: list[SinkCapture] = list(sinks_from_descriptions([str(sink)])) if sink else []
+    # A file sink is one whatever else is told: runners before took one with "kafka" in its path for Kafka's.
+    if (
+        not any(one.guarded for one in named)
+        and (kafka := kafka_sink(facts, checkpoint, brokers)) is not None
+    ):
+        return [kafka]
+    return named

@@ -19,6 +19,8 @@ from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
+from streambank.job.got_going import has_got_going
+from streambank.job.last_error import last_error, recorded_failure, shown
 from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_launch
 from streambank.job.launcher import DriverState, Handle, Launcher
 from streambank.job.launchers.choose import launcher_for, placed
@@ -26,7 +28,8 @@ from streambank.job.operation import Operation
 from streambank.job.prepare import prepare_launch
 from streambank.job.pruning import prune_and_tell
 from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle, upcoming_drivers
+from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle
+from streambank.job.whereabouts import drivers_left, end_drivers, find_driver
 
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
@@ -164,18 +167,20 @@ class _Start:
         if obey_desired and desired is not None and desired.state == "stopped":
             return StartResult(self.job.name, "not-desired", seconds=self._seconds())
         if desired is None or desired.state != "running":
-            self.control.set_desired("running", by=self.by, why=why)
+            desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()
         if view is not None and not view.free:
             self._go_along(view)
             return None
-        left = upcoming_drivers(self.launcher, self.control, view, coming_back=True)
-        if left:
+        left = drivers_left(self.launcher, self.control, view)
+        if end_drivers(self.launcher, self.control, left.doomed):
+            self.tell(f"A driver of job {self.job.name} that was not to run any more has been ended")
+        if left.coming:
             # A start that was killed left it behind, or its cluster brings it back.
-            self.state, self.handle = "already-running", left[0]
+            self.state, self.handle = "already-running", left.coming[0]
             self.launch = read_launch(self.control, self.handle.launch_id)
         else:
-            self._launch(operation, why)
+            self._launch(operation, desired.number, why)
         return self._wait_for_lease()
 
     def _go_along(self, view: ClaimView) -> None:
@@ -186,11 +191,15 @@ class _Start:
         self.launch = read_launch(self.control, str(launch_id)) if launch_id else None
         log = self.launch.log if self.launch else None
         self.handle = launched_handle(self.control, str(launch_id), view.holder.processes, log)
+        if self.handle.submission is None:
+            self._driver()  # nobody may ever have heard where it is
 
-    def _launch(self, operation: Operation, why: str) -> None:
+    def _launch(self, operation: Operation, desired: int, why: str) -> None:
         launch_id = new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
-        self.launch = prepare_launch(self.job, self.control, by=self.by, launch_id=launch_id, log=log)
+        self.launch = prepare_launch(
+            self.job, self.control, by=self.by, launch_id=launch_id, log=log, desired=desired
+        )
         write_launch(self.control, self.launch)
         operation.check()
         self.handle = self.launcher.submit(self.job, self.control, self.launch)
@@ -227,7 +236,10 @@ class _Start:
                     return None
                 raise self._died(driver)
             if self._over():
-                raise self._too_late("does not hold the lease")
+                stuck = ours and self.handle.submission is not None
+                if stuck:  # it had the lease, and neither ends nor takes it again: no start would see it run
+                    end_drivers(self.launcher, self.control, [self.handle])
+                raise self._too_late("does not hold the lease", ended=stuck)
             self.tell(f"The driver of job {self.job.name} is starting")
             self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
 
@@ -235,7 +247,8 @@ class _Start:
         """How the driver is; one whose cluster cannot be asked is taken to run until the time is over."""
         assert self.handle is not None, "a driver was launched or found"
         try:
-            return self.launcher.status(self.handle)
+            self.handle, driver = find_driver(self.launcher, self.control, self.handle, self.launch)
+            return driver
         except StorageError as error:
             self.tell(f"Whether the driver of job {self.job.name} runs is not known: {error.message}")
             return DriverState("running")
@@ -258,7 +271,7 @@ class _Start:
             if view is None or self.view is None or view.epoch != self.view.epoch or view.free:
                 return self._gone(view)
             self.view = view
-            if self._has_got_going(view):
+            if has_got_going(self.job, self.launch, view):
                 break
             if self._over():
                 raise self._too_late("has neither committed a batch nor found its input empty")
@@ -271,25 +284,6 @@ class _Start:
             self.state, self.view = "started", None
             return None
         return self._ended(view, self._driver() if self.handle else DriverState("ended"))
-
-    def _has_got_going(self, view: ClaimView) -> bool:
-        """Whether each declared query has had its first trigger, by the heartbeat or by the commit log."""
-        said = view.status.get("queries")
-        seen = said if isinstance(said, dict) else {}
-        for name in self.job.queries:
-            query = seen.get(name)
-            triggered = isinstance(query, dict) and query.get("triggered")
-            if not triggered and not self._has_committed(name):
-                return False
-        return True
-
-    def _has_committed(self, name: str) -> bool:
-        """Whether the query has committed a batch that was not there before its driver was launched."""
-        query = self.launch.queries.get(name) if self.launch else None
-        if query is None:
-            return False
-        committed = batches_of(query.checkpoint).committed
-        return committed is not None and (query.committed is None or committed > query.committed)
 
     def _ended(self, view: ClaimView | None, driver: DriverState) -> StartResult:
         """The driver is gone: it was stopped, ran to its end, or died."""
@@ -349,27 +343,41 @@ class _Start:
             launch_id=self.launch.launch_id if self.launch else None,
             exit_code=exit_code,
         )
-        message = f"The driver of job {self.job.name} ended{code} before its first batch."
+        lines = self._log_lines()
+        failure = recorded_failure(self.control, self.launch.launch_id) if self.launch else None
+        failure = failure or last_error(lines)
+        why = f": {failure.splitlines()[0].rstrip('.;')}" if failure else ""
+        message = f"The driver of job {self.job.name} ended{code} before its first batch{why}."
         if exit_code == RefusedError.exit_code:
-            return RefusedError(message, code="driver-refused", hint=self._log_hint())
-        return StorageError(message, code="driver-died", hint=self._log_hint())
+            return RefusedError(message, code="driver-refused", hint=self._log_hint(lines))
+        return StorageError(message, code="driver-died", hint=self._log_hint(lines))
 
-    def _too_late(self, what: str) -> StorageError:
+    def _too_late(self, what: str, *, ended: bool = False) -> StorageError:
+        left = "It was ended; another start launches a new one. "
+        if not ended:
+            left = "It is left alone; another start finds it and waits for it. "
         return StorageError(
             f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s.",
             code="start-timeout",
-            hint=f"It is left alone; another start finds it and waits for it. {self._log_hint()}",
+            hint=left + self._log_hint(self._log_lines()),
         )
 
-    def _log_hint(self) -> str:
+    def _has_log(self) -> bool:
+        return self.handle is not None and (self.handle.log or self.handle.submission) is not None
+
+    def _log_lines(self) -> list[str]:
+        return (
+            self.launcher.log_lines(self.handle, _SEARCHED_LINES) if self.handle and self._has_log() else []
+        )
+
+    def _log_hint(self, lines: list[str]) -> str:
         """Where the driver's log is, and how it ends."""
-        if self.handle is None or (self.handle.log is None and self.handle.submission is None):
+        if self.handle is None or not self._has_log():
             return "Look at the driver's own log."
-        lines = self.launcher.log_lines(self.handle, _SEARCHED_LINES)
         known = [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
         log = self.handle.log or self.handle.submission
         where = f"Its log is {log} and ends:" if lines else f"Its log is {log}."
-        return "\n".join([*known, where, *lines[-_LAST_LINES:]])
+        return "\n".join([*known, where, *(shown(line) for line in lines[-_LAST_LINES:])])
 
     def _leftovers_hint(self) -> str:
         """What to do where Spark finds files of a first batch that was never planned."""

@@ -16,12 +16,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from streambank.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from streambank.job.batches import Batches, batches_of
-from streambank.job.claims import ClaimView
+from streambank.errors import ConflictError, RefusedError, StorageError
+from streambank.job.claims import ClaimView, Holder
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
 from streambank.job.launcher import Handle, Launcher
 from streambank.job.launchers.choose import launcher_for
 from streambank.job.operation import Operation
@@ -30,15 +28,17 @@ from streambank.job.pruning import prune_and_tell
 from streambank.job.requests import STOP
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_asked import ASKER, StopAsked, asked_before
+from streambank.job.stopped_how import How, how_it_answered, how_it_ended, last_batches
 from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import CLUSTER_MARGIN_S, end_upcoming, launched_handle
+from streambank.job.upcoming import is_of, launched_handle, spec_of
+from streambank.job.whereabouts import CLUSTER_MARGIN_S, drivers_left, end_drivers, find_driver
 from streambank.savepoint.progress import Progress
 from streambank.times import from_json_time, to_json_time, utc_now
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
 
-How = Literal["boundary", "forced", "killed", "dead", "none"]
+__all__ = ["How", "StopResult", "ask_to_stop", "stop_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,8 @@ def ask_to_stop(
     if before is not None:
         at = before.at
     else:
-        at = records.set_desired("stopped", by=by, why=why) if lasting else to_json_time(utc_now())
+        wish = records.set_desired("stopped", by=by, why=why) if lasting else None
+        at = to_json_time(wish.at if wish else utc_now())
     stop = _Stop(job, records, None, by, why, drain, force_after_s, drain_timeout_s, asked=before)
     stop.check_wanted()
     view = records.lease.view()
@@ -163,7 +164,8 @@ def stop_job(
         progress: Told about files and bytes of the savepoint.
         tell: Told what is waited for.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
-        lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again.
+        lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again, and
+            has left a mark before, against drivers that come up late (`wanted.mark_stop`).
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -244,19 +246,19 @@ class _Stop:
         elif asked is not None:
             # The driver that was asked is gone, and somebody else has had the lease since.
             epoch = asked
-            how, drained = self._how_it_answered()
+            assert self.asked is not None and self.asked.request is not None, "a driver was asked"
+            how, drained = how_it_answered(self.control, self.asked.request)
         else:
             how = "dead" if view is not None and view.state == "dead" else "none"
             state = "already-stopped"
-            assert self.launcher is not None, "who only asks does not end anything"
-            if end_upcoming(self.launcher, self.control, view, coming_back=self.lasting):
+            if self._end_left(view):
                 how, state = "killed", "stopped"
                 view = self.control.lease.view()  # it may have got the lease before it was ended
                 epoch = view.epoch if view is not None else None
         if how in ("dead", "killed") and view is not None and view.epoch == epoch:
             # Its record would show a death for ever; the job is stopped now, and that is known.
             self.control.lease.claims.end(view.epoch, "died", by=dict(self.by), why=view.why)
-        batches = self._batches()
+        batches = last_batches(self.control, self.job)
         known = [one.committed for one in batches.values() if one.committed is not None]
         savepoints: dict[str, str] = {}
         if savepoint:
@@ -300,6 +302,7 @@ class _Stop:
         holder = view.holder
         if holder is None or not _is_driver(view):
             raise self.control.lease.refusal(view)
+        launch_id = str(holder.details.get("launch_id"))
         deadline = self.clock.monotonic() + self.patience_s()
         if self.asked is not None and self.asked.request is not None and self.asked.epoch == view.epoch:
             request = self.asked.request
@@ -309,6 +312,10 @@ class _Stop:
         killed = False
         while True:
             now = self.control.lease.view()
+            if now is not None and now.epoch != view.epoch and is_of(now, launch_id):
+                # Its cluster has brought it back. It refuses itself; else it is asked, like the one before.
+                view, holder = now, now.holder or holder
+                request = request if now.free else self.ask(now.epoch)
             if now is None or now.epoch != view.epoch:
                 raise ConflictError(
                     f"Another driver of job {self.job.name} took over while the first was being stopped.",
@@ -316,9 +323,11 @@ class _Stop:
                     hint="Stop it again.",
                 )
             if now.free and not self._is_still_there(now):
-                return self._how(request, now, killed)
+                # A heartbeat that stood still is no proof: the cluster may have the driver all the same.
+                killed = (now.state == "dead" and self._end_left(now)) or killed
+                return how_it_ended(self.control, self.job, request, now, killed)
             if self.clock.monotonic() >= deadline:
-                driver = self._driver_of(view)
+                driver = self._driver(launch_id, holder)
                 here = self.control.here.sees(holder.host)
                 if killed or not (here or driver.submission):
                     raise StorageError(
@@ -344,51 +353,23 @@ class _Stop:
         until = "has worked off what its sources hold" if self.drain else "is at a batch boundary"
         return f"Waiting until job {self.job.name} {until}, and no longer than {self.patience_s():.0f} s"
 
+    def _driver(self, launch_id: str, holder: Holder) -> Handle:
+        """The driver that holds the lease, as its launcher has it now."""
+        assert self.launcher is not None, "who only asks does not wait"
+        known = launched_handle(self.control, launch_id, holder.processes)
+        return find_driver(self.launcher, self.control, known, spec_of(self.control, launch_id))[0]
+
+    def _end_left(self, view: ClaimView | None) -> bool:
+        """End every driver that is there, has not got the lease, and may yet come to run, or still does."""
+        assert self.launcher is not None, "who only asks does not end anything"
+        return end_drivers(self.launcher, self.control, drivers_left(self.launcher, self.control, view).all)
+
     def _is_still_there(self, view: ClaimView) -> bool:
         """Whether processes of a driver that gave its lease back are still on their way out."""
         holder = view.holder
         if holder is None or not self.control.here.sees(holder.host):
             return False
         return any(one.is_living() for one in holder.processes)
-
-    def _how(self, request: int, view: ClaimView, killed: bool) -> tuple[How, bool | None]:
-        answer = self.control.requests.answer_to(request) or {}
-        drained = answer.get("drained")
-        if killed:
-            return "killed", drained
-        if view.state == "dead":
-            return ("killed" if self._was_killed_by_its_runner(view) else "dead"), drained
-        if answer.get("state") == "forced" or not all(one.at_boundary for one in self._batches().values()):
-            return "forced", drained
-        return "boundary", drained
-
-    def _how_it_answered(self) -> tuple[How, bool | None]:
-        """How a driver ended whose lease somebody else has had since: only its answer tells."""
-        assert self.asked is not None and self.asked.request is not None, "a driver was asked"
-        answer = self.control.requests.answer_to(self.asked.request)
-        if answer is None:
-            return "dead", None
-        return ("forced" if answer.get("state") == "forced" else "boundary"), answer.get("drained")
-
-    def _was_killed_by_its_runner(self, view: ClaimView) -> bool:
-        last = self.control.last_event("killed", "driver-started")
-        return last is not None and last.get("kind") == "killed" and last.get("epoch") == view.epoch
-
-    def _driver_of(self, view: ClaimView) -> Handle:
-        """The driver that holds the lease, as its launcher knows it."""
-        assert view.holder is not None, "a driver holds it"
-        launch_id = str(view.holder.details.get("launch_id"))
-        return launched_handle(self.control, launch_id, view.holder.processes)
-
-    def _batches(self) -> dict[str, Batches]:
-        found = {}
-        for name, declared in self.job.queries.items():
-            generation = self.control.generation(None if name == MAIN else name)
-            try:
-                found[name] = batches_of(generation.location if generation else declared)
-            except NotFoundError:
-                found[name] = Batches(None, None)
-        return found
 
 
 def _is_driver(view: ClaimView) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streambank.job.control import JobControl
-from streambank.job.requests import STOP
+from streambank.job.requests import NO_EPOCH, STOP
 
 ASKER = "asker"
 """The field of `by` in which desired state and request carry the asker's own name."""
@@ -42,6 +42,7 @@ def asked_before(control: JobControl, asker: str) -> StopAsked | None:
 def request_of(control: JobControl, asker: str) -> tuple[int, int] | tuple[None, None]:
     """The epoch of the driver that an asker has asked to stop, and the number of the request, the newest."""
     for record in control.requests.records.newest_first():
-        if record.data.get("kind") == STOP and (record.data.get("by") or {}).get(ASKER) == asker:
+        asked = record.data.get("kind") == STOP and record.data.get("epoch") != NO_EPOCH
+        if asked and (record.data.get("by") or {}).get(ASKER) == asker:
             return int(record.data["epoch"]), record.number
     return None, None

@@ -1,21 +1,17 @@
-"""Drivers as records and launcher know them: where one is, and which have yet to take the lease."""
+"""Drivers as the job's records know them: where one is, and what it was launched with."""
 
 from __future__ import annotations
 
-from streambank.errors import NotFoundError, StorageError
+from streambank.errors import NotFoundError
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
-from streambank.job.launch import read_launch
-from streambank.job.launcher import Handle, Launcher
+from streambank.job.launch import LaunchSpec, read_launch
+from streambank.job.launcher import Handle
 from streambank.job.processes import ProcessId
 from streambank.job.records import decode_json, encode_json
 
 LOCATED = "located"
 """The folder of the job's records that says where drivers in a cluster are."""
-_LOOK_S = 0.2
-_MARGIN_S = 15.0
-CLUSTER_MARGIN_S = 60.0
-"""A cluster sends TERM first, and takes its time before SIGKILL."""
 
 
 def launched_handle(
@@ -59,63 +55,9 @@ def is_of(view: ClaimView | None, launch_id: str | None) -> bool:
     return view is not None and view.holder is not None and view.holder.details.get("launch_id") == launch_id
 
 
-def upcoming_drivers(
-    launcher: Launcher, control: JobControl, view: ClaimView | None, *, coming_back: bool
-) -> list[Handle]:
-    """The drivers of a job that are there and have yet to take the lease.
-
-    Args:
-        launcher: Where they run.
-        control: The job's records.
-        view: The lease, which nobody holds.
-        coming_back: Also one that had the lease last, did not end well, and is brought back by its cluster.
-
-    Raises:
-        StorageError: The cluster cannot be asked.
-    """
-    been = control.lease.recent_launches()
-    return [
-        handle
-        for handle in launcher.find(control)
-        if handle.launch_id not in been or (coming_back and _comes_back(control, handle, view))
-    ]
-
-
-def _comes_back(control: JobControl, handle: Handle, view: ClaimView | None) -> bool:
-    if view is None or not is_of(view, handle.launch_id):
-        return False
-    over = view.end.get("exit_code") == 0 or view.end.get("how") == "refused"
-    return not over and read_launch(control, handle.launch_id).supervised
-
-
-def end_upcoming(
-    launcher: Launcher, control: JobControl, view: ClaimView | None, *, coming_back: bool
-) -> bool:
-    """End the drivers of a job that have yet to take the lease: they have not begun anything.
-
-    Args:
-        launcher: See `upcoming_drivers`; so are the others.
-        control: See there.
-        view: See there.
-        coming_back: See there.
-
-    Returns:
-        Whether there were any.
-
-    Raises:
-        StorageError: One does not end (code `stop-timeout`), or the cluster cannot be asked.
-    """
-    found = upcoming_drivers(launcher, control, view, coming_back=coming_back)
-    for handle in found:
-        launcher.kill(handle)
-    slow = any(handle.submission is not None for handle in found)
-    deadline = control.clock.monotonic() + (CLUSTER_MARGIN_S if slow else _MARGIN_S)
-    while any(launcher.status(handle).state == "running" for handle in found):
-        if control.clock.monotonic() >= deadline:
-            raise StorageError(
-                f"A driver of job {control.name} that was coming up could not be ended.",
-                code="stop-timeout",
-                hint="Look for processes that do not react to SIGKILL.",
-            )
-        control.clock.sleep(_LOOK_S)
-    return bool(found)
+def spec_of(control: JobControl, launch_id: str) -> LaunchSpec | None:
+    """A launch spec of the job; None where it is gone."""
+    try:
+        return read_launch(control, launch_id)
+    except NotFoundError:
+        return None

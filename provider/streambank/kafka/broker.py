@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,7 +18,7 @@ class Topic:
 
     Attributes:
         topic_id: Given by the cluster when the topic was made: another one where it was made anew. None
-            where the cluster has none (before Kafka 2.8).
+            where the cluster has none (before Kafka 2.8; some brokers answer with the id of zeros).
         partitions: Its partitions.
     """
 
@@ -34,20 +34,35 @@ class Retention:
         cleanup: `delete`, `compact`, or both: `compact,delete`.
         ms: `retention.ms`; None for no limit of time.
         max_bytes: `retention.bytes` of each partition; None for no limit of size.
+        tombstones_ms: `delete.retention.ms`: how long a compacted topic keeps the records that say that a key
+            was deleted; None where it is not told.
     """
 
     cleanup: str
     ms: int | None
     max_bytes: int | None
+    tombstones_ms: int | None = None
 
     @property
     def deletes(self) -> bool:
         """Whether records go away by age or size."""
         return "delete" in self.cleanup
 
+    @property
+    def compacts(self) -> bool:
+        """Whether a record may go away when a newer one has its key."""
+        return "compact" in self.cleanup
+
 
 class Broker(Protocol):
-    """A cluster that answers questions, or raises StorageError (code `kafka-not-reachable`) in time."""
+    """A cluster that answers questions, or raises StorageError in time.
+
+    The code is `kafka-not-reachable`, or `kafka-not-allowed` where it answers that this user may not ask
+    that: then other topics may still be asked about.
+    """
+
+    def names(self) -> Sequence[str]:
+        """The topics that are there and that this user may see, without Kafka's own."""
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
         """The topics of these names; None for one that is not there."""
@@ -65,5 +80,6 @@ class Broker(Protocol):
             records: The offset of one record of each partition.
 
         Returns:
-            None for a record that says no time, or that did not come in time.
+            None for a record that says no time, or that did not come in time. A partition of which no record
+            comes any more, only marks of transactions, is left out.
         """

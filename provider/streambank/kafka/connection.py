@@ -5,29 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streambank.errors import StorageError, StreambankError
+from streambank.variables import fill_in
 
 if TYPE_CHECKING:
     from streambank.kafka.broker import Broker
+    from streambank.kafka.patience import Patience
 
 ASK_TIMEOUT_S = 5.0
-"""How long a cluster is waited for, once: whoever asks again after that is told at once."""
+"""How long a cluster is waited for, all questions together: whoever asks after that is told at once."""
 
 _SECRET = re.compile(r"(password|passphrase|secret|token|key\.pem|jaas\.config|oauthbearer\.config)$")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a client property holds a secret, such as `sasl.password`."""
-    return _SECRET.search(name) is not None
-
-
-def is_variable(value: str) -> bool:
-    """Whether a value is taken whole from the environment: `${NAME}`."""
-    return _VARIABLE.fullmatch(value) is not None
+    """Whether a client property holds a secret, such as `sasl.password`, in capitals or not."""
+    return _SECRET.search(name.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +32,20 @@ class KafkaConnection:
 
     Attributes:
         bootstrap: `host:port,...`; None for what the query itself used.
-        config: Client properties of librdkafka, such as `security.protocol`. A `${NAME}` in a value is looked
-            up when a cluster is asked, never before, so that no secret is held or written anywhere.
+        servers: The same for each of several clusters: what the query used to what is asked instead. Comes
+            before `bootstrap`, which stands for all others.
+        config: Client properties of librdkafka, such as `security.protocol`. A `${NAME}` in a value (with all
+            that variables.py knows) is looked up when a cluster is asked, never before, so that no secret is
+            held or written anywhere.
     """
 
     bootstrap: str | None = None
+    servers: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, bootstrap: str | None) -> KafkaConnection:
+        """The same with the servers that a person names; none named change nothing."""
+        return self if bootstrap is None else replace(self, bootstrap=bootstrap, servers={})
 
     def properties(self, variables: Mapping[str, str]) -> dict[str, str]:
         """The client properties with their variables filled in.
@@ -50,16 +54,14 @@ class KafkaConnection:
             StorageError: A variable is not set (code `kafka-not-reachable`).
         """
 
-        def one(match: re.Match[str]) -> str:
-            if match[1] not in variables:
-                raise StorageError(
-                    f"The environment variable {match[1]}, which the job's Kafka settings name, is not set.",
-                    code="kafka-not-reachable",
-                    hint="Set it where this runs.",
-                )
-            return variables[match[1]]
+        def filled(name: str, value: str) -> str:
+            def mistake(what: str, hint: str) -> StorageError:
+                said = f"The job's Kafka settings, {name}: {what}."
+                return StorageError(said, code="kafka-not-reachable", hint="Set it where this runs.")
 
-        return {name: _VARIABLE.sub(one, value) for name, value in self.config.items()}
+            return fill_in(value, variables, mistake)
+
+        return {name: filled(name, value) for name, value in self.config.items()}
 
 
 Connect = Callable[[str, Mapping[str, str], float], "Broker"]
@@ -71,7 +73,7 @@ class Brokers:
 
     Args:
         connection: What is declared or said.
-        timeout_s: How long one question may wait.
+        timeout_s: How long all questions of one piece of work to one cluster may wait together.
         connect: How a cluster is reached; by `confluent-kafka` when left out.
     """
 
@@ -84,12 +86,28 @@ class Brokers:
     ) -> None:
         self._connection = connection or KafkaConnection()
         self._timeout_s = timeout_s
+        self._patience: dict[str, Patience] = {}
         self._connect = connect
         self._known: dict[str, Broker | StreambankError] = {}
 
+    def begin(self, *, afresh: bool = False) -> None:
+        """Another piece of work begins: the whole time may be waited again.
+
+        Args:
+            afresh: Who did not answer before is asked again, too.
+        """
+        for patience in self._patience.values():
+            patience.renew()
+        if afresh:
+            self._known.clear()
+
     def bootstrap(self, recorded: str | None) -> str | None:
         """Which servers are asked: those that were said or declared before those that the query used."""
-        return self._connection.bootstrap or recorded
+        said = self._connection
+        if recorded is not None and recorded in said.servers:
+            return said.servers[recorded]
+        # What a savepoint holds are the servers that were asked then.
+        return recorded if recorded in said.servers.values() else said.bootstrap or recorded
 
     def at(self, recorded: str | None) -> Broker:
         """The cluster to ask.
@@ -107,7 +125,8 @@ class Brokers:
             raise StorageError(
                 "Nobody says where the query's Kafka is.",
                 code="kafka-not-reachable",
-                hint="Name its servers: --kafka HOST:PORT, or `bootstrap` in the job's [kafka] table.",
+                hint="Name its servers: --kafka HOST:PORT, `kafka` of an Airflow operator, or `bootstrap` in "
+                "the job's [kafka] table.",
             )
         if servers not in self._known:
             try:
@@ -124,5 +143,7 @@ class Brokers:
         if self._connect is not None:
             return self._connect(servers, properties, self._timeout_s)
         from streambank.kafka.client import connect
+        from streambank.kafka.patience import Patience
 
-        return connect(servers, properties, self._timeout_s)
+        patience = self._patience[servers] = Patience(self._timeout_s)
+        return connect(servers, properties, self._timeout_s, patience)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import SourceState
-from streambank.errors import StreambankError
+from streambank.errors import StorageError, StreambankError
 from streambank.kafka.broker import Broker
 from streambank.kafka.connection import Brokers
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
@@ -20,8 +20,15 @@ from streambank.savepoint.capture import Captured
 from streambank.times import to_json_time, utc_now
 
 KIND = "kafka"
+FORMAT = "format"
+"""Spark's word for a source that is known to be another connector's, though its offsets look like Kafka's."""
+MARGIN_MS = 5000
+"""How far the clocks of those who write records may be from that of the checkpoint's storage. Where time
+tells records apart, those of so shortly before the commit may be of later batches."""
 SUBSCRIPTIONS = ("assign", "subscribe", "subscribepattern")
 """Spark's options by which a query names its topics, in lower case."""
+
+_WHICH = "Start the job again: its driver then records which of its sources reads where."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +38,23 @@ class Reader:
     Attributes:
         bootstrap: Its `kafka.bootstrap.servers`.
         subscribe: How it named its topics: one of `SUBSCRIPTIONS`, with its value.
+        position: Which of the query's sources it is, counted from 0 as Spark's offset log does; None where
+            that is not known.
     """
 
     bootstrap: str | None
     subscribe: Mapping[str, str]
+    position: int | None = None
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> Reader:
         """From the runner's record."""
         named = {name: str(facts[name]) for name in SUBSCRIPTIONS if facts.get(name)}
         bootstrap = facts.get("bootstrap")
-        return Reader(str(bootstrap) if bootstrap else None, named)
+        position = facts.get("position")
+        return Reader(
+            str(bootstrap) if bootstrap else None, named, position if isinstance(position, int) else None
+        )
 
     def reads(self, topics: Iterable[str]) -> bool:
         """Whether all these topics may be of this source."""
@@ -63,26 +76,63 @@ class SourceRecorder:
     Args:
         brokers: Who is asked.
         readers: The query's Kafka sources as its application declared them, where the runner knows.
+        streams: Spark's word for each source of the query, by position, where the runner knows: `kafka`, or
+            what else it is; None for one that has no word.
     """
 
-    def __init__(self, brokers: Brokers, readers: Sequence[Reader] = ()) -> None:
+    def __init__(
+        self, brokers: Brokers, readers: Sequence[Reader] = (), streams: Sequence[str | None] = ()
+    ) -> None:
         self._brokers = brokers
         self._readers = readers
+        self._streams = streams
 
     def describe(self, source: SourceState) -> Mapping[str, Any]:
-        """`kafka` of a source that counts by topic and partition; nothing for any other."""
+        """`kafka` of a source that counts by topic and partition; `format` of another connector's.
+
+        Other connectors write offsets that look the same (that of Azure Event Hubs does).
+        """
         offsets = parse_offsets(source.offset)
         if offsets is None:
             return {}
-        reader = next((one for one in self._readers if one.reads(offsets)), Reader(None, {}))
+        if (word := self._other(source)) is not None:
+            return {FORMAT: word}
+        reader, unsure = self._reader(source, offsets)
         bootstrap = self._brokers.bootstrap(reader.bootstrap)
         record = {"bootstrap": bootstrap, **reader.subscribe}
         try:
+            if unsure:
+                raise StorageError(unsure, code="kafka-not-reachable", hint=_WHICH)
             asked = _ask_source(self._brokers.at(reader.bootstrap), offsets)
             return {KIND: {**record, "asked_at": to_json_time(utc_now()), "not_asked": None, "topics": asked}}
         except StreambankError as error:
             said = _said(offsets, {}, {}, {})
             return {KIND: {**record, "asked_at": None, "not_asked": error.message, "topics": said}}
+
+    def _other(self, source: SourceState) -> str | None:
+        """Spark's word for a source that is none of Kafka's; None where it is, or may be."""
+        if self._streams and None not in self._streams and KIND not in self._streams:
+            number = int(source.source) if source.source.isdecimal() else len(self._streams)
+            return self._streams[number] if number < len(self._streams) else self._streams[0]
+        placed = any(one.position is not None for one in self._readers)
+        if placed and source.source.isdecimal() and int(source.source) < len(self._streams):
+            word = self._streams[int(source.source)]
+            return None if word == KIND else word
+        return None
+
+    def _reader(self, source: SourceState, offsets: Offsets) -> tuple[Reader, str]:
+        """Which of the query's readers a source is, or one that says nothing; and why it is not known."""
+        fitting = [one for one in self._readers if one.reads(offsets)]
+        placed = [one for one in self._readers if str(one.position) == source.source]
+        if placed and (placed[0] in fitting or not fitting):
+            return placed[0], ""
+        if len(fitting) < 2:
+            return (fitting[0] if fitting else Reader(None, {})), ""
+        servers = sorted({self._brokers.bootstrap(one.bootstrap) or "" for one in fitting})
+        if len(servers) > 1:
+            return Reader(None, {}), f"Which of {', '.join(servers)} the source reads from is not known."
+        same = all(one.subscribe == fitting[0].subscribe for one in fitting)
+        return Reader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
 
 
 def _ask_source(broker: Broker, offsets: Offsets) -> dict[str, Any]:
@@ -120,7 +170,8 @@ class KafkaSinkCapture:
 
     A topic's tail cannot be cut, so a restore cannot take it back: it can only tell beforehand how many
     records will be there twice. While the query runs on, records of later batches are in the topic already;
-    they are told from those of the savepoint by the time at which its batch was committed.
+    they are told from those of the savepoint by the time at which its batch was committed, and what came
+    less than `MARGIN_MS` before that may be of either.
 
     Args:
         brokers: Who is asked.
@@ -176,13 +227,18 @@ class KafkaSinkCapture:
         if found is None:
             return {"topic_id": None, "counted": "missing", "high_watermarks": {}}
         marks = broker.offsets([(topic, partition) for partition in found.partitions], "latest")
-        counted = "still"
+        counted: dict[str, Any] = {"counted": "still"}
         if self._begun(batch + 1):
-            counted = "running" if committed_ms is None else "by-time"
+            counted = {"counted": "running"}
             if committed_ms is not None:
+                low = marks_at(broker, marks, committed_ms - MARGIN_MS)
+                counted = {"counted": "by-time", "margin_ms": MARGIN_MS, "low_watermarks": _by_partition(low)}
                 marks = marks_at(broker, marks, committed_ms)
-        watermarks = {str(partition): marks[topic, partition] for partition in found.partitions}
-        return {"topic_id": found.topic_id, "counted": counted, "high_watermarks": watermarks}
+        return {"topic_id": found.topic_id, **counted, "high_watermarks": _by_partition(marks)}
+
+
+def _by_partition(marks: Mapping[Spot, int | None]) -> dict[str, int | None]:
+    return {str(partition): mark for (_, partition), mark in sorted(marks.items())}
 
 
 def marks_at(broker: Broker, marks: Mapping[Spot, int | None], ms: int) -> dict[Spot, int | None]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streambank.errors import StreambankError
-from streambank.kafka.broker import Broker
+from streambank.checkpoint.text import load_json
+from streambank.errors import FormatError, StorageError, StreambankError
+from streambank.kafka.broker import Broker, Retention
 from streambank.kafka.connection import Brokers
+from streambank.kafka.identity import ids_of, is_another, partitions_of, topics_of
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
-from streambank.kafka.recording import KIND
+from streambank.kafka.pattern import topic_pattern
+from streambank.kafka.recording import FORMAT, KIND
 
 Why = Literal["deleted", "past-the-end", "partition-gone", "topic-gone", "topic-remade", "added-late"]
 _WHY: Mapping[Why, str] = {
@@ -21,7 +24,10 @@ _WHY: Mapping[Why, str] = {
     "topic-remade": "the topic was deleted and made anew",
     "added-late": "deleted from a partition that was added since",
 }
+_AT_LEAST: tuple[Why, ...] = ("partition-gone", "topic-gone", "topic-remade")
+"""Where the end is that of the time of the savepoint: more may have come before all of it went away."""
 _MOST_SHOWN = 3
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,8 @@ class Lost:
         topic: Their topic.
         partition: Their partition.
         first: The first offset.
-        end: The offset after the last one; None where it is not known.
+        end: The offset after the last one, as far as the savepoint knew where all of them are gone; None
+            where it is not known.
         why: What became of them.
     """
 
@@ -51,7 +58,8 @@ class Lost:
         """`flights/0 from 10 to 20, 10 records: deleted`."""
         if self.end is None:
             return f"{self.topic}/{self.partition} from {self.first}: {_WHY[self.why]}"
-        count = f"{self.records} record" + ("" if self.records == 1 else "s")
+        least = "at least " if self.why in _AT_LEAST else ""
+        count = f"{least}{self.records} record" + ("" if self.records == 1 else "s")
         return f"{self.topic}/{self.partition} from {self.first} to {self.end}, {count}: {_WHY[self.why]}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,6 +88,10 @@ class SourceStanding:
         not_known: Why nothing of this is known; empty where it is.
         hint: What would let it be known.
         latest: Where each partition ends now.
+        kept: How long topics keep their records, where Kafka tells.
+        kept_not_known: Why Kafka does not tell; empty where it does.
+        unjudged: The pattern by which the query finds its topics, where only Java can read it.
+        transient: Whether asking again may tell what is not known now.
     """
 
     source: str
@@ -91,6 +103,21 @@ class SourceStanding:
     not_known: str = ""
     hint: str = ""
     latest: Mapping[Spot, int | None] | None = None
+    kept: Mapping[str, Retention] | None = None
+    kept_not_known: str = ""
+    unjudged: str = ""
+    transient: bool = False
+
+    @property
+    def compacted(self) -> tuple[str, ...]:
+        """Topics that let a record go when a newer one has its key."""
+        return tuple(sorted(topic for topic, one in (self.kept or {}).items() if one.compacts))
+
+    @property
+    def lost_records(self) -> int | None:
+        """How many offsets would not be read, at least; None where that is not known of some."""
+        counts = [one.records for one in self.lost if one.records is not None]
+        return None if self.not_known or len(counts) < len(self.lost) else sum(counts)
 
     @property
     def safe(self) -> bool | None:
@@ -131,6 +158,18 @@ class SourceStanding:
                 f"Whether {topic} is still the topic that it was is not known: the savepoint does not hold "
                 "its id. Its offsets fit."
             )
+        for topic in self.compacted:
+            yield _compacted(topic, self.kept[topic] if self.kept else None)
+        if self.kept_not_known:
+            yield (
+                f"How long Kafka keeps {', '.join(self.offsets)}, and whether it compacts it, is not known: "
+                f"{self.kept_not_known}"
+            )
+        if self.unjudged:
+            yield (
+                f"Whether topics were added since the savepoint that match {self.unjudged}, and whether "
+                "Kafka has all of them, is not known: only Java can read this pattern."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, for plans and reports."""
@@ -141,22 +180,37 @@ class SourceStanding:
             "topics": sorted(self.offsets),
             "safe": self.safe,
             "lost": [one.to_dict() for one in self.lost],
-            "lost_records": None if self.not_known else sum(one.records or 0 for one in self.lost),
+            "lost_records": self.lost_records,
             "added": [f"{topic}/{partition}" for topic, partition in self.added],
+            "compacted": list(self.compacted),
             "records_to_read_again": self.waiting,
             "says": self.sentence(),
         }
 
 
-def look_at_source(record: Mapping[str, Any], brokers: Brokers) -> SourceStanding | None:
+def _compacted(topic: str, kept: Retention | None) -> str:
+    ms = kept.tombstones_ms if kept is not None else None
+    after = "after a while" if ms is None else f"{ms / _HOUR_MS:g} h after it has compacted them"
+    return (
+        f"{topic} is compacted: of what comes after the savepoint only the newest record of each key is sure "
+        f"to be there. Deletions of keys go {after} (delete.retention.ms), and the restored state keeps a "
+        "key whose deletion it does not read."
+    )
+
+
+def look_at_source(
+    record: Mapping[str, Any], brokers: Brokers, earlier: Mapping[str, Any] | None = None
+) -> SourceStanding | None:
     """Compare a source of a savepoint with its topics; None where it is no Kafka source.
 
     Args:
         record: The source in the manifest.
         brokers: Who is asked.
+        earlier: The same source in the query's savepoint before, where there is one: it tells a topic that
+            was made anew between the two.
     """
     offsets = parse_offsets(record.get("offset"))
-    if offsets is None:
+    if offsets is None or record.get(FORMAT, KIND) != KIND:
         return None
     name = str(record.get("source"))
     kept = record.get(KIND)
@@ -165,38 +219,49 @@ def look_at_source(record: Mapping[str, Any], brokers: Brokers) -> SourceStandin
     recorded = recorded if isinstance(recorded, str) else None
     bootstrap = brokers.bootstrap(recorded)
     try:
-        return _look(name, bootstrap, offsets, _topics(kept), brokers.at(recorded))
+        return _look(name, bootstrap, offsets, kept, ids_of(offsets, kept, earlier), brokers.at(recorded))
     except StreambankError as error:
-        return SourceStanding(name, bootstrap, offsets, not_known=error.message, hint=error.hint)
+        again = bootstrap is not None and error.code == "kafka-not-reachable"
+        return SourceStanding(
+            name, bootstrap, offsets, not_known=error.message, hint=error.hint, transient=again
+        )
 
 
 def _look(
     name: str,
     bootstrap: str | None,
     offsets: Offsets,
-    kept: Mapping[str, Mapping[str, Any]],
+    kept: Mapping[str, Any],
+    ids: Mapping[str, frozenset[str]],
     broker: Broker,
 ) -> SourceStanding:
-    topics = broker.topics(offsets)
+    names, unjudged = _names(offsets, kept, broker)
+    topics, was = broker.topics(names), topics_of(kept)
+    assigned = _assigned(kept)
     lost: list[Lost] = []
     ask: list[Spot] = []
     added: list[Spot] = []
     unidentified = []
-    for topic, partitions in offsets.items():
-        found, was = topics.get(topic), kept.get(topic, {})
-        known = was.get("topic_id")
-        if found is None or (known is not None and found.topic_id is not None and known != found.topic_id):
-            lost += _all_of(topic, partitions, was, "topic-gone" if found is None else "topic-remade")
+    for topic, found in topics.items():
+        partitions = offsets.get(topic, {})
+        if found is None and topic not in offsets:
+            continue  # subscribed to, and not there yet
+        if found is None or is_another(found, ids.get(topic, frozenset())):
+            ends = was if len(ids.get(topic, ())) <= 1 else {}  # else those of the new topic
+            lost += _all_of(topic, partitions, ends, "topic-gone" if found is None else "topic-remade")
             continue
-        if known is None or found.topic_id is None:
+        if topic in offsets and (found.topic_id is None or not ids.get(topic)):
             unidentified.append(topic)
-        ask += [(topic, partition) for partition in found.partitions]
-        added += [(topic, partition) for partition in found.partitions if partition not in partitions]
+        there = [one for one in found.partitions if one in partitions or _reads(assigned, topic, one)]
+        ask += [(topic, partition) for partition in there]
+        added += [(topic, partition) for partition in there if partition not in partitions]
         gone = {one: offset for one, offset in partitions.items() if one not in found.partitions}
         lost += _all_of(topic, gone, was, "partition-gone")
     earliest, latest = broker.offsets(ask, "earliest"), broker.offsets(ask, "latest")
     for spot in ask:
-        lost += _of_partition(spot, offsets[spot[0]].get(spot[1]), earliest.get(spot), latest.get(spot))
+        first, end = earliest.get(spot), latest.get(spot)
+        lost += _of_partition(spot, offsets.get(spot[0], {}).get(spot[1]), first, end)
+    retention, why = _retention(broker, sorted({topic for topic, _ in ask}))
     return SourceStanding(
         source=name,
         bootstrap=bootstrap,
@@ -205,12 +270,65 @@ def _look(
         added=tuple(sorted(added)),
         unidentified=tuple(unidentified),
         latest=latest,
+        kept=retention,
+        kept_not_known=why,
+        unjudged=unjudged,
     )
 
 
-def _of_partition(spot: Spot, saved: int | None, earliest: int | None, latest: int | None) -> Iterator[Lost]:
-    """Of a partition that is there: what was deleted after the saved offset, or is not there yet."""
-    first, end = earliest or 0, latest or 0
+def _names(offsets: Offsets, kept: Mapping[str, Any], broker: Broker) -> tuple[list[str], str]:
+    """The topics that the query has read, and those that its subscription finds by now.
+
+    Returns:
+        Them, and the pattern where only Java can tell what it finds.
+    """
+    subscribed, pattern = kept.get("subscribe"), kept.get("subscribepattern")
+    more: list[str] = []
+    if isinstance(subscribed, str):
+        more = [name for each in subscribed.split(",") if (name := each.strip())]
+    elif isinstance(pattern, str):
+        matching = topic_pattern(pattern)
+        if matching is None:
+            return sorted(offsets), pattern
+        more = [name for name in broker.names() if matching.fullmatch(name)]
+    return sorted({*offsets, *more}), ""
+
+
+def _assigned(kept: Mapping[str, Any]) -> Offsets | None:
+    """The partitions that the query named (`assign`), by topic; None where it reads all of its topics."""
+    try:
+        said = load_json(str(kept["assign"])) if "assign" in kept else None
+    except FormatError:
+        return None
+    if not isinstance(said, dict) or not all(isinstance(each, list) for each in said.values()):
+        return None
+    return {topic: {one: 0 for one in each if isinstance(one, int)} for topic, each in said.items()}
+
+
+def _reads(assigned: Offsets | None, topic: str, partition: int) -> bool:
+    return assigned is None or partition in assigned.get(topic, {})
+
+
+def _retention(broker: Broker, topics: list[str]) -> tuple[Mapping[str, Retention] | None, str]:
+    """How long topics are kept, or why that is not known: nothing of the offsets depends on it."""
+    try:
+        return (broker.retention(topics) if topics else {}), ""
+    except StreambankError as error:
+        return None, error.message
+
+
+def _of_partition(spot: Spot, saved: int | None, first: int | None, end: int | None) -> Iterator[Lost]:
+    """Of a partition that is there: what was deleted after the saved offset, or is not there yet.
+
+    Raises:
+        StorageError: It went away while Kafka was asked, so that nothing can be said (`kafka-not-reachable`).
+    """
+    if first is None or end is None:
+        raise StorageError(
+            f"Kafka does not say where {spot[0]}/{spot[1]} begins and ends.",
+            code="kafka-not-reachable",
+            hint="Look whether the topic is being deleted, or moved to other brokers; then ask again.",
+        )
     if saved is None:
         if first > 0:
             yield Lost(*spot, 0, first, "added-late")
@@ -220,17 +338,11 @@ def _of_partition(spot: Spot, saved: int | None, earliest: int | None, latest: i
         yield Lost(*spot, end, saved, "past-the-end")
 
 
-def _all_of(topic: str, partitions: Mapping[int, int], was: Mapping[str, Any], why: Why) -> Iterator[Lost]:
+def _all_of(
+    topic: str, partitions: Mapping[int, int], was: Mapping[str, Mapping[str, Any]], why: Why
+) -> Iterator[Lost]:
     """Everything from the saved offsets on, as far as the savepoint knew then where the topic ended."""
-    ends = was.get("partitions")
+    ends = partitions_of(was.get(topic, {}))
     for partition, offset in partitions.items():
-        one = ends.get(str(partition)) if isinstance(ends, Mapping) else None
-        end = one.get("latest") if isinstance(one, Mapping) else None
+        end = ends.get(str(partition), {}).get("latest")
         yield Lost(topic, partition, offset, end if isinstance(end, int) and end > offset else None, why)
-
-
-def _topics(kept: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    topics = kept.get("topics")
-    if not isinstance(topics, Mapping):
-        return {}
-    return {str(name): one for name, one in topics.items() if isinstance(one, Mapping)}

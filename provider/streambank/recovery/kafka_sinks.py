@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streambank.errors import RefusedError
+from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.kafka.sink_standing import KafkaSinkStanding
 from streambank.recovery.choices import Mode, SinkChoice
 
@@ -16,7 +16,7 @@ _ACCEPT = (
 
 def kafka_refusals(
     sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode
-) -> Iterator[RefusedError]:
+) -> Iterator[StreambankError]:
     """Why a restore must not go on with this choice.
 
     A sink of which nobody can ever tell, since the savepoint does not, is like any other that is not guarded:
@@ -32,9 +32,7 @@ def kafka_refusals(
                 hint=f"A Kafka topic cannot be taken back. {_ACCEPT}",
             )
         elif sink.not_known:
-            yield RefusedError(
-                sink.sentence(), code="sink-not-known", hint=f"{sink.hint} Or say --sink accept."
-            )
+            yield _not_known(sink)
         elif sink.gone:
             yield RefusedError(
                 sink.sentence(),
@@ -43,6 +41,13 @@ def kafka_refusals(
             )
         else:
             yield RefusedError(sink.sentence(), code="sink-would-repeat-rows", hint=_ACCEPT)
+
+
+def _not_known(sink: KafkaSinkStanding) -> StreambankError:
+    hint = f"{sink.hint} Or say --sink accept."
+    if sink.transient:  # a cluster that is away for a moment is there at the next try
+        return StorageError(sink.sentence(), code="sink-not-known", hint=hint)
+    return RefusedError(sink.sentence(), code="sink-not-known", hint=hint)
 
 
 def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: Mode) -> Iterator[str]:

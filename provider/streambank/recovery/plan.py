@@ -80,7 +80,7 @@ class RestorePlan:
         """Raise what speaks against the restore.
 
         Raises:
-            RefusedError, ConflictError, FormatError: The first of `refusals`.
+            RefusedError, ConflictError, FormatError, StorageError: The first of `refusals`.
         """
         if self.refusals:
             raise self.refusals[0]
@@ -109,7 +109,11 @@ class RestorePlan:
         if says:
             return " ".join(says) + (" That is accepted." if self.source == "accept" else "")
         waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
-        return f"Kafka has all that comes after the savepoint: {waiting} records to read."
+        compacted = any(one.get("compacted") for one in self.sources)
+        whole = "the newest record of each key" if compacted else "all"
+        untils = [until for one in self.sources if (until := (one.get("replay") or {}).get("until"))]
+        until = f" It can be read again until {min(untils)}." if untils else ""
+        return f"Kafka has {whole} that comes after the savepoint: {waiting} records to read.{until}"
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""

@@ -217,7 +217,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
     )
     against += refusals(sinks, request.sink, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
-    sources = Sources(()) if request.unmoved else look_at_sources(manifest, request.kafka)
+    sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
     against += sources.refusals(request.source)
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))

@@ -7,8 +7,8 @@ The order of steps, on which everything rests:
    savepoint is held too, so that it is neither expired nor swept while it is read.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
 4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
-5. The locks are checked once more, the sinks are taken back where that was chosen (which is noted before:
-   job/taken_back.py), and new outputs begun.
+5. The locks are checked and Kafka sources are looked at once more, the sinks are taken back where that was
+   chosen (which is noted before: job/taken_back.py), and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
 8. The report is left behind, and the savepoint is claimed where that was chosen.
@@ -39,6 +39,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.prepare import Prepared, Request, Wanted, check_request, prepare, records_of
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
+from streambank.recovery.sources import check_still_there
 from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.layout import LayoutReport, Owner, lay_out
@@ -109,8 +110,11 @@ def plan_restore(
         records = None
     if records is not None:
         view = records.lease.view()
+        doubt = records.lease.doubt(view)
         if view is not None and not view.free:
             against.append(records.lease.refusal(view))
+        elif doubt is not None:
+            against.append(doubt)
     owner = Owner({}, is_live, exclusive=request.generation is not None)
     return prepare(request, chosen, owner, against).plan
 
@@ -270,6 +274,8 @@ def _write(
     def before_commit() -> None:
         if held is not None:
             held.check()
+        if not request.unmoved:
+            check_still_there(request.repository, manifest, request.kafka, request.source)
         if request.sink == "rollback":
             if held is not None:
                 note_taking_back(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import InputError, IntegrityError, RefusedError
+from streambank.errors import InputError, IntegrityError, RefusedError, StreambankError
 from streambank.kafka.connection import Brokers
 from streambank.kafka.sink_standing import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import Mode, SinkChoice
@@ -173,9 +173,9 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
         )
 
 
-def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[RefusedError]:
+def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[StreambankError]:
     """Why a restore must not go on with this choice; empty where it may."""
-    found: list[RefusedError] = [*kafka_refusals(sinks.kafka, choice, mode)]
+    found: list[StreambankError] = [*kafka_refusals(sinks.kafka, choice, mode)]
     for sink in sinks.guarded:
         standing = sink.standing
         if sink.new is not None:

@@ -10,30 +10,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import RefusedError
+from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.kafka.connection import Brokers
+from streambank.kafka.recording import KIND
+from streambank.kafka.replay import Replay, replay_of_standing
 from streambank.kafka.source_standing import SourceStanding, look_at_source
 from streambank.recovery.choices import SourceChoice
 from streambank.savepoint.manifest import Manifest
+from streambank.savepoint.repository import Repository
+from streambank.times import utc_now
+
+_MOST_EARLIER = 8
+"""How many savepoints of before are looked at for one whose Kafka was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The Kafka sources of a savepoint as they are now."""
+    """The Kafka sources of a savepoint as they are now.
+
+    Attributes:
+        kafka: How each compares with its topics.
+        replays: For each, until when it can be read again; empty where that was not asked.
+    """
 
     kafka: tuple[SourceStanding, ...]
+    replays: tuple[Replay, ...] = ()
 
-    def refusals(self, choice: SourceChoice) -> Iterator[RefusedError]:
+    def refusals(self, choice: SourceChoice) -> Iterator[StreambankError]:
         """Why a restore must not go on with this choice; nothing where it may."""
         for source in self.kafka:
             if choice == "accept" or source.safe:
                 continue
             if source.not_known:
-                yield RefusedError(
-                    source.sentence(),
-                    code="source-not-known",
-                    hint=f"{source.hint} Or say --source accept to restore without knowing.",
-                )
+                yield _not_known(source)
             else:
                 yield RefusedError(
                     source.sentence(),
@@ -53,15 +62,89 @@ class Sources:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each source as JSON, for plans and reports."""
-        return [source.to_dict() for source in self.kafka]
+        replays = {one.source: one.to_dict() for one in self.replays}
+        return [source.to_dict() | {"replay": replays.get(source.source)} for source in self.kafka]
 
 
-def look_at_sources(manifest: Manifest, brokers: Brokers) -> Sources:
+def _not_known(source: SourceStanding) -> StreambankError:
+    hint = f"{source.hint} Or say --source accept to restore without knowing."
+    if source.transient:  # a cluster that is away for a moment is there at the next try
+        return StorageError(source.sentence(), code="source-not-known", hint=hint)
+    return RefusedError(source.sentence(), code="source-not-known", hint=hint)
+
+
+def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers) -> Sources:
     """Compare each Kafka source of a savepoint with its topics. Reads only.
 
     Args:
+        repository: Where the savepoint is, and those before it.
         manifest: The savepoint.
         brokers: Who is asked.
     """
-    found = (look_at_source(one, brokers) for one in manifest.sources if isinstance(one, Mapping))
-    return Sources(tuple(one for one in found if one is not None))
+    looked = list(_look(repository, manifest, brokers))
+    now = utc_now()
+    replays = [replay_of_standing(standing, record, brokers, now) for record, standing in looked]
+    return Sources(tuple(standing for _, standing in looked), tuple(replays))
+
+
+def check_still_there(
+    repository: Repository, manifest: Manifest, brokers: Brokers, choice: SourceChoice
+) -> None:
+    """Ask once more, right before the restored directory becomes a checkpoint.
+
+    Files may have been written for hours since the first look, and topics go on letting records go.
+
+    Args:
+        repository: Where the savepoint is.
+        manifest: The savepoint.
+        brokers: Who is asked; whoever did not answer before is asked again.
+        choice: What was chosen for Kafka sources.
+
+    Raises:
+        RefusedError: Kafka has not all of the input any more (code `source-would-lose-records`).
+        StorageError: It does not answer now (code `source-not-known`).
+    """
+    if choice == "accept":
+        return
+    brokers.begin(afresh=True)
+    found = Sources(tuple(standing for _, standing in _look(repository, manifest, brokers)))
+    for refusal in found.refusals(choice):
+        raise refusal
+
+
+def _look(
+    repository: Repository, manifest: Manifest, brokers: Brokers
+) -> Iterator[tuple[Mapping[str, Any], SourceStanding]]:
+    records = [one for one in manifest.sources if isinstance(one, Mapping)]
+    before: Mapping[str, Mapping[str, Any]] | None = None
+    for record in records:
+        if record.get(KIND) is not None and before is None:
+            before = _sources_before(repository, manifest)
+        standing = look_at_source(record, brokers, (before or {}).get(str(record.get("source"))))
+        if standing is not None:
+            yield record, standing
+
+
+def _sources_before(repository: Repository, manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
+    """The sources of the query's newest savepoint before one whose Kafka was asked; none where it is gone."""
+    one = manifest
+    try:
+        for _ in range(_MOST_EARLIER):
+            before = one.parent if one.derived_from is None else one.derived_from
+            if before is None:
+                break
+            one = repository.load(manifest.job, before)
+            if one.query_id != manifest.query_id:
+                break
+            found = {str(each.get("source")): each for each in one.sources if isinstance(each, Mapping)}
+            asked = any(_asked(each) for each in found.values())
+            if one.batch < manifest.batch and asked:
+                return found
+    except StreambankError:
+        pass  # it was expired, or is damaged, which `verify` tells: then nothing is known of before
+    return {}
+
+
+def _asked(record: Mapping[str, Any]) -> bool:
+    kept = record.get(KIND)
+    return isinstance(kept, Mapping) and kept.get("asked_at") is not None

@@ -63,6 +63,27 @@ class SourceCapture(Protocol):
         """Fields that the manifest keeps beside a source's own; JSON values only. Never raises."""
 
 
+def capture_files(sinks: Iterable[SinkCapture], batch: int) -> list[Captured]:
+    """What each sink adds to the plan of a savepoint; nothing yet of those not guarded, which have no files.
+
+    Raises:
+        StreambankError: See `SinkCapture.capture`.
+    """
+    return [sink.capture(batch) if sink.guarded else Captured({}) for sink in sinks]
+
+
+def capture_rest(
+    sinks: Iterable[SinkCapture], captured: Iterable[Captured], batch: int
+) -> tuple[Captured, ...]:
+    """The same with what the others say, who may be slow to answer.
+
+    Raises:
+        StreambankError: See `SinkCapture.capture`.
+    """
+    both = zip(sinks, captured, strict=True)
+    return tuple(known if sink.guarded else sink.capture(batch) for sink, known in both)
+
+
 def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:
     """A source as the manifest keeps it.
 

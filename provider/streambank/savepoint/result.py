@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from streambank.savepoint.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class TakeResult:
         seconds: How long it took.
         replans: How often it had to plan again, because the query moved on.
         already_there: The savepoint of this batch was there before, or another take made it meanwhile.
+        warnings: What it does not hold, and a restore will miss.
     """
 
     savepoint: str
@@ -33,6 +37,7 @@ class TakeResult:
     seconds: float
     replans: int
     already_there: bool
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON."""
@@ -47,4 +52,28 @@ class TakeResult:
             "seconds": round(self.seconds, 3),
             "replans": self.replans,
             "already_there": self.already_there,
+            "warnings": list(self.warnings),
         }
+
+
+def not_asked(manifest: Manifest) -> tuple[str, ...]:
+    """What sources and sinks would have had to be asked when a savepoint was taken, and could not be.
+
+    Not that rows of a sink name their topics themselves: that can never be asked.
+    """
+    found = []
+    for source in manifest.sources:
+        told = source.get("kafka") if isinstance(source, Mapping) else None
+        if isinstance(told, Mapping) and told.get("not_asked"):
+            names = ", ".join(told.get("topics") or ())
+            found.append(
+                f"Kafka could not be asked about source {source.get('source')} ({names}): "
+                f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
+                "tell a topic that was made anew."
+            )
+    found += [
+        f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
+        for sink in manifest.sinks
+        if sink.get("not_asked") and sink.get("topics")
+    ]
+    return tuple(found)

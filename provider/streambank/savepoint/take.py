@@ -11,20 +11,22 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import (
-    ConflictError,
-    FormatError,
-    IntegrityError,
-    NotFoundError,
-    StreambankError,
-)
+from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.asked import check_asked
-from streambank.savepoint.capture import SinkCapture, SourceCapture, described, require_sinks
+from streambank.savepoint.capture import (
+    SinkCapture,
+    SourceCapture,
+    capture_files,
+    capture_rest,
+    described,
+    require_sinks,
+)
 from streambank.savepoint.catalog import distrusted, heads, settle_listed
 from streambank.savepoint.copy_work import Copying
 from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
@@ -36,7 +38,7 @@ from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.result import TakeResult
+from streambank.savepoint.result import TakeResult, not_asked
 from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
@@ -220,12 +222,14 @@ class _Take:
         savepoint = self._savepoint_id(closure.query_id, closure.batch)
         if (there := self._already_there(savepoint, writer, replans)) is not None:
             return there
-        captured = [sink.capture(closure.batch) for sink in self.sinks]
-        sources = [described(one, self.sources, self.derived_from) for one in closure.sources]
+        captured = capture_files(self.sinks, closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
         self._copy(plan, writer, self.arrived)
+        # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.
+        plan = replace(plan, captured=capture_rest(self.sinks, captured, closure.batch))
+        sources = [described(one, self.sources, self.derived_from) for one in closure.sources]
         self._check_unmoved(plan)
         if self.lease_epoch and self.lease_epoch() != epoch:
             raise ConflictError(
@@ -391,4 +395,5 @@ class _Take:
             seconds=time.monotonic() - self.started,
             replans=replans,
             already_there=already_there,
+            warnings=not_asked(manifest),
         )

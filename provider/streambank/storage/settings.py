@@ -76,6 +76,22 @@ _BY_SCHEME = {
 }
 
 
+CREDENTIALS = frozenset(
+    {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AZURE_CLIENT_SECRET",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURE_STORAGE_SAS_TOKEN",
+    }
+)
+"""Those of them that hold credentials, and do not just lead to some."""
+
+
 def variables_for(locations: Iterable[str]) -> frozenset[str]:
     """Names of the variables that lead to these locations; none for local ones.
 

@@ -193,6 +193,7 @@ class StreambankHook(StateHook):
         new_query: bool,
         note: str,
         by: Mapping[str, str],
+        kafka: str | None = None,
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Take a savepoint of one query.
@@ -209,6 +210,7 @@ class StreambankHook(StateHook):
             new_query: Accept another query under this name.
             note: What to remember about it.
             by: Who asks.
+            kafka: Servers of the Kafka of a query that is not declared.
             executor: Who copies; threads of this process where nobody is named.
 
         Raises:
@@ -216,7 +218,7 @@ class StreambankHook(StateHook):
             StreambankError: Whatever a take raises.
         """
         from streambank.job.savepoint import savepoint_job
-        from streambank.kafka.connection import Brokers
+        from streambank.kafka.connection import Brokers, KafkaConnection
         from streambank.kafka.recording import SourceRecorder
         from streambank.savepoint.take import take
         from streambank.sinks.file_sink import FileSinkCapture
@@ -229,7 +231,7 @@ class StreambankHook(StateHook):
                 batch=batch,
                 closure="minimal" if closure == "minimal" else "safe",
                 sinks=[FileSinkCapture(sink) for sink in file_sinks],
-                sources=SourceRecorder(Brokers()),
+                sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
                 note=note,
                 pin=pin,
                 new_query=new_query,
@@ -304,6 +306,7 @@ class StreambankHook(StateHook):
         may_stop: bool,
         new_sinks: Mapping[str, str] | None = None,
         source: str = "refuse",
+        kafka: str | None = None,
         executor: Executor | None = None,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
@@ -317,6 +320,7 @@ class StreambankHook(StateHook):
             may_stop: A driver that lives is no obstacle, since the caller will stop it first.
             new_sinks: New output directories instead of file sinks of the savepoint.
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
+            kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
             executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
 
         Raises:
@@ -332,7 +336,7 @@ class StreambankHook(StateHook):
             new_sinks=new_sinks or {},
             executor=executor,
             **restore_choices(sink, mode, source),
-            **self._target(ref, into),
+            **self._target(ref, into, kafka),
         )
         for refusal in plan.refusals:
             if refusal.code != HELD:
@@ -356,6 +360,7 @@ class StreambankHook(StateHook):
         new_sinks: Mapping[str, str] | None = None,
         source: str = "refuse",
         unmoved: bool = False,
+        kafka: str | None = None,
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
@@ -371,15 +376,16 @@ class StreambankHook(StateHook):
             new_sinks=new_sinks or {},
             unmoved=unmoved,
             **restore_choices(sink, mode, source),
-            **self._target(ref, into),
+            **self._target(ref, into, kafka),
         )
         return report.to_dict()
 
-    def _target(self, ref: str, into: str | None) -> dict[str, Any]:
-        from streambank.kafka.connection import Brokers
+    def _target(self, ref: str, into: str | None, servers: str | None) -> dict[str, Any]:
+        from streambank.kafka.connection import Brokers, KafkaConnection
 
         job = self._if_declared(ref)
-        kafka = {"kafka": Brokers(job.kafka)} if job is not None else {}
+        connection = job.kafka if job is not None else KafkaConnection()
+        kafka = {"kafka": Brokers(connection.at(servers))}
         if into is not None:
             return {"into": open_store(into), "control": job.records() if job is not None else None, **kafka}
         declared, query = self.declared(ref)

@@ -33,6 +33,8 @@ class RestoreSavepointOperator(SparkWork):
             leave it.
         source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked;
             `accept` to go on without it.
+        kafka: Kafka's servers (`host:port,...`), where they are not those that the savepoint or the job's
+            declaration names.
         mode: `no-claim`, `claim` or `fork`.
         new_sinks: New output directories in which the restored query goes on instead of file sinks of the
             savepoint: a mapping from old to new, or a list of `OLD=NEW`. The application has to write there
@@ -58,6 +60,7 @@ class RestoreSavepointOperator(SparkWork):
         "into",
         "sink",
         "source",
+        "kafka",
         "mode",
         "new_sinks",
         "link",
@@ -74,6 +77,7 @@ class RestoreSavepointOperator(SparkWork):
         into: str | None = None,
         sink: str = "refuse",
         source: str = "refuse",
+        kafka: str | None = None,
         mode: str = "no-claim",
         new_sinks: Mapping[str, str] | Sequence[str] | str | None = None,
         link: bool | str = False,
@@ -88,6 +92,7 @@ class RestoreSavepointOperator(SparkWork):
         self.into = into
         self.sink = sink
         self.source = source
+        self.kafka = kafka
         self.mode = mode
         self.new_sinks = new_sinks
         self.link = link
@@ -105,6 +110,7 @@ class RestoreSavepointOperator(SparkWork):
                 "into": self.into,
                 "sink": self.sink,
                 "source": self.source,
+                "kafka": self.kafka or None,
                 "mode": self.mode,
                 "new_sinks": new_sink_choices(self.new_sinks),
             }

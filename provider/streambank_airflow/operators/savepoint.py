@@ -37,6 +37,7 @@ class CreateSavepointOperator(SparkWork):
     Args:
         checkpoint: The directory of a query that no jobs file declares.
         file_sinks: The output directories of file sinks of such a query.
+        kafka: Kafka's servers (`host:port,...`) where such a query reads from it; a declared job's are known.
         batch: An older batch that Spark still retains; None for the last committed one.
         closure: `safe`, or `minimal` for the fewest files; None for what is declared.
         pin: Keep the savepoint until somebody unpins it.
@@ -46,14 +47,15 @@ class CreateSavepointOperator(SparkWork):
             operator.
 
     Returns:
-        `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`; of
-            a job with several queries also `mutually_consistent`, which is false.
+        `savepoint`, `job`, `batch`, `files`, `bytes`, `new_bytes`, `seconds`, `replans`, `already_there`,
+            `warnings`; of a job with several queries also `mutually_consistent`, which is false.
     """
 
     template_fields: Sequence[str] = (
         *SparkWork.template_fields,
         "checkpoint",
         "file_sinks",
+        "kafka",
         "batch",
         "closure",
         "pin",
@@ -65,6 +67,7 @@ class CreateSavepointOperator(SparkWork):
         *,
         checkpoint: str | None = None,
         file_sinks: Sequence[str] = (),
+        kafka: str | None = None,
         batch: int | str | None = None,
         closure: str | None = None,
         pin: bool | str = False,
@@ -75,6 +78,7 @@ class CreateSavepointOperator(SparkWork):
         super().__init__(**kwargs)
         self.checkpoint = checkpoint
         self.file_sinks = file_sinks
+        self.kafka = kafka
         self.batch = batch
         self.closure = closure
         self.pin = pin
@@ -97,6 +101,7 @@ class CreateSavepointOperator(SparkWork):
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
                     by=asked_by(context),
+                    kafka=self.kafka or None,
                     executor=self.machines,
                 )
             except NotFoundError as error:
@@ -106,6 +111,8 @@ class CreateSavepointOperator(SparkWork):
         for outlet in self.outlets:
             if outlet == savepoint_asset(self.job):
                 context["outlet_events"][outlet].extra = event_extra(result)
+        for warning in result["warnings"]:
+            self.log.warning("%s", warning)
         self.log.info("Savepoint %(savepoint)s holds batch %(batch)d: %(new_bytes)d new bytes.", result)
         return result
 

@@ -21,6 +21,12 @@ def test_it_is_the_last_line_that_names_an_error() -> None:
     assert last_error(TRACEBACK.splitlines()) == "ValueError: no such table"
     java = [*TRACEBACK.splitlines(), "Caused by: java.io.IOException: disk full", "\tat a.B.c(B.java:1)"]
     assert last_error(java) == "Caused by: java.io.IOException: disk full"
+    through_python = [
+        "py4j.Py4JJavaError: An error occurred",
+        ": a.b.BadException: too little memory",
+        "\tat a.B",
+    ]
+    assert last_error(through_python) == "a.b.BadException: too little memory"
 
 
 def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:

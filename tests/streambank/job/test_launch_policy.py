@@ -73,6 +73,35 @@ def test_what_cannot_be_is_said(folder: Path, lines: tuple[str, ...], said: str)
     assert said in f"{caught.value.message} {caught.value.hint}"
 
 
+@pytest.mark.parametrize(
+    ("name", "lines", "said"),
+    [
+        ("n" * 89, 'master = "yarn"', None),
+        ("n" * 90, 'master = "yarn"', "YARN's tags leave 89 characters"),
+        ("n" * 52, f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}', None),
+        (
+            "n" * 53,
+            f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}',
+            "leave 52 characters",
+        ),
+        ("a_", f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}', "ends with a letter"),
+        ("n" * 99 + "_", f"master = {K8S}", None),
+        ("n" * 99 + "_", 'master = "spark://h:7"\nlaunch.deploy_mode = "cluster"', None),
+        ("n" * 99 + "_", "", None),
+    ],
+)
+def test_a_name_must_be_one_that_the_cluster_can_find_a_driver_by(
+    folder: Path, name: str, lines: str, said: str | None
+) -> None:
+    file = write_jobs(folder, name=name, more=lines)
+    if said is None:
+        assert load_jobs(file).job(name).name == name
+        return
+    with pytest.raises(InputError) as caught:
+        load_jobs(file)
+    assert caught.value.code == "bad-declaration" and said in caught.value.message
+
+
 def test_defaults_of_another_place_do_not_count(folder: Path) -> None:
     defaults = '[defaults.launch]\non = "yarn"\ndeploy_mode = "cluster"\nqueue = "q"\nsupervise = true'
     job = load(folder, 'master = "local[1]"', defaults=defaults)

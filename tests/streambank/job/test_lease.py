@@ -12,7 +12,7 @@ import pytest
 from streambank.errors import ConflictError, RefusedError, StorageError
 from streambank.job.claims import Claim, Claims, Clock, Holder
 from streambank.job.keeper import Keeper
-from streambank.job.lease import Lease
+from streambank.job.lease import IN_CLUSTER, Lease
 from streambank.job.processes import HostId, ProcessId, process, this_process
 from streambank.storage import open_store
 from streambank.storage.base import Store
@@ -50,10 +50,11 @@ def lease_of(folder: Path, *, at: HostId | None = None, clock: FakeClock | None 
     return Lease(open_store(folder), "flights", here=at, clock=watch)
 
 
-def foreign(folder: Path, clock: FakeClock, ttl_s: float = 30.0) -> Claim:
+def foreign(folder: Path, clock: FakeClock, ttl_s: float = 30.0, *, in_cluster: bool = False) -> Claim:
     """The lease, held by a driver on another host."""
     lease = lease_of(folder, at=ELSEWHERE, clock=clock)
-    return lease.acquire([ProcessId("python", 1, 1)], ttl_s=ttl_s)
+    details = {IN_CLUSTER: in_cluster}
+    return lease.acquire([ProcessId("python", 1, 1)], ttl_s=ttl_s, details=details)
 
 
 def state(lease: Lease) -> str:
@@ -299,6 +300,30 @@ def test_an_operation_under_the_lease_keeps_drivers_out(tmp_path: Path) -> None:
         assert view.holder.details["purpose"] == "restore"
         claim.check()
     assert state(lease) == "ended"
+
+
+def test_an_operation_does_not_believe_that_a_silent_driver_in_a_cluster_is_gone(tmp_path: Path) -> None:
+    clock = FakeClock()
+    foreign(tmp_path, clock, in_cluster=True)
+    lease = lease_of(tmp_path, clock=clock)
+    with (
+        pytest.raises(RefusedError, match="its cluster may have it all the same") as raised,
+        lease.held("restore", by=BY),
+    ):
+        pass
+    assert raised.value.code == "lease-held"
+    assert "job stop flights" in raised.value.hint and "job break flights" in raised.value.hint
+    assert state(lease) == "dead", "and nobody took it"
+    lease.claims.end(1, "died", by=BY)  # as a stop does that has asked the cluster
+    with lease.held("restore", by=BY) as claim:
+        assert claim.epoch == 2
+
+
+def test_an_operation_takes_over_from_a_silent_driver_outside_a_cluster(tmp_path: Path) -> None:
+    clock = FakeClock()
+    foreign(tmp_path, clock)
+    with lease_of(tmp_path, clock=clock).held("restore", by=BY) as claim:
+        assert claim.epoch == 2
 
 
 class Broken:

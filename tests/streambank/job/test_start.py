@@ -194,7 +194,7 @@ def test_a_driver_that_dies_early_fails_the_start_with_its_last_words(folder: Pa
     with pytest.raises(StorageError) as caught:
         start(folder, job)
     assert caught.value.code == "driver-died"
-    assert "exit code 3" in caught.value.message
+    assert caught.value.message.endswith("exit code 3 before its first batch: it does not feel well.")
     assert "it does not feel well" in caught.value.hint
     assert job_status(job, launcher=fake_launcher(folder)).state == "failed"
 
@@ -216,6 +216,14 @@ def test_a_driver_that_dies_with_the_lease_in_hand_fails_the_start(folder: Path)
     with pytest.raises(StorageError, match="exit code 7") as caught:
         start(folder, job)
     assert caught.value.code == "driver-died"
+
+
+def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path) -> None:
+    job = declare(folder, "--die-after-lease", "1", "--fail", "Records have gone; token=abcdefgh\nMore")
+    with pytest.raises(StorageError) as caught:
+        start(folder, job)
+    said = "exit code 1 before its first batch: Records have gone; token=***."
+    assert caught.value.message.endswith(said)
 
 
 def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Path) -> None:

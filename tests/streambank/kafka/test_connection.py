@@ -11,7 +11,7 @@ import pytest
 from streambank.errors import InputError, StorageError
 from streambank.job.declaration import load_jobs
 from streambank.kafka.client import connect
-from streambank.kafka.connection import Brokers, is_secret
+from streambank.kafka.connection import Brokers, KafkaConnection, is_secret
 from tests.support.brokers import FakeBroker
 from tests.support.jobs import write_jobs
 
@@ -52,6 +52,37 @@ def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        'config = "sasl.password=hunter2"',
+        'config = ["sasl.password=hunter2"]',
+        'config = { "SASL.PASSWORD" = "hunter2" }',
+        'config = { "sasl.password" = "${NAME:-hunter2}" }',
+        'config = { "sasl.password" = ["hunter2"] }',
+        'config = { "client.id" = "${hunter2" }',
+    ],
+)
+def test_no_mistake_in_the_client_properties_repeats_what_stands_there(tmp_path: Path, line: str) -> None:
+    file = write_jobs(tmp_path, more=f"[jobs.flights.kafka]\n{line}\n")
+    with pytest.raises(InputError) as raised:
+        load_jobs(file)
+    assert raised.value.code == "bad-declaration"
+    assert "hunter2" not in raised.value.message + raised.value.hint
+
+
+def test_a_string_where_the_kafka_table_should_be_is_not_repeated(tmp_path: Path) -> None:
+    file = write_jobs(tmp_path, more='kafka = "sasl.password=hunter2"')
+    with pytest.raises(InputError, match="must be a table, not a string"):
+        load_jobs(file)
+
+
+def test_client_properties_have_the_variables_of_the_rest_of_the_file() -> None:
+    config = {"a": "${UNSET:-plain}", "b": "5$$", "c": "${SET}/${EMPTY:-x}", "d": "$${SET}"}
+    found = KafkaConnection(config=config).properties({"SET": "hush", "EMPTY": ""})
+    assert found == {"a": "plain", "b": "5$", "c": "hush/x", "d": "${SET}"}
+
+
+@pytest.mark.parametrize(
     ("name", "secret"),
     [
         ("sasl.password", True),
@@ -63,6 +94,8 @@ def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> N
         ("ssl.ca.pem", False),
         ("ssl.key.location", False),
         ("sasl.username", False),
+        ("SASL.PASSWORD", True),
+        ("Ssl.Key.Pem", True),
     ],
 )
 def test_which_properties_are_secrets(name: str, secret: bool) -> None:
@@ -107,6 +140,7 @@ def test_properties_that_cannot_be_are_told_without_secrets() -> None:
     with pytest.raises(InputError) as raised:
         connect("127.0.0.1:1", {"security.protocol": "hush", "sasl.password": "hush"}, 1)
     assert raised.value.code == "bad-kafka-config"
+    assert raised.value.__suppress_context__, "the client's own text may hold what is cleaned out of ours"
     assert "hush" not in raised.value.message
 
 
@@ -115,5 +149,6 @@ def test_nobody_listening_is_told_in_time() -> None:
     with pytest.raises(StorageError, match=r"127\.0\.0\.1:1 cannot be asked") as raised:
         broker.topics(["flights"])
     assert raised.value.code == "kafka-not-reachable"
+    assert raised.value.__suppress_context__
     with pytest.raises(StorageError):
         broker.times({("flights", 0): 1})

@@ -19,7 +19,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank.times import utc_now
+from streambank.times import from_json_time, utc_now
 from tests.support.brokers import write_checkpoint
 from tests.support.jobs import poll
 from tests.support.kafka import Kafka, running
@@ -27,16 +27,24 @@ from tests.support.kafka import Kafka, running
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with running(tmp_path_factory.mktemp("kafka")) as broker:
+    with running(tmp_path_factory.mktemp("kafka"), RIGHTS) as broker:
         yield broker
 
 
 class Saved:
     """A savepoint whose query has read half of a topic with 100 records in each of two partitions."""
 
-    def __init__(self, kafka: Kafka, folder: Path, topic: str, config: dict[str, str]) -> None:
+    def __init__(
+        self, kafka: Kafka, folder: Path, topic: str, config: dict[str, str], at: int, how: dict[str, str]
+    ) -> None:
         self.kafka, self.folder, self.topic = kafka, folder, topic
         kafka.create(topic, 2, config)
         kafka.create(f"{topic}-out", 2)
@@ -45,11 +53,11 @@ class Saved:
         kafka.produce(f"{topic}-out", ((None, one) for one in range(10)), 0)
         facts = {
             "kafka": {
-                "sources": [{"bootstrap": kafka.bootstrap, "subscribe": topic}],
+                "sources": [{"bootstrap": kafka.bootstrap, **(how or {"subscribe": topic})}],
                 "sink": {"bootstrap": kafka.bootstrap, "topic": f"{topic}-out"},
             }
         }
-        offsets = f'{{"{topic}":{{"0":50,"1":50}}}}'
+        offsets = f'{{"{topic}":{{"0":{at},"1":{at}}}}}'
         checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         brokers = Brokers()
@@ -63,14 +71,22 @@ class Saved:
         return self.repository.load("job", self.id)
 
     def produce(self, count: int, partition: int) -> None:
-        self.kafka.produce(self.topic, ((None, {"n": one}) for one in range(count)), partition)
+        self.kafka.produce(self.topic, ((str(one), {"n": one}) for one in range(count)), partition)
 
     def plan(self, **choices: Any) -> RestorePlan:
         return plan_restore(self.repository, self.id, into=open_store(str(self.folder / "into")), **choices)
 
 
-def saved(kafka: Kafka, folder: Path, topic: str, **config: str) -> Saved:
-    return Saved(kafka, folder, topic, {"retention.ms": "-1", **config})
+def saved(
+    kafka: Kafka,
+    folder: Path,
+    topic: str,
+    config: dict[str, str] | None = None,
+    *,
+    at: int = 50,
+    how: dict[str, str] | None = None,
+) -> Saved:
+    return Saved(kafka, folder, topic, {"retention.ms": "-1", **(config or {})}, at, how or {})
 
 
 def test_ranges_that_are_gone_are_told(kafka: Kafka, tmp_path: Path) -> None:
@@ -113,11 +129,77 @@ def test_partitions_and_output_that_came_since_are_told(kafka: Kafka, tmp_path: 
 
 
 def test_until_when_is_told_by_the_topics_retention(kafka: Kafka, tmp_path: Path) -> None:
-    one = saved(kafka, tmp_path, "kept", **{"retention.ms": "86400000"})
+    one = saved(kafka, tmp_path, "kept", {"retention.ms": "86400000"})
     (replay,) = replay_of(one.manifest.sources, Brokers(), utc_now())
     assert (replay.state, replay.until is not None) == ("until", True)
     assert replay.until is not None
     assert timedelta(hours=23) < replay.until - utc_now() <= timedelta(hours=24)
+
+
+def test_a_topic_made_anew_before_the_savepoint_is_another_one(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "outgrown", at=150)  # offsets of an old topic that was longer
+    for partition in (0, 1):
+        one.produce(100, partition)
+    plan = one.plan()
+    assert [refusal.code for refusal in plan.refusals] == ["source-would-lose-records"]
+    assert "deleted and made anew" in plan.refusals[0].message
+
+
+def test_topics_that_a_pattern_finds_since_are_looked_at(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "found", how={"subscribepattern": "found(\\.[a-z]+)?"})
+    assert one.plan().sources[0]["added"] == []
+    kafka.create("found.too", 1)
+    plan = one.plan()
+    assert (plan.possible, plan.sources[0]["added"]) == (True, ["found.too/0"])
+    kafka.produce("found.too", ((str(number), number) for number in range(9)), 0)
+    kafka.delete_before("found.too", {0: 4})
+    assert "found.too/0 from 0 to 4, 4 records" in one.plan().refusals[0].message
+
+
+def test_a_compacted_topic_is_said_to_keep_deletions_for_a_while(kafka: Kafka, tmp_path: Path) -> None:
+    settings = {"cleanup.policy": "compact", "delete.retention.ms": "3600000"}
+    plan = saved(kafka, tmp_path, "compacted", settings).plan()
+    assert (plan.possible, plan.sources[0]["compacted"]) == (True, ["compacted"])
+    assert any("Deletions of keys go 1 h after" in warning for warning in plan.warnings)
+    until = from_json_time(plan.sources[0]["replay"]["until"])
+    assert timedelta(minutes=50) < until - utc_now() <= timedelta(hours=1)
+
+
+def test_marks_of_transactions_are_no_records_to_wait_for(kafka: Kafka) -> None:
+    from confluent_kafka import Producer
+
+    kafka.create("marks", 1, {"retention.ms": "86400000"})
+    producer: Any = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": "t", "log_level": "0"}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("marks", b"1")
+    producer.commit_transaction(60)
+    # The mark of a transaction comes after its record, a moment after the commit was answered.
+    poll(lambda: kafka.ends("marks") == {0: 2}, timeout_s=60)
+    source = {"source": "0", "offset": '{"marks":{"0":1}}', "kafka": {"bootstrap": kafka.bootstrap}}
+    (replay,) = replay_of([source], Brokers(), utc_now())
+    assert (replay.state, "nothing has come since" in replay.why) == ("until", True)
+
+
+def test_what_may_not_be_asked_of_one_topic_is_asked_of_the_others(kafka: Kafka, tmp_path: Path) -> None:
+    one = saved(kafka, tmp_path, "closed", {"retention.ms": "86400000"})
+    kafka.allow("closed-out")
+    plan = one.plan()
+    assert [refusal.code for refusal in plan.refusals] == ["sink-not-known"]
+    assert "the right DESCRIBE" in plan.refusals[0].message
+    assert (plan.refusals[0].retryable, plan.sources[0]["safe"]) == (False, True)
+    assert plan.sources[0]["replay"]["state"] == "until"
+
+    kafka.allow("closed", "DESCRIBE")
+    plan = one.plan(sink="accept")
+    assert (plan.possible, plan.sources[0]["replay"]["state"]) == (True, "not-known")
+    assert "the right DESCRIBE_CONFIGS" in plan.sources[0]["replay"]["why"]
+    kafka.allow("closed", "DESCRIBE", "DESCRIBE_CONFIGS")
+    began = time.monotonic()
+    assert "the right READ" in one.plan(sink="accept").sources[0]["replay"]["why"]
+    assert time.monotonic() - began < 4, "it is told, not waited for"
 
 
 def test_records_that_the_broker_itself_lets_go_are_missed(kafka: Kafka, tmp_path: Path) -> None:

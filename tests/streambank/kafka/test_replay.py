@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from streambank.kafka.broker import Retention
+from streambank.kafka.offsets import Spot
 from streambank.kafka.replay import Replay, replay_of, shortest
 from tests.support.brokers import FakeBroker
 
@@ -49,11 +51,13 @@ def test_where_nothing_has_come_since_a_whole_retention_is_left(broker: FakeBrok
 @pytest.mark.parametrize(
     ("kept", "state", "why"),
     [
-        (Retention("compact", HOUR_MS, None), "for-ever", "newest record of each key"),
+        (Retention("compact", None, None, 2 * HOUR_MS), "until", "newest record of each key"),
+        (Retention("compact", None, None, 2 * HOUR_MS), "until", "deletions go after delete.retention.ms"),
+        (Retention("compact", None, None), "not-known", "does not say"),
         (Retention("delete", None, None), "for-ever", "nothing is deleted by age"),
         (Retention("delete", None, 1000), "not-known", "retention.bytes"),
         (Retention("delete", 2 * HOUR_MS, 1000), "until", "may end it sooner"),
-        (Retention("compact,delete", 2 * HOUR_MS, None), "until", "retention.ms"),
+        (Retention("compact,delete", 2 * HOUR_MS, None, HOUR_MS), "until", "is compacted"),
     ],
 )
 def test_what_the_topic_keeps(broker: FakeBroker, kept: Retention, state: str, why: str) -> None:
@@ -61,6 +65,36 @@ def test_what_the_topic_keeps(broker: FakeBroker, kept: Retention, state: str, w
     found = asked(broker)
     assert found.state == state
     assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("kept", "hours"),
+    [
+        (Retention("compact", HOUR_MS, None, 3 * HOUR_MS), 2),
+        (Retention("compact,delete", 2 * HOUR_MS, None, 9 * HOUR_MS), 1),
+        (Retention("compact,delete", 9 * HOUR_MS, None, 2 * HOUR_MS), 1),
+        (Retention("compact,delete", None, None, 2 * HOUR_MS), 1),
+        (Retention("compact", None, None, 0), -1),
+    ],
+)
+def test_deletions_of_a_compacted_topic_go_first(broker: FakeBroker, kept: Retention, hours: int) -> None:
+    broker.kept["flights"] = kept
+    assert asked(broker).until == NOW + timedelta(hours=hours)
+
+
+def test_a_partition_of_which_only_marks_are_left_has_nothing_that_may_go(broker: FakeBroker) -> None:
+    times = broker.times
+
+    def without(records: Mapping[Spot, int]) -> Mapping[Spot, int | None]:
+        return {spot: time for spot, time in times(records).items() if spot[1] == 1}
+
+    broker.times = without  # type: ignore[method-assign]
+    assert asked(broker).until == NOW + timedelta(hours=2)
+
+
+def test_settings_that_may_not_be_asked_for_leave_it_unknown(broker: FakeBroker) -> None:
+    broker.denied = {"retention"}
+    assert (asked(broker).state, asked(broker).why) == ("not-known", "Not allowed.")
 
 
 def test_what_is_gone_or_not_known_is_said(broker: FakeBroker) -> None:

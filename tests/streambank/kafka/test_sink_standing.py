@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from streambank.kafka.recording import KafkaSinkCapture
 from streambank.kafka.sink_standing import KafkaSinkStanding, look_at_kafka_sink
 from tests.support.brokers import SERVERS, FakeBroker
 
-COMMITTED_MS = 5000
+COMMITTED_MS = 1_000_000
 
 
 @pytest.fixture
@@ -50,15 +51,79 @@ def test_what_came_since_will_be_there_twice(broker: FakeBroker) -> None:
     found = look(record, broker)
     assert (found.safe, found.records, found.counted) == (False, 7, "still")
     assert [one.to_dict()["records"] for one in found.repeated] == [5, 2]
-    assert "got 7 records after batch 7 (delays/0 from 40 to 45, delays/1 from 60 to 62)" in found.sentence()
+    assert "got 7 records after batch 7 (delays/0 from 40 to 45, delays/1 from 60 to 62; " in found.sentence()
+    assert "other writers' and marks of transactions included" in found.sentence()
 
 
 def test_records_of_later_batches_are_told_apart_by_the_time_of_the_commit(broker: FakeBroker) -> None:
-    broker.times_ms["delays", 0] = {38: COMMITTED_MS - 3, 39: COMMITTED_MS + 20}
+    broker.times_ms["delays", 0] = {38: COMMITTED_MS - 5003, 39: COMMITTED_MS + 20}
     record = captured(broker, begun=True)
     assert record["topics"]["delays"]["counted"] == "by-time"
     assert record["topics"]["delays"]["high_watermarks"] == {"0": 39, "1": 60}
     assert look(record, broker).records == 1
+    assert (
+        "got about 1 record after batch 7 (delays/0 from 39 to 40; other" in look(record, broker).sentence()
+    )
+
+
+def test_clocks_that_differ_do_not_hide_records_of_later_batches(broker: FakeBroker) -> None:
+    """An executor whose clock is behind stamps what it writes before the commit that came first."""
+    broker.times_ms["delays", 0] = {38: COMMITTED_MS - 8000, 39: COMMITTED_MS - 10}
+    found = look(captured(broker, begun=True), broker)
+    assert (found.safe, found.records, found.uncertain) == (False, 0, 1)
+    assert "got about 0 records after batch 7 (up to 1 more, as clocks differ; " in found.sentence()
+    broker.times_ms["delays", 1] = {50: COMMITTED_MS - 4000, 58: COMMITTED_MS + 1}
+    told = look(captured(broker, begun=True), broker).to_dict()
+    assert (told["repeated_records"], told["uncertain_records"]) == (2, 1 + 8)
+
+
+def test_a_savepoint_of_before_the_margin_is_counted_with_it(broker: FakeBroker) -> None:
+    broker.times_ms["delays", 0] = {37: COMMITTED_MS - 10}
+    record = captured(broker, begun=True)
+    del record["topics"]["delays"]["margin_ms"], record["topics"]["delays"]["low_watermarks"]
+    assert (look(record, broker).records, look(record, broker).uncertain) == (0, 3)
+    record["committed_ms"] = None
+    assert look(record, broker).safe is True, "nobody can say more"
+
+
+def test_without_later_records_the_time_changes_nothing(broker: FakeBroker) -> None:
+    broker.times_ms["delays", 0] = {39: COMMITTED_MS - 5000}
+    assert look(captured(broker, begun=True), broker).safe is True
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_topic_that_neither_savepoint_nor_cluster_knows_is_not_taken_for_safe(
+    broker: FakeBroker, down: bool
+) -> None:
+    """Kafka was away, and the topic was deleted since; or it is another cluster that is asked."""
+    kept = broker.known.pop("delays")
+    broker.down = down
+    record = captured(broker)
+    broker.down = False
+    found = look(record, broker)
+    assert (found.safe, found.records) == (None, None)
+    assert "there is no topic delays at kafka:9092" in found.sentence()
+    assert "`servers`" in found.hint
+    broker.known["delays"] = kept
+    assert look(record, broker).records == (0 if down else 100)
+
+
+def test_a_topic_that_was_there_and_has_no_id_is_gone(broker: FakeBroker) -> None:
+    broker.known["delays"] = replace(broker.known["delays"], topic_id=None)
+    record = captured(broker)
+    del broker.known["delays"]
+    assert look(record, broker).gone == ("delays",)
+
+
+def test_what_was_a_file_sink_and_was_written_as_kafkas_is_not_taken_for_one() -> None:
+    """Runners before took every sink with "kafka" in its description for one, and knew no servers."""
+    broker = FakeBroker()
+    capture = KafkaSinkCapture(
+        broker.brokers(), None, None, committed_ms=lambda batch: 5, begun=lambda batch: False
+    )
+    found = look(dict(capture.capture(7).record), broker)
+    assert (found.safe, found.never_known) == (None, "")
+    assert "whose rows would then be lost" in found.sentence()
 
 
 def test_where_kafka_was_down_at_the_savepoint_the_time_of_the_commit_still_tells(broker: FakeBroker) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streambank.errors import RefusedError, StreambankError
+from streambank.doctor.sources import check_asked
+from streambank.errors import RefusedError, StorageError, StreambankError
+from streambank.kafka.broker import Retention
+from streambank.kafka.connection import Brokers
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.recovery.restore import plan_restore, restore
+from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.result import not_asked
+from streambank.savepoint.take import TakeResult, take
 from streambank.storage import open_store
 from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
 
@@ -30,13 +36,15 @@ class World:
         self.checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", OFFSETS)))
 
     def take(self) -> str:
+        return self.taken().savepoint
+
+    def taken(self) -> TakeResult:
         brokers = self.broker.brokers()
         sink = KafkaSinkCapture(
             brokers, SERVERS, "delays", committed_ms=lambda batch: 5000, begun=lambda batch: False
         )
         sources = SourceRecorder(brokers, [Reader(SERVERS, {"subscribe": "flights"})])
-        taken = take(self.checkpoint, self.repository, "flights", sinks=[sink], sources=sources)
-        return taken.savepoint
+        return take(self.checkpoint, self.repository, "flights", sinks=[sink], sources=sources)
 
     def restore(self, savepoint: str, into: str = "restored", **more: Any) -> Any:
         place = open_store(str(self.folder / into))
@@ -90,6 +98,121 @@ def test_a_cluster_that_does_not_answer_refuses_with_a_hint_unless_accepted(worl
     world.restore(savepoint, source="accept", sink="accept")
 
 
+def test_a_cluster_that_is_away_for_a_moment_is_worth_another_try(world: World) -> None:
+    savepoint = world.take()
+    world.broker.down = True
+    for choices, code in (({"sink": "accept"}, "source-not-known"), ({}, "sink-not-known")):
+        with pytest.raises(StorageError) as raised:
+            world.restore(savepoint, **choices)
+        assert (raised.value.code, raised.value.retryable) == (code, True)
+    world.broker.down, world.broker.denied = False, {"offsets"}
+    for choices, code in (({"sink": "accept"}, "source-not-known"), ({}, "sink-not-known")):
+        with pytest.raises(RefusedError, match="Not allowed") as refused:
+            world.restore(savepoint, **choices)
+        assert (refused.value.code, refused.value.retryable) == (code, False)
+
+
+class LateLook(FakeBroker):
+    """A cluster to which something happens between the first look of a restore and its last."""
+
+    looks = 0
+
+    def topics(self, names: Any) -> Any:
+        if names == ["flights"]:
+            self.looks += 1
+            if self.looks == 2:
+                self.happens()
+        return super().topics(names)
+
+    def happens(self) -> None:
+        self.earliest["flights", 1] = 125
+
+
+def test_input_that_goes_while_files_are_laid_out_is_told_before_anything_can_start(world: World) -> None:
+    savepoint = world.take()
+    kept = {name: getattr(world.broker, name) for name in ("known", "earliest", "latest", "kept")}
+    world.broker = LateLook(**kept)
+    with pytest.raises(RefusedError, match="flights/1 from 120 to 125, 5 records: deleted") as raised:
+        world.restore(savepoint)
+    assert raised.value.code == "source-would-lose-records"
+    assert world.broker.looks == 2
+    assert not (world.folder / "restored" / "metadata").exists()
+    assert list((world.folder / "restored").rglob("*")) == [], "what was laid out is taken away"
+
+
+def test_a_cluster_that_goes_away_meanwhile_is_worth_another_try(world: World) -> None:
+    savepoint = world.take()
+
+    class Away(LateLook):
+        def happens(self) -> None:
+            self.down = True
+
+    kept = {name: getattr(world.broker, name) for name in ("known", "earliest", "latest", "kept")}
+    world.broker = Away(**kept)
+    with pytest.raises(StorageError) as raised:
+        world.restore(savepoint)
+    assert (raised.value.code, raised.value.retryable) == ("source-not-known", True)
+    world.broker.down = False
+    world.restore(savepoint)
+
+
+def test_who_did_not_answer_before_is_asked_again_at_the_end(world: World) -> None:
+    manifest = world.repository.load("flights", world.take())
+    tries: list[str] = []
+
+    def reach(servers: str, properties: Any, timeout_s: float) -> FakeBroker:
+        tries.append(servers)
+        if len(tries) == 1:
+            raise StorageError("no", code="kafka-not-reachable")
+        return world.broker
+
+    brokers = Brokers(connect=reach)
+    assert look_at_sources(world.repository, manifest, brokers).kafka[0].safe is None
+    check_still_there(world.repository, manifest, brokers, "refuse")
+    assert len(tries) == 2
+
+
+def test_what_was_decided_is_not_asked_again(world: World) -> None:
+    savepoint = world.take()
+    kept = {name: getattr(world.broker, name) for name in ("known", "earliest", "latest", "kept")}
+    world.broker = LateLook(**kept)
+    world.restore(savepoint, source="accept")
+    assert world.broker.looks == 1
+
+
+def test_plan_and_report_say_until_when_and_what_is_compacted(world: World) -> None:
+    savepoint = world.take()
+    (told,) = world.plan(savepoint).sources
+    assert told["replay"]["state"] == "not-known", "no record tells its time"
+    world.broker.times_ms = {
+        ("flights", 0): {100: 4_000_000_000_000},
+        ("flights", 1): {120: 4_100_000_000_000},
+    }
+    plan = world.plan(savepoint)
+    assert plan.sources[0]["replay"]["until"] == "2096-10-09T07:06:40.000Z"
+    assert plan.source_effect().endswith(
+        "60 records to read. It can be read again until 2096-10-09T07:06:40.000Z."
+    )
+    world.broker.kept["flights"] = Retention("compact", None, None, 3_600_000)
+    plan = world.plan(savepoint)
+    assert plan.source_effect().startswith("Kafka has the newest record of each key that comes after")
+    report = world.restore(savepoint).to_dict()
+    assert any("flights is compacted" in warning for warning in report["warnings"])
+    assert report["sources"][0]["replay"]["state"] == "until"
+
+
+def test_a_topic_made_anew_between_two_savepoints_is_told_by_the_first(world: World) -> None:
+    world.take()
+    world.broker.remake("flights")
+    world.checkpoint = open_store(str(write_checkpoint(world.folder / "checkpoint", OFFSETS, batches=3)))
+    second = world.take()
+    plan = world.plan(second)
+    assert [one.code for one in plan.refusals] == ["source-would-lose-records"]
+    assert "made anew" in plan.refusals[0].message
+    world.checkpoint = open_store(str(write_checkpoint(world.folder / "checkpoint", OFFSETS, batches=4)))
+    assert world.plan(world.take()).possible, "the third has gone on in the topic that the second asked"
+
+
 def test_output_that_came_since_refuses_and_cannot_be_rolled_back(world: World) -> None:
     savepoint = world.take()
     world.broker.latest["delays", 0] = 47
@@ -118,6 +241,35 @@ def test_a_take_asks_a_cluster_that_is_down_once_and_is_whole(world: World) -> N
     assert source["offset"] == OFFSETS
 
 
+def test_who_takes_is_told_what_could_not_be_asked_and_doctor_tells_it_later(world: World) -> None:
+    world.broker.down = True
+    first = world.taken()
+    assert [one.partition(":")[0] for one in first.warnings] == [
+        "Kafka could not be asked about source 0 (flights)",
+        "The sink kafka",
+    ]
+    assert all("Kafka is down." in one for one in first.warnings)
+    assert first.to_dict()["warnings"] == list(first.warnings)
+    world.broker.down = False
+    again = world.taken()
+    assert (again.already_there, again.warnings) == (True, first.warnings), "a savepoint never changes"
+    manifest = world.repository.load("flights", first.savepoint)
+    assert {one.code for one in check_asked(manifest)} == {"taken-without-asking"}
+
+
+def test_what_was_asked_or_never_can_be_is_no_warning(world: World) -> None:
+    taken = world.taken()
+    assert taken.warnings == ()
+    assert not [*check_asked(world.repository.load("flights", taken.savepoint)), *check_asked(None)]
+    manifest = replace(
+        world.repository.load("flights", taken.savepoint),
+        sinks=(
+            {"path": "kafka://kafka:9092", "topics": {}, "not_asked": "Rows name their topics themselves."},
+        ),
+    )
+    assert not_asked(manifest) == ()
+
+
 def test_a_savepoint_of_before_is_not_known_until_somebody_says_where_its_kafka_is(world: World) -> None:
     taken = take(world.checkpoint, world.repository, "flights")
     (source,) = world.repository.load("flights", taken.savepoint).sources
@@ -140,6 +292,17 @@ def test_a_query_that_has_not_gone_on_is_not_asked_about(world: World) -> None:
     carried = world.repository.load("flights-compacted", derived.savepoint)
     assert carried.sources[0]["kafka"] == manifest.sources[0]["kafka"]
     assert carried.sinks == manifest.sinks
+
+
+def test_a_file_sink_that_was_written_as_kafkas_refuses(world: World) -> None:
+    """Its path held the word, and a restore would lose the rows that its log skips."""
+    sink = KafkaSinkCapture(
+        world.broker.brokers(), None, None, committed_ms=lambda batch: 5, begun=lambda batch: False
+    )
+    taken = take(world.checkpoint, world.repository, "flights", sinks=[sink])
+    found = [one for one in world.plan(taken.savepoint, source="accept").refusals]
+    assert [one.code for one in found] == ["sink-not-known"]
+    assert "says neither servers nor topic" in str(found[0])
 
 
 def test_choices_that_are_none_are_refused(world: World) -> None:

@@ -9,18 +9,16 @@ spark-submit and kubectl, and how their answers are read.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Mapping
 
 from streambank.errors import StorageError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.environment import driver_environment
-from streambank.job.installed import Installation, find_installation
+from streambank.job.installed import find_installation
 from streambank.job.launch import LaunchSpec, read_launch
-from streambank.job.launch_policy import LaunchPolicy
+from streambank.job.launch_policy import UPLOAD_PATH
 from streambank.job.launcher import DriverState, Handle
 from streambank.job.launchers.options import (
     JOB_LABEL,
@@ -28,7 +26,7 @@ from streambank.job.launchers.options import (
     job_tag,
     kubernetes_options,
 )
-from streambank.job.launchers.submitting import KUBECONFIG, ClusterSubmit, run_for_output
+from streambank.job.launchers.submitting import KUBECONFIG, ClusterSubmit, Submitter, run_for_output
 from streambank.job.prepare import check_is_pyspark
 
 GONE = frozenset({"Succeeded", "Failed"})
@@ -38,27 +36,12 @@ CANDIDATES = 3
 _LABEL = "spark.kubernetes.driver.label."
 _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
-_NOTHING = "No applications found"
+_NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\.\s*$", re.MULTILINE)
+"""What spark-submit says of a pod that is not there; the second of a name with a wildcard."""
 
 
-class KubernetesLauncher:
-    """Drivers that Kubernetes runs.
-
-    Args:
-        policy: Where that is.
-        environment: The environment to choose from; this process's own when left out.
-        installation: What to submit with; looked for when left out.
-    """
-
-    def __init__(
-        self,
-        policy: LaunchPolicy,
-        environment: Mapping[str, str] | None = None,
-        installation: Installation | None = None,
-    ) -> None:
-        self._policy = policy
-        self._environment = os.environ if environment is None else environment
-        self._installation = installation
+class KubernetesLauncher(Submitter):
+    """Drivers that Kubernetes runs."""
 
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: Kubernetes keeps it."""
@@ -89,6 +72,7 @@ class KubernetesLauncher:
             entry=job.launch.entry,
             files=(),
             variable="spark.kubernetes.driverEnv.{}",
+            uploads=tuple(job.spark[one] for one in (UPLOAD_PATH,) if one in job.spark),
         )
 
     def find(self, control: JobControl) -> list[Handle]:
@@ -115,7 +99,7 @@ class KubernetesLauncher:
         said = self._spark_submit("--status", handle.submission)
         phase = _PHASE.search(said)
         if phase is None:
-            if _NOTHING in said:
+            if _NOTHING.search(said):
                 return DriverState("ended", why="there is no such pod")
             raise StorageError(
                 f"spark-submit did not say how {handle.submission} is.",

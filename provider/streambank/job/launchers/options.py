@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streambank.job.declaration import Job
-from streambank.job.launch_policy import IMAGE
+from streambank.job.launch_policy import IMAGE, TAG_PREFIX
 
 _TAGS = "spark.yarn.tags"
 JOB_LABEL = "streambank-job"
@@ -35,7 +35,7 @@ def yarn_options(job: Job, launch_id: str) -> list[str]:
 
 def job_tag(name: str) -> str:
     """The tag, or label, of all drivers of a job; YARN makes it lower case."""
-    return f"streambank-{name}".lower()
+    return f"{TAG_PREFIX}{name}".lower()
 
 
 def kubernetes_options(job: Job) -> list[str]:

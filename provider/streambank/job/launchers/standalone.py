@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import StorageError
+from streambank.errors import InputError, StorageError
 from streambank.job.control import JobControl
 from streambank.job.credentials import is_credential
 from streambank.job.declaration import Job
@@ -28,15 +28,18 @@ from streambank.job.launch import LaunchSpec
 from streambank.job.launch_policy import LaunchPolicy
 from streambank.job.launcher import DriverState, Handle, launch_argument, launch_prefix
 from streambank.job.launchers.shipping import NAME, ship
-from streambank.job.launchers.standalone_web import MasterPage
-from streambank.job.launchers.web import REFUSED, UNANSWERED, UNREACHABLE, get_json, send_json
+from streambank.job.launchers.standalone_web import NOT_ALIVE, ClusterDriver, MasterPage, not_alive
+from streambank.job.launchers.web import UNANSWERED, get_json, misshapen, send_json
 from streambank.job.prepare import check_is_pyspark
 from streambank.job.properties import read_properties
 from streambank.job.upcoming import launched_handle
+from streambank.storage import scheme_of
 
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
 GONE = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR", "NOT_FOUND"})
 """States in which nobody runs a driver, or will run it again."""
+RELAUNCHING = "RELAUNCHING"
+"""The state, for good, of a driver whose worker was lost: the master runs its launch under another id."""
 SEARCH_S = 20.0
 """How long a driver is looked for whose submission was not answered."""
 _LOOK_S = 0.5
@@ -86,11 +89,13 @@ class StandaloneLauncher:
         body = submission(job, control, spec, ship(control), self._environment)
         try:
             answer = self._ask_master("/v1/submissions/create", body)
+            if answer["success"] and not isinstance(answer.get("submissionId"), str):
+                raise misshapen(self._rest[0], UNANSWERED)
         except StorageError as error:
             if error.code != UNANSWERED:
                 raise
             return self._search(control, spec.launch_id, error)
-        if not answer.get("success") or not answer.get("submissionId"):
+        if not answer["success"]:
             raise StorageError(
                 f"The master did not take the driver of job {job.name}: {_said(answer)}.",
                 code="not-started",
@@ -102,13 +107,11 @@ class StandaloneLauncher:
         """Find the driver that was perhaps submitted."""
         deadline = time.monotonic() + self._search_s
         while True:
-            try:
+            # Where it cannot even be looked for, it is not known either: the next master may be taking over.
+            with contextlib.suppress(StorageError):
                 for handle in self.find(control):
                     if handle.launch_id == launch_id:
                         return handle
-            except StorageError:
-                if time.monotonic() >= deadline:
-                    raise  # it cannot even be looked for
             if time.monotonic() >= deadline:
                 raise StorageError(
                     f"Whether the master has taken the driver of job {control.name} is not known: "
@@ -122,7 +125,8 @@ class StandaloneLauncher:
         """See `Launcher.find`: by the records, and by the arguments with which a worker has launched it.
 
         A driver that waits for a worker with room shows no arguments; it is known only to whoever got the
-        answer to its submission. Where that answer was lost, the lease decides.
+        answer to its submission. Where that answer was lost, the lease decides. Where one that is known has
+        lost its worker, it may be any that waits, and counts as there until it is certain that it is not.
         """
         active = self._page.active()
         last = control.last_event("launched") or {}
@@ -137,20 +141,55 @@ class StandaloneLauncher:
         for driver in active.values():
             if driver.id not in known and (match := pattern.search(self._page.command(driver))):
                 found[match[1]] = Handle(match[1], (), driver.log, driver.id, driver.log)
+        lost = str(last.get("submission") or "")
+        if (
+            lost
+            and last.get("launch_id") not in found
+            and any(self._may_be(one, lost) for one in active.values())
+        ):
+            before = self._page.driver(lost)
+            if before is not None and before.state == RELAUNCHING:
+                launch_id = str(last["launch_id"])
+                found[launch_id] = replace(launched_handle(control, launch_id), submission=lost)
         return list(found.values())
 
+    def _may_be(self, driver: ClusterDriver, lost: str) -> bool:
+        """Whether a driver that shows nothing yet is younger than a lost one: it may be what that became."""
+        return driver.id > lost and not self._page.command(driver)
+
+    def _successor(self, handle: Handle) -> ClusterDriver | None:
+        """The driver as which the master runs a launch again; None where none shows that it is."""
+        assert handle.submission is not None, "it was submitted"
+        for driver in self._page.active().values():
+            if driver.id != handle.submission and f"{handle.launch_id}.json" in self._page.command(driver):
+                return driver
+        return None
+
     def status(self, handle: Handle) -> DriverState:
-        """See `Launcher.status`."""
+        """See `Launcher.status`. Of a launch that lost its worker it is that of the driver it has become.
+
+        Raises:
+            StorageError: No master that leads can be asked.
+        """
         if handle.submission is None:
             return DriverState("ended", why="nothing was submitted")
         answer = self._ask_master(f"/v1/submissions/status/{handle.submission}", None)
         state = str(answer.get("driverState") or "NOT_FOUND")
+        if state in (RELAUNCHING, "NOT_FOUND"):
+            return self._status_elsewhere(handle, handle.submission, state)
         log = None
         with contextlib.suppress(StorageError):  # the page says more than has to be known
             driver = self._page.driver(handle.submission)
             log = driver.log if driver is not None else None
         over = state in GONE
         return DriverState("ended" if over else "running", log=log, tracking=log, why=state)
+
+    def _status_elsewhere(self, handle: Handle, lost: str, state: str) -> DriverState:
+        now = self._successor(handle)
+        if now is not None:
+            return DriverState("running", log=now.log, tracking=now.log, why=f"{now.state} as {now.id}")
+        waits = state == RELAUNCHING and any(self._may_be(one, lost) for one in self._page.active().values())
+        return DriverState("running" if waits else "ended", why=state)
 
     def log_lines(self, handle: Handle, count: int) -> list[str]:
         """See `Launcher.log_lines`: from the worker's page, first what Spark says, then what Python says."""
@@ -165,35 +204,56 @@ class StandaloneLauncher:
         """See `Launcher.kill`. The worker sends TERM, and SIGKILL after 10 s; supervision ends with it."""
         if handle.submission is None:
             return
-        answer = self._ask_master(f"/v1/submissions/kill/{handle.submission}", {})
-        if not answer.get("success") and self.status(handle).state == "running":
-            raise StorageError(
-                f"The master did not end {handle.submission}: {_said(answer)}.",
-                code="not-killed",
-                hint=f"Look at {', '.join(self._page.addresses)}.",
-            )
+        answer = self._kill(handle.submission)
+        if answer["success"] or self.status(handle).state == "ended":
+            return
+        successor = self._successor(handle)
+        if successor is not None:
+            answer = self._kill(successor.id)
+            if answer["success"] or self.status(handle).state == "ended":
+                return
+        raise StorageError(
+            f"The master did not end {handle.submission}: {_said(answer)}.",
+            code="not-killed",
+            hint=f"Look at {', '.join(self._page.addresses)}.",
+        )
 
-    def _ask_master(self, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Ask the masters, one after the other, until one leads; a request without an answer ends it."""
-        unreachable: StorageError | None = None
-        answer: Mapping[str, Any] = {}
+    def _kill(self, submission: str) -> Mapping[str, Any]:
+        return self._ask_master(f"/v1/submissions/kill/{submission}", {}, repeatable=True)
+
+    def _ask_master(
+        self, path: str, body: Mapping[str, Any] | None, *, repeatable: bool = False
+    ) -> Mapping[str, Any]:
+        """Ask the masters, one after the other, until one leads: what the others say is no answer.
+
+        Args:
+            path: Of the REST server.
+            body: What is sent; None for a question.
+            repeatable: Whether it may be sent to the next one where one may have done it already. A question
+                may.
+
+        Raises:
+            StorageError: None of them leads, or can be asked; or one may have done it, and has not said so
+                (code `cluster-unanswered`).
+        """
+        failed: StorageError | None = None
         for address in self._rest:
+            url = address + path
             try:
-                answer = (
-                    get_json(address + path)
-                    if body is None
-                    else send_json(address + path, body, timeout_s=_PATIENCE_S)
-                )
+                answer = get_json(url) if body is None else send_json(url, body, timeout_s=_PATIENCE_S)
+                if not isinstance(answer.get("success"), bool):
+                    raise misshapen(url, UNANSWERED)
             except StorageError as error:
-                if error.code not in (UNREACHABLE, REFUSED) or len(self._rest) == 1:
+                if error.code == UNANSWERED and body is not None and not repeatable:
                     raise
-                unreachable = error
+                if failed is None or error.code == UNANSWERED:
+                    failed = error
                 continue
-            if "STANDBY" not in _said(answer):
+            if NOT_ALIVE not in str(answer.get("message")):
                 return answer
-        if not answer and unreachable is not None:
-            raise unreachable
-        return answer
+            failed = failed or not_alive(f"{address} says: {_said(answer)}")
+        assert failed is not None, "there is at least one address"
+        raise failed
 
 
 def submission(
@@ -211,8 +271,12 @@ def submission(
         environment: From which the variables are taken that the job's `env` names.
     """
     properties = {**_defaults(environment), **job.spark}
-    for name in ("spark.files", "spark.submit.pyFiles"):
-        properties[name] = ",".join(one for one in (properties.get(name), NAME) if one)
+    python_files = _list(properties.get("spark.submit.pyFiles"), NAME)
+    # Executors get what is in spark.files alone, and Spark takes nothing over into it here.
+    properties["spark.files"] = ",".join(_list(properties.get("spark.files"), *python_files))
+    properties["spark.submit.pyFiles"] = ",".join(python_files)
+    # What is here is importable from the first line on; Spark's PythonRunner takes no remote files.
+    imported = ",".join(one for one in python_files if scheme_of(one) in ("file", "local"))
     python = properties.get("spark.pyspark.python") or job.python
     always = {
         "spark.app.name": job.name,
@@ -226,7 +290,7 @@ def submission(
     return {
         "action": "CreateSubmissionRequest",
         "appResource": program,
-        "appArgs": [NAME, NAME, "--launch", launch_argument(control, spec)],
+        "appArgs": [NAME, imported, "--launch", launch_argument(control, spec)],
         "clientSparkVersion": _spark_version(),
         "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1", **passed},
         "mainClass": PYTHON_RUNNER,
@@ -234,15 +298,35 @@ def submission(
     }
 
 
+def _list(given: str | None, *more: str) -> list[str]:
+    """The parts of a setting that is a list, and more, each once."""
+    return list(dict.fromkeys([*(one.strip() for one in (given or "").split(",") if one.strip()), *more]))
+
+
 def _defaults(environment: Mapping[str, str]) -> dict[str, str]:
-    """What spark-defaults.conf says here, which spark-submit would have read; without credentials."""
+    """What spark-defaults.conf says here, which spark-submit would have read; without credentials.
+
+    Raises:
+        InputError: It cannot be read (code `no-spark-defaults`).
+    """
     folder = environment.get("SPARK_CONF_DIR")
     if folder is None and "SPARK_HOME" in environment:
         folder = str(Path(environment["SPARK_HOME"]) / "conf")
     file = Path(folder) / "spark-defaults.conf" if folder else None
-    if file is None or not file.is_file():
+    if file is None:
         return {}
-    found = read_properties(file.read_text(encoding="utf-8"))
+    try:
+        # Spark itself takes what is no UTF-8 for a character that cannot be shown, in comments mostly.
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read: {error.strerror or error}.",
+            code="no-spark-defaults",
+            hint="Let this user read it, or name another folder in SPARK_CONF_DIR.",
+        ) from error
+    found = read_properties(text)
     return {name: one for name, one in found.items() if name.startswith("spark.") and not is_credential(name)}
 
 

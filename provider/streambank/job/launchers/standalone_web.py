@@ -12,8 +12,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from streambank.errors import StorageError
-from streambank.job.launchers.web import ask, get_json
+from streambank.job.last_error import shown
+from streambank.job.launchers.web import REFUSED, ask, entries, get_json, misshapen
 
+NOT_ALIVE = "Current state is not alive"
+"""How every answer of a master begins that does not lead; it says nothing about any driver."""
+_COMMAND = "Launch Command:"
 _COMMAND_BYTES = 65_536
 _LINE_BYTES = 400
 
@@ -53,7 +57,7 @@ class MasterPage:
         """The drivers that run, or wait for a worker, by id.
 
         Raises:
-            StorageError: No master can be asked.
+            StorageError: No master that leads can be asked.
         """
         return self._drivers("activedrivers")
 
@@ -61,7 +65,7 @@ class MasterPage:
         """A driver, also one that has ended not long ago; None where the master does not know it.
 
         Raises:
-            StorageError: No master can be asked.
+            StorageError: No master that leads can be asked.
         """
         return self._drivers("completeddrivers", "activedrivers").get(driver_id)
 
@@ -75,7 +79,7 @@ class MasterPage:
                 text = ask(url).decode("utf-8", "replace")
             except StorageError:
                 return ""  # a worker that does not answer tells nothing of its drivers; the lease decides
-            said = next((line for line in text.splitlines() if line.startswith("Launch Command:")), None)
+            said = next((line for line in text.splitlines() if line.startswith(_COMMAND)), None)
             if said is None:
                 return ""
             self._commands[driver.id] = said
@@ -95,36 +99,50 @@ class MasterPage:
             url = _log_url(driver.worker, "log", driver_id, kind, byteLength=count * _LINE_BYTES)
             lines = ask(url).decode("utf-8", "replace").splitlines()
             # The page begins with a line of its own: which bytes of how many these are.
-            found += [line for line in lines[1:] if line][-max(1, count // 2) :]
+            said = [line for line in lines[1:] if line][-max(1, count // 2) :]
+            # The command holds all settings, and its log is shown to more people than may see those.
+            found += [shown(line) if line.startswith(_COMMAND) else line for line in said]
         return found
 
     def _drivers(self, *lists: str) -> dict[str, ClusterDriver]:
-        state = self._state()
-        workers = {str(one.get("id")): one.get("webuiaddress") for one in state.get("workers", ())}
-        return {
-            str(one["id"]): ClusterDriver(
-                str(one["id"]), str(one.get("state")), workers.get(str(one.get("worker")))
-            )
-            for name in lists
-            for one in state.get(name, ())
+        address, state = self._state()
+        workers = {
+            str(one.get("id")): str(one["webuiaddress"])
+            for one in entries(state.get("workers"), address)
+            if one.get("webuiaddress")
         }
+        found = {}
+        for one in (one for name in lists for one in entries(state.get(name), address)):
+            if not isinstance(one.get("id"), str):
+                raise misshapen(address)
+            worker = workers.get(str(one.get("worker")))
+            found[one["id"]] = ClusterDriver(one["id"], str(one.get("state")), worker)
+        return found
 
-    def _state(self) -> Mapping[str, Any]:
-        """What the master says that leads; the last one's where none does."""
+    def _state(self) -> tuple[str, Mapping[str, Any]]:
+        """Address and words of the master that leads: one that waits, or recovers, knows of no drivers."""
         failed: StorageError | None = None
-        found: Mapping[str, Any] | None = None
         for address in self.addresses:
+            url = f"{address}/json/"
             try:
-                found = get_json(f"{address}/json/")
+                found = get_json(url)
             except StorageError as error:
                 failed = error
                 continue
-            if found is not None and found.get("status") == "ALIVE":
-                break
-        if found is None:
-            assert failed is not None, "there is at least one address"
-            raise failed
-        return found
+            if found.get("status") == "ALIVE":
+                return url, found
+            failed = failed or not_alive(f"{address} says {str(found.get('status'))[:100]}")
+        assert failed is not None, "there is at least one address"
+        raise failed
+
+
+def not_alive(said: str) -> StorageError:
+    """The error where no master leads: nothing was done, and nothing is known."""
+    return StorageError(
+        f"No master of the cluster leads: {said}.",
+        code=REFUSED,
+        hint="Wait until one has taken over, or look at the masters' pages.",
+    )
 
 
 def _log_url(worker: str, page: str, driver_id: str, kind: str, **more: int) -> str:

@@ -1,19 +1,28 @@
 """Handing a driver to a cluster by spark-submit, which ends as soon as the cluster has taken it.
 
 What it is told is in a folder that nobody else may look into, and gone when spark-submit has ended; values of
-settings are no arguments. It runs in a session of its own: where the start is killed it goes on, and the next
-start finds the driver.
+settings are no arguments. It runs in a session of its own: where the start is killed it goes on, the next
+start finds the driver, and whoever submits next on this machine removes the folder. Its output is locked
+while it runs, which tells a folder in use from one that was left behind. A start that is interrupted, and not
+killed, ends it first: the driver may have been taken all the same, and is found then, too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
+from typing import BinaryIO
 
 from streambank.errors import InputError, StorageError
 from streambank.job.control import JobControl
@@ -22,15 +31,45 @@ from streambank.job.environment import driver_environment, is_airflows
 from streambank.job.installed import Installation, entry_path, find_installation
 from streambank.job.last_error import shown
 from streambank.job.launch import LaunchSpec
+from streambank.job.launch_policy import LaunchPolicy
 from streambank.job.launcher import launch_argument
 from streambank.job.launchers.options import own_settings
 from streambank.job.launchers.shipping import NAME, program
 from streambank.job.properties import property_lines
+from streambank.storage.settings import CREDENTIALS, variables_for
 
 TIMEOUT_S = 300.0
 KUBECONFIG = "KUBECONFIG"
 """The variable that leads to a Kubernetes configuration."""
 _SHOWN_LINES = 20
+_FOLDER = "streambank-launch-"
+_OUTPUT = "output"
+_YOUNG_S = 60.0
+"""In this time a start that is being made locks what it needs."""
+
+
+class Submitter:
+    """What launchers have in common that submit by spark-submit.
+
+    Args:
+        policy: Where that is.
+        environment: The environment to choose from; this process's own when left out.
+        installation: What to submit with; looked for when left out.
+    """
+
+    def __init__(
+        self,
+        policy: LaunchPolicy,
+        environment: Mapping[str, str] | None = None,
+        installation: Installation | None = None,
+    ) -> None:
+        self._policy = policy
+        self._environment = os.environ if environment is None else environment
+        self._installation = installation
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Find out what else has to be known of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +83,9 @@ class ClusterSubmit:
         entry: Where `run_query.py` is for the driver; None to send it along.
         files: Files to send along.
         variable: The setting under which the driver gets a variable of the environment, with `{}`.
+        uploads: Locations to which spark-submit brings files as it is told by Spark's settings. Only what
+            leads there passes with credentials: Spark writes those of S3 that it finds in its environment
+            into the configuration that YARN keeps for the driver.
     """
 
     options: Sequence[str]
@@ -52,6 +94,7 @@ class ClusterSubmit:
     entry: str | None
     files: Sequence[str]
     variable: str
+    uploads: Sequence[str] = ()
 
     def run(
         self,
@@ -68,12 +111,31 @@ class ClusterSubmit:
             StorageError: spark-submit failed (code `not-started`), or took too long (`submit-unanswered`).
         """
         found = installation or _installation(job)
-        folder = Path(tempfile.mkdtemp(prefix="streambank-launch-"))
+        _sweep()
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        process: subprocess.Popen[bytes] | None = None
         try:
-            command = self.command(found, job, control, spec, folder, environment)
-            return _run(command, job, folder, _environment(found, job, spec, environment), timeout_s)
+            with (folder / _OUTPUT).open("wb") as log:
+                fcntl.flock(log, fcntl.LOCK_EX)
+                command = self.command(found, job, control, spec, folder, environment)
+                passed = self._environment(found, job, spec, environment)
+                process = _started(command, job, log, passed)
+            return _answer(process, job, folder / _OUTPUT, timeout_s)
         finally:
-            rmtree(folder, ignore_errors=True)
+            # A task may be cancelled at any moment, and nothing is to go on in a folder that is removed.
+            if process is not None:
+                _end(process)
+            if process is not None or _is_left(folder):
+                rmtree(folder, ignore_errors=True)
+
+    def _environment(
+        self, found: Installation, job: Job, spec: LaunchSpec, environment: Mapping[str, str]
+    ) -> dict[str, str]:
+        locations = [spec.control, *(query.checkpoint for query in spec.queries.values()), *self.uploads]
+        settings = {"SPARK_HOME": str(found.spark_home), "PYSPARK_PYTHON": job.python}
+        passed = driver_environment(environment, locations=locations, extra=(KUBECONFIG,), settings=settings)
+        kept_back = CREDENTIALS - variables_for(self.uploads)
+        return {name: value for name, value in passed.items() if name not in kept_back}
 
     def command(
         self,
@@ -121,40 +183,57 @@ def _installation(job: Job) -> Installation:
     return find_installation(job.python)
 
 
-def _environment(
-    found: Installation, job: Job, spec: LaunchSpec, environment: Mapping[str, str]
-) -> dict[str, str]:
-    locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
-    settings = {"SPARK_HOME": str(found.spark_home), "PYSPARK_PYTHON": job.python}
-    return driver_environment(environment, locations=locations, extra=(KUBECONFIG,), settings=settings)
+def _sweep() -> None:
+    """Remove folders of spark-submit that starts have left behind which were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):  # another one removes it, or it is somebody else's
+            about = folder.lstat()
+            mine = stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
+            if mine and time.time() - about.st_mtime >= _YOUNG_S and _is_left(folder):
+                rmtree(folder, ignore_errors=True)
 
 
-def _run(
-    command: Sequence[str], job: Job, folder: Path, environment: Mapping[str, str], timeout_s: float
-) -> str:
-    output = folder / "output"
+def _is_left(folder: Path) -> bool:
+    """Whether no spark-submit writes to the folder's output."""
     try:
-        with output.open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=job.working_dir,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        file = os.open(folder / _OUTPUT, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _started(
+    command: Sequence[str], job: Job, log: BinaryIO, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=job.working_dir,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     except OSError as error:
         raise StorageError(
             f"The driver of job {job.name} could not be submitted: {error.strerror or error}.",
             code="not-started",
             hint=f"Look at {command[0]} and at the working directory {job.working_dir}.",
         ) from error
+
+
+def _answer(process: subprocess.Popen[bytes], job: Job, output: Path, timeout_s: float) -> str:
     try:
         exit_code = process.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
-        process.kill()
-        process.wait()
+        _end(process)
         raise StorageError(
             f"spark-submit has not submitted the driver of job {job.name} within {timeout_s:.0f} s.",
             code="submit-unanswered",
@@ -167,6 +246,14 @@ def _run(
             hint=_end_of(output),
         )
     return output.read_text(encoding="utf-8", errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End spark-submit, where it still runs, and whatever it has started: all that is in its session."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _end_of(output: Path) -> str:

@@ -1,15 +1,14 @@
 """Drivers in YARN: submitted by spark-submit, then found, watched and ended through the resource manager.
 
 An application carries two tags, its job's and its launch's, so that it is found by them however its start
-ended. Kerberos guards the web services of a secure cluster, which nothing here speaks: there the job's
-records and its lease still tell how it does, but a driver before it has the lease is not found, nor killed.
+ended. Kerberos guards the web services of a secure cluster, which nothing here speaks: there no start gets as
+far as submitting anything, since whether a driver is coming up already cannot be asked.
 
 Sources: Hadoop's ResourceManager and NodeManager REST APIs (3.5.0); Spark's "Running on YARN".
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +19,12 @@ from xml.etree import ElementTree
 from streambank.errors import InputError, StorageError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
-from streambank.job.installed import Installation
 from streambank.job.launch import LaunchSpec, launch_key
-from streambank.job.launch_policy import ATTEMPTS, LaunchPolicy
+from streambank.job.launch_policy import ATTEMPTS
 from streambank.job.launcher import DriverState, Handle
 from streambank.job.launchers.options import job_tag, yarn_options
-from streambank.job.launchers.submitting import ClusterSubmit
-from streambank.job.launchers.web import ask, get_json, send_json
+from streambank.job.launchers.submitting import ClusterSubmit, Submitter
+from streambank.job.launchers.web import ask, entries, get_json, misshapen, send_json
 from streambank.job.prepare import check_application
 
 GONE = frozenset({"FINISHED", "FAILED", "KILLED"})
@@ -37,25 +35,16 @@ _LINE_BYTES = 400
 _PORT = 8088
 
 
-class YarnLauncher:
-    """Drivers that YARN runs.
+class YarnLauncher(Submitter):
+    """Drivers that YARN runs."""
 
-    Args:
-        policy: Where that is.
-        environment: The environment to choose from; this process's own when left out.
-        installation: What to submit with; looked for when left out.
-    """
+    def _look_up(self) -> None:
+        """Where the resource manager is.
 
-    def __init__(
-        self,
-        policy: LaunchPolicy,
-        environment: Mapping[str, str] | None = None,
-        installation: Installation | None = None,
-    ) -> None:
-        self._policy = policy
-        self._environment = os.environ if environment is None else environment
-        self._installation = installation
-        self._address = (policy.resource_manager or _configured(self._environment)).split(",")
+        Raises:
+            InputError: Nobody says so (code `no-resource-manager`).
+        """
+        self._address = (self._policy.resource_manager or _configured(self._environment)).split(",")
 
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: YARN keeps it."""
@@ -95,12 +84,18 @@ class YarnLauncher:
         """See `Launcher.find`: by the job's tag, and its launches, since names are used again elsewhere."""
         tag = quote(job_tag(control.name))
         answer = self._get(f"/ws/v1/cluster/apps?states={LIVING}&applicationTags={tag}")
+        apps = answer.get("apps") or {}
+        # Without any it says {"apps": null}.
+        if "apps" not in answer or not isinstance(apps, dict):
+            raise misshapen(self._address[0])
         found = []
-        for app in ((answer.get("apps") or {}).get("app")) or ():
+        for app in entries(apps.get("app"), self._address[0]):
             tags = str(app.get("applicationTags") or "").lower().split(",")
             launch_id = next((one.strip() for one in tags if one.strip().startswith("launch-")), None)
             if launch_id is not None and control.store.exists(launch_key(launch_id)):
-                application = str(app["id"])
+                application = app.get("id")
+                if not isinstance(application, str):
+                    raise misshapen(self._address[0])
                 found.append(Handle(launch_id, (), _log_of(app), application, self._page_of(application)))
         return found
 
@@ -146,15 +141,16 @@ class YarnLauncher:
                     raise
 
     def _app(self, application: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._get(f"/ws/v1/cluster/apps/{application}").get("app") or {}
+        found = self._get(f"/ws/v1/cluster/apps/{application}").get("app")
+        if not isinstance(found, dict) or not isinstance(found.get("state"), str):
+            raise misshapen(self._address[0])
         return found
 
     def _get(self, path: str) -> Mapping[str, Any]:
         """Ask the resource managers, one after the other; one that waits refers to the one that leads."""
         for number, address in enumerate(self._address, 1):
             try:
-                found: Mapping[str, Any] = get_json(address + path)
-                return found
+                return get_json(address + path)
             except StorageError:
                 if number == len(self._address):
                     raise

@@ -13,6 +13,7 @@ from streambank.job.launch import write_launch
 from streambank.job.launcher import Handle
 from streambank.job.launchers.kubernetes import KubernetesLauncher
 from streambank.job.prepare import prepare_launch
+from streambank.job.stop import stop_job
 from tests.streambank.job.launchers.test_yarn import launched, submit_with
 from tests.support.jobs import BY, declare
 
@@ -94,15 +95,26 @@ def test_a_pods_phase_says_how_its_driver_is(
     assert "--status streams:streambank-launch-1" in said and "spark.kubernetes.context=blue" in said
 
 
-def test_no_pod_and_no_answer_are_two_things(folder: Path) -> None:
+# What Spark 4.3.0 prints of a pod by its name, and of one by a name with a wildcard.
+@pytest.mark.parametrize("said", ["Application not found.", "No applications found."])
+def test_no_pod_and_no_answer_are_two_things(folder: Path, said: str) -> None:
     job = in_kubernetes(folder)
     handle = Handle("launch-1", (), None, "streams:streambank-launch-1")
-    nothing = submit_with(folder, "echo 'No applications found.'")
+    nothing = submit_with(folder, f"echo 'INFO of Spark'; echo '{said}'; exit 255")
     assert KubernetesLauncher(job.launch, {}, nothing).status(handle).state == "ended"
     broken = submit_with(folder, "echo 'connection refused'; exit 1")
     with pytest.raises(StorageError) as caught:
         KubernetesLauncher(job.launch, {}, broken).status(handle)
     assert caught.value.code == "cluster-refused"
+
+
+def test_a_pod_that_is_gone_keeps_nobody_from_starting_or_stopping(folder: Path) -> None:
+    job = in_kubernetes(folder)
+    control, _ = launched(job)
+    gone = submit_with(folder, "echo 'Application not found.' >&2; exit 255")
+    launcher = KubernetesLauncher(job.launch, {}, gone)
+    assert launcher.find(control) == []
+    assert stop_job(job, by=BY, launcher=launcher).state == "already-stopped"
 
 
 def test_launches_without_a_lease_are_looked_for(folder: Path) -> None:

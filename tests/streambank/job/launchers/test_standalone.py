@@ -163,7 +163,7 @@ def test_a_lost_answer_of_a_driver_that_waits_says_so(folder: Path, master: Fake
     [
         ("error", "submit-unanswered", "out of memory"),
         ("refuses", "not-started", "no room"),
-        ("standby", "not-started", "STANDBY"),
+        ("standby", "cluster-refused", "STANDBY"),
     ],
 )
 def test_a_master_that_does_not_take_a_driver(

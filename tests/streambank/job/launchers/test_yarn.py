@@ -256,6 +256,31 @@ def test_a_manager_that_refuses_or_is_down_is_told(folder: Path, manager: FakeMa
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        7,
+        {"a": 1},
+        {"apps": [1]},
+        {"apps": {"app": {"id": "x"}}},
+        {"apps": {"app": [{"applicationTags": "launch"}]}},
+        {"app": {"id": APPLICATION}},
+        {"app": [APPLICATION]},
+    ],
+)
+def test_what_is_no_manager_is_told(folder: Path, manager: FakeManager, answer: Any) -> None:
+    job = on_yarn(folder, manager)
+    control, spec = launched(job)
+    answer = json.loads(json.dumps(answer).replace('"launch"', f'"{spec.launch_id}"'))
+    manager.answer = lambda path: answer  # type: ignore[method-assign]
+    launcher = YarnLauncher(job.launch, {})
+    for ask in (lambda: launcher.find(control), lambda: launcher.status(Handle("l", (), None, APPLICATION))):
+        with pytest.raises(StorageError) as caught:
+            ask()
+        assert caught.value.code == "cluster-refused"
+
+
+@pytest.mark.parametrize(
     ("text", "address"),
     [
         (

@@ -1,0 +1,92 @@
+"""Whether a topic is the one that a query read, or another one of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streambank.kafka.broker import Topic
+from streambank.kafka.offsets import Offsets
+
+_FIELD = "kafka"
+_NO_TOPIC = ""
+"""The id of no topic: that of the one that was read is not known, and it is not the one that was there."""
+
+
+def ids_of(
+    offsets: Offsets, kept: Mapping[str, Any], earlier: Mapping[str, Any] | None
+) -> Mapping[str, frozenset[str]]:
+    """The ids that each topic had when the query read it: more than one is as good as none of them.
+
+    A cluster is asked after the batch was committed. Where the topic was made anew before that, the id is of
+    the new topic and the offsets are of the old one. They tell so as long as they lie beyond its end; after
+    that, the savepoint before does, which the query has gone on from: it names another id.
+
+    Args:
+        offsets: The next offsets to read.
+        kept: `kafka` of the source in the manifest.
+        earlier: The same source in the query's savepoint before.
+    """
+    was = topics_of(kept)
+    before = earlier.get(_FIELD) if earlier is not None else None
+    former = topics_of(before) if isinstance(before, Mapping) else {}
+    found = {}
+    for topic, partitions in offsets.items():
+        known = [was.get(topic, {}).get("topic_id")]
+        if _outgrown(was.get(topic, {})):
+            known.append(_NO_TOPIC)
+        if _goes_on(partitions, former.get(topic, {})):
+            known.append(former[topic].get("topic_id"))
+        found[topic] = frozenset(one for one in known if isinstance(one, str))
+    return found
+
+
+def _outgrown(was: Mapping[str, Any]) -> bool:
+    """Whether the query was to read on beyond a partition's end when the savepoint was taken."""
+    return any(
+        isinstance(one.get("next"), int)
+        and isinstance(one.get("latest"), int)
+        and one["next"] > one["latest"]
+        for one in partitions_of(was).values()
+    )
+
+
+def _goes_on(partitions: Mapping[int, int], former: Mapping[str, Any]) -> bool:
+    """Whether no offset is less than it was before; a query that begins anew in a new topic has such ones."""
+    ends = {number: one.get("next") for number, one in partitions_of(former).items()}
+    known = [(offset, ends[str(one)]) for one, offset in partitions.items() if str(one) in ends]
+    return bool(known) and all(isinstance(end, int) and offset >= end for offset, end in known)
+
+
+def is_another(found: Topic, ids: frozenset[str]) -> bool:
+    """Whether a topic is not the one that the query read.
+
+    Args:
+        found: The topic as it is now.
+        ids: See `ids_of`.
+    """
+    return _NO_TOPIC in ids or (found.topic_id is not None and bool(ids) and ids != {found.topic_id})
+
+
+def topics_of(kept: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """What a savepoint keeps of each topic.
+
+    Args:
+        kept: `kafka` of a source in its manifest.
+    """
+    return _objects(kept.get("topics"))
+
+
+def partitions_of(topic: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """What a savepoint keeps of each partition of a topic, by its number as text.
+
+    Args:
+        topic: What it keeps of the topic.
+    """
+    return _objects(topic.get("partitions"))
+
+
+def _objects(said: Any) -> Mapping[str, Mapping[str, Any]]:
+    if not isinstance(said, Mapping):
+        return {}
+    return {str(name): one for name, one in said.items() if isinstance(one, Mapping)}

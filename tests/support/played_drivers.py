@@ -1,0 +1,137 @@
+"""Drivers of a standalone cluster that is not there: each submission that a fake master takes is played.
+
+A played driver does by the records of its job what the runner does, on a host of its own, so that others know
+it by its heartbeat alone: it takes the lease, looks whether it is wanted, beats, and obeys a stop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import RefusedError
+from streambank.job.control import JobControl
+from streambank.job.keeper import Keeper
+from streambank.job.launch import LaunchSpec, decode_launch
+from streambank.job.processes import ProcessId
+from streambank.job.requests import STOP
+from streambank_spark.wanted import check_wanted, take_lease
+from tests.support.fake_spark_master import FakeMaster
+from tests.support.jobs import ELSEWHERE, poll
+
+
+@dataclass
+class Played:
+    """One life of a driver.
+
+    Attributes:
+        driver: What the master calls it.
+        spec: Its launch.
+        ended: How it ended: `refused`, `lease-held`, `stopped`, `died`, `killed`; None while it lives.
+        epoch: Its epoch of the lease.
+        frozen: Set to let it stand still: it neither beats nor obeys, and its master does not know.
+        dies: Set to let it die, with its supervisor yet to bring it back.
+    """
+
+    driver: str
+    spec: LaunchSpec
+    ended: str | None = None
+    epoch: int | None = None
+    frozen: threading.Event = field(default_factory=threading.Event)
+    dies: threading.Event = field(default_factory=threading.Event)
+
+
+class PlayedDrivers:
+    """Plays the drivers of a fake master.
+
+    Args:
+        master: It.
+        deaf: They do not obey.
+        stop_code: The exit code with which a driver that is stopped ends.
+    """
+
+    def __init__(self, master: FakeMaster, *, deaf: bool = False, stop_code: int = 0) -> None:
+        self.master = master
+        self.deaf = deaf
+        self.stop_code = stop_code
+        self.room = True
+        self.lives: list[Played] = []
+        self.late: list[str] = []
+        """Drivers that get room just before the next submission does."""
+        self._threads: list[threading.Thread] = []
+        self._submit = master.submit
+        master.submit = self._take  # type: ignore[method-assign]  # that is the point
+
+    def _take(self, body: dict[str, Any]) -> str:
+        driver = self._submit(body)
+        for one in self.late:
+            life = self.play(one)
+            poll(lambda life=life: life.ended or life.epoch)  # type: ignore[misc]  # bound as it is now
+        self.late = []
+        if self.room:
+            self.play(driver)
+        return driver
+
+    def play(self, driver: str) -> Played:
+        """Let a driver that was submitted come up (again)."""
+        arguments = self.master.submitted[int(driver.removeprefix("driver-")) - 1]["appArgs"]
+        return self.play_as(driver, decode_launch(Path(arguments[-1]).read_bytes()))
+
+    def play_as(self, driver: str, spec: LaunchSpec) -> Played:
+        """Let a driver come up under this name."""
+        life = Played(driver, spec)
+        self.lives.append(life)
+        thread = threading.Thread(target=self._live, args=(life,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return life
+
+    def _live(self, life: Played) -> None:
+        control = JobControl.open(life.spec.control, life.spec.job, here=ELSEWHERE)
+        try:
+            claim = take_lease(life.spec, control, [ProcessId("python", 1, len(self.lives))])
+        except RefusedError as refusal:
+            self._end(life, refusal.code)
+            return
+        keeper = Keeper(claim, status=lambda: {"queries": {"main": {"triggered": True}}}).start()
+        try:
+            check_wanted(life.spec, control, claim)
+        except RefusedError:
+            keeper.stop()
+            claim.release("refused")
+            self._end(life, "refused")
+            return
+        life.epoch = claim.epoch
+        while self.master.states[life.driver] == "RUNNING" and not life.dies.is_set():
+            asked = [one for one in control.requests.open(claim.epoch) if one.kind == STOP]
+            if life.frozen.is_set():
+                keeper.stop()
+            elif asked and not self.deaf:
+                keeper.stop()
+                for one in asked:
+                    control.requests.answer(one.number, "stopped", exit_code=self.stop_code)
+                claim.release("released", exit_code=self.stop_code)
+                self._end(life, "stopped", supervised=self.stop_code != 0 and life.spec.supervised)
+                return
+            time.sleep(0.02)
+        keeper.stop()
+        self._end(life, "died" if life.dies.is_set() else "killed", supervised=life.dies.is_set())
+
+    def _end(self, life: Played, how: str, *, supervised: bool = False) -> None:
+        life.ended = how
+        if not supervised and self.master.states[life.driver] == "RUNNING":
+            self.master.states[life.driver] = "FINISHED"
+
+    def running(self) -> list[str]:
+        """The drivers that the master takes to run."""
+        return [driver for driver, state in self.master.states.items() if state == "RUNNING"]
+
+    def close(self) -> None:
+        """End them all."""
+        for driver in self.master.states:
+            self.master.states[driver] = "KILLED"
+        for thread in self._threads:
+            thread.join(timeout=40)
