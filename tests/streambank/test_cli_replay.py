@@ -75,3 +75,18 @@ def test_a_cluster_that_is_away_is_no_error_of_the_list(broker: SlowBroker, repo
     assert {(one["replay"]["state"], one["replay"]["why"]) for one in found} == {
         ("not-known", "Kafka is down.")
     }
+
+
+def test_a_topic_that_was_made_anew_between_two_savepoints_is_told_by_both(
+    broker: SlowBroker, repository: Path, tmp_path: Path
+) -> None:
+    """The newest holds the id of the new topic, and offsets of the old one: alone it would look sound."""
+    broker.remake("flights")
+    opened = Repository.open(open_store(str(repository)))
+    checkpoint = write_checkpoint(tmp_path / "checkpoint", OFFSETS, 4)
+    sources = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
+    newest = take(open_store(str(checkpoint)), opened, "orders", sources=sources).savepoint
+    found = streambank("list", "-r", repository, "--replay", "--json").document
+    assert [one["replay"]["state"] for one in found] == ["gone"] * 4
+    told = streambank("show", newest, "-r", repository, "--json").document["replay"]
+    assert "the topic was deleted and made anew" in told[0]["why"]

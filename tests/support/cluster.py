@@ -73,10 +73,10 @@ class Cluster:
     def kill_an_executor(self) -> int:
         """Kill one with SIGKILL while it has a task, if more wait to be done; it is gone when this returns.
 
-        One that has just begun may be known to the driver and not be given tasks yet (it has none until
-        `LaunchedExecutor`, see Spark's CoarseGrainedSchedulerBackend), so one is chosen that has had a task: it
-        has started Python. It may have ended that task and not yet been given its next. So it is stopped first:
-        it ends nothing more, and the driver, which does not know, gives it what it would have given it.
+        One that has just begun may be known to the driver and not be given tasks yet (before it has said
+        `LaunchedExecutor`, see Spark's CoarseGrainedSchedulerBackend), so one is chosen that has had a task:
+        it has started Python. It may have ended that task and not yet been given its next. So it is stopped
+        first: it ends nothing more, and the driver, which does not know, gives it what it would have given.
 
         Raises:
             AssertionError: None has had a task yet: there is none to kill.

@@ -18,13 +18,16 @@ TIMEOUT_S = 3.0
 """How long each cluster is waited for, all questions about one savepoint together."""
 
 
-def replays_of(manifest: Manifest, kafka: str | None, jobs: str | None) -> list[Replay]:
+def replays_of(
+    repository: Repository, manifest: Manifest, kafka: str | None, jobs: str | None
+) -> list[Replay]:
     """How long each Kafka source of a savepoint can be read again; nothing for others."""
+    from streambank.kafka.earlier import sources_before
     from streambank.kafka.replay import replay_of
     from streambank.times import utc_now
 
     brokers = brokers_of(kafka, declared_kafka(manifest.job, jobs), TIMEOUT_S)
-    return list(replay_of(manifest.sources, brokers, utc_now()))
+    return list(replay_of(manifest.sources, brokers, utc_now(), sources_before(repository, manifest)))
 
 
 def replays(
@@ -33,6 +36,7 @@ def replays(
     """For each savepoint of a list, by its place there, the Kafka source that ends first."""
     from streambank.errors import StreambankError
     from streambank.kafka.connection import Brokers
+    from streambank.kafka.earlier import sources_before
     from streambank.kafka.replay import replay_of, shortest
     from streambank.times import utc_now
 
@@ -44,11 +48,12 @@ def replays(
         if summary.job not in asked:
             asked[summary.job] = brokers_of(kafka, declared_kafka(summary.job, jobs), TIMEOUT_S)
         try:
-            sources = repository.load(summary.job, summary.savepoint).sources
+            manifest = repository.load(summary.job, summary.savepoint)
         except StreambankError:
             continue  # it was expired meanwhile, or is damaged, which `verify` tells
         asked[summary.job].begin()  # who did not answer at all is not waited for again
-        told = shortest(list(replay_of(sources, asked[summary.job], utc_now())))
+        before = sources_before(repository, manifest)
+        told = shortest(list(replay_of(manifest.sources, asked[summary.job], utc_now(), before)))
         if told is not None:
             found[place] = told
     return found

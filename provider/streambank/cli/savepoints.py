@@ -164,7 +164,7 @@ def show(
 
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
-    told = [] if not replay else replays_of(manifest, kafka, jobs)
+    told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
     found = manifest.to_dict() | {"replay": [one.to_dict() for one in told]}
 
     def shown() -> None:

@@ -6,7 +6,6 @@ could not be asked.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from streambank.errors import StorageError, StreambankError
 from streambank.kafka.broker import Broker
 from streambank.kafka.connection import Brokers
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
+from streambank.kafka.pattern import topic_pattern
 from streambank.savepoint.capture import Captured
 from streambank.times import to_json_time, utc_now
 
@@ -61,10 +61,8 @@ class Reader:
         if names := self.subscribe.get("subscribe"):
             return set(topics) <= {name.strip() for name in names.split(",")}
         if pattern := self.subscribe.get("subscribepattern"):
-            try:
-                return all(re.fullmatch(pattern, topic) for topic in topics)
-            except re.error:  # Java's patterns know more than Python's
-                return True
+            matching = topic_pattern(pattern)
+            return matching is None or all(matching.fullmatch(topic) for topic in topics)
         if assigned := self.subscribe.get("assign"):
             return all(f'"{topic}"' in assigned for topic in topics)
         return True

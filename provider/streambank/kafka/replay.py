@@ -10,6 +10,7 @@ from typing import Any, Literal
 from streambank.errors import StreambankError
 from streambank.kafka.broker import Broker, Retention
 from streambank.kafka.connection import Brokers
+from streambank.kafka.earlier import Before
 from streambank.kafka.offsets import spots
 from streambank.kafka.recording import KIND
 from streambank.kafka.source_standing import SourceStanding, look_at_source
@@ -57,18 +58,21 @@ class Replay:
         ]
 
 
-def replay_of(sources: Sequence[Any], brokers: Brokers, now: datetime) -> Iterator[Replay]:
+def replay_of(
+    sources: Sequence[Any], brokers: Brokers, now: datetime, before: Before | None = None
+) -> Iterator[Replay]:
     """How long each Kafka source of a savepoint can be read again; nothing for other sources.
 
     Args:
         sources: `sources` of the manifest.
         brokers: Who is asked; what they do not answer is `not-known`.
         now: The time.
+        before: The sources of the query's savepoint before (`earlier.sources_before`), where there is one.
     """
     for record in sources:
         if not isinstance(record, Mapping):
             continue
-        standing = look_at_source(record, brokers)
+        standing = look_at_source(record, brokers, (before or {}).get(str(record.get("source"))))
         if standing is not None:
             yield replay_of_standing(standing, record, brokers, now)
 

@@ -12,16 +12,13 @@ from typing import Any
 
 from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.kafka.connection import Brokers
-from streambank.kafka.recording import KIND
+from streambank.kafka.earlier import sources_before
 from streambank.kafka.replay import Replay, replay_of_standing
 from streambank.kafka.source_standing import SourceStanding, look_at_source
 from streambank.recovery.choices import SourceChoice
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank.times import utc_now
-
-_MOST_EARLIER = 8
-"""How many savepoints of before are looked at for one whose Kafka was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +112,10 @@ def check_still_there(
 def _look(
     repository: Repository, manifest: Manifest, brokers: Brokers
 ) -> Iterator[tuple[Mapping[str, Any], SourceStanding]]:
-    records = [one for one in manifest.sources if isinstance(one, Mapping)]
-    before: Mapping[str, Mapping[str, Any]] | None = None
-    for record in records:
-        if record.get(KIND) is not None and before is None:
-            before = _sources_before(repository, manifest)
-        standing = look_at_source(record, brokers, (before or {}).get(str(record.get("source"))))
+    before = sources_before(repository, manifest)
+    for record in manifest.sources:
+        if not isinstance(record, Mapping):
+            continue
+        standing = look_at_source(record, brokers, before.get(str(record.get("source"))))
         if standing is not None:
             yield record, standing
-
-
-def _sources_before(repository: Repository, manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
-    """The sources of the query's newest savepoint before one whose Kafka was asked; none where it is gone."""
-    one = manifest
-    try:
-        for _ in range(_MOST_EARLIER):
-            before = one.parent if one.derived_from is None else one.derived_from
-            if before is None:
-                break
-            one = repository.load(manifest.job, before)
-            if one.query_id != manifest.query_id:
-                break
-            found = {str(each.get("source")): each for each in one.sources if isinstance(each, Mapping)}
-            asked = any(_asked(each) for each in found.values())
-            if one.batch < manifest.batch and asked:
-                return found
-    except StreambankError:
-        pass  # it was expired, or is damaged, which `verify` tells: then nothing is known of before
-    return {}
-
-
-def _asked(record: Mapping[str, Any]) -> bool:
-    kept = record.get(KIND)
-    return isinstance(kept, Mapping) and kept.get("asked_at") is not None

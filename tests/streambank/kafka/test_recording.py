@@ -9,6 +9,7 @@ import pytest
 from streambank.checkpoint.sources import SourceState
 from streambank.job.kafka import kafka_sources
 from streambank.kafka.connection import Brokers, KafkaConnection
+from streambank.kafka.recording import Reader
 from streambank.kafka.source_standing import look_at_source
 from tests.support.brokers import FakeBroker
 
@@ -118,3 +119,9 @@ def test_who_has_not_said_that_there_is_no_kafka_is_not_believed_to(facts: dict[
     standing = look_at_source(record, FakeBroker().brokers())
     assert standing is not None
     assert standing.safe is None
+
+
+def test_a_pattern_that_only_java_can_read_may_be_that_of_any_source() -> None:
+    reader = Reader("a:9092", {"subscribepattern": "[a-z&&[^q]]+"})
+    assert reader.reads(["flights"]), "Python would read the classes otherwise, and find nothing"
+    assert not Reader("a:9092", {"subscribepattern": "flight"}).reads(["flights"])
