@@ -28,11 +28,12 @@ from streambank.job.launchers.options import (
 )
 from streambank.job.launchers.submitting import KUBECONFIG, ClusterSubmit, Submitter, run_for_output
 from streambank.job.prepare import check_is_pyspark
+from streambank.job.upcoming import launched_handle
 
 GONE = frozenset({"Succeeded", "Failed"})
 TIMEOUT_S = 60.0
 CANDIDATES = 3
-"""How many of the newest launches without a lease are asked for: each question starts a JVM."""
+"""How many of the newest launches that have not had the lease are asked for: each question starts a JVM."""
 _LABEL = "spark.kubernetes.driver.label."
 _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
@@ -76,12 +77,19 @@ class KubernetesLauncher(Submitter):
         )
 
     def find(self, control: JobControl) -> list[Handle]:
-        """See `Launcher.find`: by the pods that the newest launches without a lease would have."""
+        """See `Launcher.find`: by the pods that launches would have.
+
+        Asked for are the newest launches that have not had the lease, and the newest that has, where nobody
+        has left behind where its driver is: its start was killed.
+        """
         been = control.lease.recent_launches()
         launches = sorted(control.store.list("launches"), key=lambda info: info.mtime_ns, reverse=True)
         names = [info.path.rpartition("/")[2].removesuffix(".json") for info in launches]
+        asked = [name for name in names if name not in been][:CANDIDATES]
+        last = [name for name in names if name in been][:1]
+        asked += [name for name in last if launched_handle(control, name).submission is None]
         found = []
-        for launch_id in [name for name in names if name not in been][:CANDIDATES]:
+        for launch_id in asked:
             spec = read_launch(control, launch_id)
             over = control.last_event("driver-died", launch_id=launch_id)
             if spec.on == "kubernetes" and spec.deploy_mode == "cluster" and over is None:

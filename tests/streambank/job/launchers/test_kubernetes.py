@@ -13,7 +13,9 @@ from streambank.job.launch import write_launch
 from streambank.job.launcher import Handle
 from streambank.job.launchers.kubernetes import KubernetesLauncher
 from streambank.job.prepare import prepare_launch
+from streambank.job.processes import this_process
 from streambank.job.stop import stop_job
+from streambank.job.upcoming import keep_whereabouts, launched_handle
 from tests.streambank.job.launchers.test_yarn import launched, submit_with
 from tests.support.jobs import BY, declare
 
@@ -136,6 +138,29 @@ def test_launches_without_a_lease_are_looked_for(folder: Path) -> None:
     other = prepare_launch(declare(folder), control, by=BY)
     write_launch(control, other)
     assert launcher.find(control) == [], "a launch in another place is not looked for here"
+
+
+def test_a_driver_that_took_the_lease_after_its_start_was_killed_is_found_and_ended(folder: Path) -> None:
+    """Nobody has left behind where it is; its heartbeat stands still, and its pod is there."""
+    job = in_kubernetes(folder)
+    control, spec = launched(job)
+    (folder / "answer").write_text(STATUS.format(phase="Running", state="running"))
+    script = f"""printf '%s ' "$@" >> {folder}/seen
+case "$*" in *--kill*) echo 'Application not found.' > {folder}/answer;; esac
+cat {folder}/answer"""
+    installation = submit_with(folder, script)
+    launcher = KubernetesLauncher(job.launch, {"PATH": os.environ["PATH"]}, installation)
+    claim = control.lease.acquire([this_process("python")], details={"launch_id": spec.launch_id})
+    (found,) = launcher.find(control)
+    assert found.submission == f"streams:streambank-{spec.launch_id}"
+    assert launched_handle(control, spec.launch_id).submission is None
+    control.lease.claims.end(claim.epoch, "broken", by=BY, why="its node is gone")
+    assert stop_job(job, by=BY, launcher=launcher).state != "already-stopped"
+    assert f"--kill {found.submission}" in (folder / "seen").read_text()
+    keep_whereabouts(control, found)
+    (folder / "seen").unlink()
+    assert launcher.find(control) == [], "where a driver is located, nobody looks for it"
+    assert not (folder / "seen").exists()
 
 
 def test_logs_are_read_by_kubectl(folder: Path) -> None:
