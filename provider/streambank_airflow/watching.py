@@ -126,7 +126,7 @@ class JobWatcher:
         # the operation comes first: what a start or a restore leaves must not be taken for a death.
         operation = self._operation()
         said = self.control.lease.view()
-        status = job_status(self.job, control=self.control)
+        status = job_status(self.job, control=self.control, follow=False)
         view = self.control.lease.view()
         health, unhealthy = self._health(status, said)
         return JobView(

@@ -154,6 +154,50 @@ def test_a_supervised_driver_that_a_stop_has_killed_stays_away(tmp_path: Path, c
         end_all(lines)
 
 
+def test_a_supervised_driver_whose_worker_dies_comes_back_on_another_one(tmp_path: Path) -> None:
+    """Its master submits it anew: under another id, with the arguments of the same launch."""
+    with running_cluster(tmp_path, workers=2, cores=2, rest=True) as cluster:
+        lines = declared(tmp_path, cluster, "standalone cluster", ", supervise = true")
+        job, launcher = lines.job, launcher_for(lines.job)
+        try:
+            lines.arrive("one")
+            started = start_job(job, by=BY)
+            lines.wait_rows("one")
+            with Watch(lines) as watch:
+                jvm, python = _processes(lines)
+                worker = _parent(jvm.pid)
+                assert worker in cluster.workers
+                os.kill(worker, signal.SIGKILL)
+                lines.arrive("two")
+                wait_for("epoch 2", partial(_holds, lines, 2), PATIENCE_S)
+                assert not jvm.is_living() and not python.is_living()
+                lines.wait_rows("one", "two", within_s=PATIENCE_S)
+            assert watch.looks > 100
+            assert watch.overlaps == [], "a later holder of the lease beside a living earlier one"
+            jvm, _ = _processes(lines)
+            assert _parent(jvm.pid) in set(cluster.workers) - {worker}
+
+            again = start_job(job, by=BY)
+            assert (again.state, again.launch_id) == ("already-running", started.launch_id)
+            assert len(lines.events("launched")) == 1
+            now = job_status(job)
+            assert now.state == "running" and now.submission != started.submission, "under another id"
+            log = launcher.log_lines(launcher.find(lines.control)[0], 400)
+            assert any("INFO" in line or "WARN" in line for line in log), log
+
+            stopped = stop_job(job, by=BY)
+            assert (stopped.how, stopped.epoch) == ("boundary", 2)
+            wait_for("supervision is over", lambda: not launcher.find(lines.control))
+            assert job_status(job).state == "stopped"
+        finally:
+            end_all(lines)
+
+
+def _parent(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat[stat.rindex(")") + 2 :].split()[1])
+
+
 def _processes(lines: LinesJob) -> tuple[ProcessId, ProcessId]:
     """The JVM and the Python of who holds the lease."""
     view = lines.control.lease.view()

@@ -17,10 +17,10 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
 from streambank.job.last_error import last_error, recorded_failure
-from streambank.job.launcher import Launcher
+from streambank.job.launcher import Handle, Launcher
 from streambank.job.launchers.choose import launcher_for
 from streambank.job.status import job_status
-from streambank.job.upcoming import launched_handle, spec_of
+from streambank.job.upcoming import spec_of
 from streambank.job.wanted import mark_stop
 from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.repository import Repository
@@ -102,7 +102,7 @@ def record_crash_loop(
     found = CrashLoop(
         job.name,
         why,
-        _last_error(records, place, status.launch_id, status.log),
+        _last_error(records, place, status.driver),
         status.log,
         _saved(job),
         lives,
@@ -120,17 +120,15 @@ def record_crash_loop(
     return found
 
 
-def _last_error(
-    records: JobControl, launcher: Launcher, launch_id: str | None, log: str | None
-) -> str | None:
+def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) -> str | None:
     """What the runner recorded of a query that failed; else what the log says."""
-    if launch_id is None:
+    if driver is None:
         return None
-    failure = recorded_failure(records, launch_id)
+    failure = recorded_failure(records, driver.launch_id)
     if failure is not None:
         return failure
     try:
-        return last_error(launcher.log_lines(launched_handle(records, launch_id, log=log), _LINES))
+        return last_error(launcher.log_lines(driver, _LINES))
     except StreambankError as error:
         return f"unknown, since {error.message}"
 

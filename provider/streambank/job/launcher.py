@@ -73,6 +73,7 @@ class DriverState:
         log: Where its log can be read now.
         tracking: A web page about it.
         why: What a cluster says about it, in its own words.
+        submission: What its cluster calls it now, where it has given it another name.
     """
 
     state: Literal["running", "ended"]
@@ -80,6 +81,7 @@ class DriverState:
     log: str | None = None
     tracking: str | None = None
     why: str | None = None
+    submission: str | None = None
 
 
 class Launcher(Protocol):

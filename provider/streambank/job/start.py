@@ -191,8 +191,8 @@ class _Start:
         self.launch = read_launch(self.control, str(launch_id)) if launch_id else None
         log = self.launch.log if self.launch else None
         self.handle = launched_handle(self.control, str(launch_id), view.holder.processes, log)
-        if self.handle.submission is None:
-            self._driver()  # nobody may ever have heard where it is
+        if self.handle.submission is None or (self.launch is not None and self.launch.supervised):
+            self._driver()  # nobody may ever have heard where it is, or it was brought back elsewhere
 
     def _launch(self, operation: Operation, desired: int, why: str) -> None:
         launch_id = new_launch_id()

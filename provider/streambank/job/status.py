@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -108,13 +109,33 @@ class JobStatus:
     queries: Mapping[str, QueryStatus] = field(default_factory=dict)
     health: Health | None = None
 
+    @property
+    def driver(self) -> Handle | None:
+        """The newest driver, as its launcher knows it; None where there was none."""
+        if self.launch_id is None:
+            return None
+        return Handle(self.launch_id, (), self.log, self.submission, self.tracking)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
 
 
-def job_status(job: Job, *, control: JobControl | None = None, launcher: Launcher | None = None) -> JobStatus:
+def job_status(
+    job: Job,
+    *,
+    control: JobControl | None = None,
+    launcher: Launcher | None = None,
+    follow: bool = True,
+) -> JobStatus:
     """Look at a job.
+
+    Args:
+        job: The declared job.
+        control: Its records; opened from the declaration when left out.
+        launcher: Where drivers run; what the job declares when left out.
+        follow: Ask the cluster where it runs a driver now that it brings back by itself. Who looks again and
+            again, and only at how it is, leaves that out.
 
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
@@ -123,7 +144,7 @@ def job_status(job: Job, *, control: JobControl | None = None, launcher: Launche
     records = control or job.records()
     view = records.lease.view()
     state, why, launch_id = _state(job, records, view, launcher)
-    driver = _driver(records, launch_id)
+    driver = _driver(job, records, launch_id, launcher, follow and view is not None and not view.free)
     desired = records.desired()
     queries = {name: _query(job, records, name) for name in job.queries}
     batches = [one.batch for one in queries.values()]
@@ -210,10 +231,21 @@ def _ended(
     return "stopped", view.why, launch_id
 
 
-def _driver(records: JobControl, launch_id: str | None) -> Handle:
+def _driver(
+    job: Job, records: JobControl, launch_id: str | None, launcher: Launcher | None, follow: bool
+) -> Handle:
+    """Where a driver is; its cluster is asked only where that may have brought it back elsewhere."""
     if launch_id is None or not records.store.exists(launch_key(launch_id)):
         return Handle("", (), None)
-    return launched_handle(records, launch_id, log=read_launch(records, launch_id).log)
+    spec = read_launch(records, launch_id)
+    known = launched_handle(records, launch_id, log=spec.log)
+    if spec.supervised and follow:
+        from streambank.job.whereabouts import look_for_driver
+
+        # Where the cluster cannot be asked, what was known before is better than nothing.
+        with contextlib.suppress(InputError, StorageError):
+            return look_for_driver(launcher or launcher_for(job), records, known, spec)[0]
+    return known
 
 
 def _query(job: Job, records: JobControl, name: str) -> QueryStatus:

@@ -144,12 +144,25 @@ def end_drivers(launcher: Launcher, control: JobControl, doomed: Sequence[Handle
 def find_driver(
     launcher: Launcher, control: JobControl, known: Handle, spec: LaunchSpec | None
 ) -> tuple[Handle, DriverState]:
-    """A driver as its launcher has it now, and how it is.
+    """A driver as `look_for_driver` finds it; where it is now is kept, for others.
+
+    Raises:
+        StorageError: The cluster cannot be asked.
+    """
+    found, state = look_for_driver(launcher, control, known, spec)
+    if found != known:
+        keep_whereabouts(control, found)
+    return found, state
+
+
+def look_for_driver(
+    launcher: Launcher, control: JobControl, known: Handle, spec: LaunchSpec | None
+) -> tuple[Handle, DriverState]:
+    """A driver as its launcher has it now, and how it is. Writes nothing.
 
     A cluster is asked for the launch itself where the records do not know the driver's name there: the answer
     to its submission was lost, or its start killed, and it took the lease without anybody waiting for it. And
-    where they do not know it any more: the cluster has brought it back elsewhere, under another name. What is
-    found is kept, for others.
+    where they do not know it any more: the cluster has brought it back elsewhere, under another name.
 
     Args:
         launcher: Where it runs.
@@ -165,12 +178,16 @@ def find_driver(
     state = DriverState("ended", why="nobody knows where it is")
     if known.submission is not None:
         state = launcher.status(known)
+        if state.submission is not None:
+            return _moved(known, state.submission, state.log, state.tracking), state
         if state.state == "running" or not spec.supervised:
             return known, state
     for one in launcher.find(control):
         if one.launch_id == known.launch_id and one.submission is not None:
-            log, tracking = one.log or known.log, one.tracking or known.tracking
-            now = replace(known, log=log, submission=one.submission, tracking=tracking)
-            keep_whereabouts(control, now)
+            now = _moved(known, one.submission, one.log, one.tracking)
             return now, launcher.status(now)
     return known, state
+
+
+def _moved(known: Handle, submission: str, log: str | None, tracking: str | None) -> Handle:
+    return replace(known, log=log or known.log, submission=submission, tracking=tracking or known.tracking)

@@ -168,15 +168,13 @@ class StreambankHook(StateHook):
         """Where the newest driver's log is, and its last lines where they can be read from here."""
         from streambank.job.launchers.choose import launcher_for
         from streambank.job.status import job_status
-        from streambank.job.upcoming import launched_handle
 
         job, _ = self.declared(ref)
         status = job_status(job)
         where = status.log or status.tracking or status.submission
-        if where is None or status.launch_id is None:
+        if where is None or status.driver is None:
             return None, []
-        handle = launched_handle(job.records(), status.launch_id, log=status.log)
-        return where, launcher_for(job).log_lines(handle, lines)
+        return where, launcher_for(job).log_lines(status.driver, lines)
 
     # Savepoints, of declared jobs and of any other query.
 

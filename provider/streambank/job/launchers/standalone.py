@@ -187,7 +187,8 @@ class StandaloneLauncher:
     def _status_elsewhere(self, handle: Handle, lost: str, state: str) -> DriverState:
         now = self._successor(handle)
         if now is not None:
-            return DriverState("running", log=now.log, tracking=now.log, why=f"{now.state} as {now.id}")
+            why = f"{now.state} as {now.id}"
+            return DriverState("running", log=now.log, tracking=now.log, why=why, submission=now.id)
         waits = state == RELAUNCHING and any(self._may_be(one, lost) for one in self._page.active().values())
         return DriverState("running" if waits else "ended", why=state)
 

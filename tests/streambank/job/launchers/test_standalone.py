@@ -43,9 +43,9 @@ def in_cluster(folder: Path, master: FakeMaster, more: str = "", **launch: str) 
     return declare(folder, more=f'master = "spark://127.0.0.1:7077"\nlaunch = {{{table}}}\n{more}')
 
 
-def launched(job: Job) -> tuple[JobControl, LaunchSpec]:
+def launched(job: Job, *, supervised: bool = False) -> tuple[JobControl, LaunchSpec]:
     control = job.records()
-    spec = prepare_launch(job, control, by=BY)
+    spec = replace(prepare_launch(job, control, by=BY), supervised=supervised)
     write_launch(control, spec)
     return control, spec
 

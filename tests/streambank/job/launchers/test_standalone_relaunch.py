@@ -10,8 +10,13 @@ from streambank.errors import StorageError
 from streambank.job.control import JobControl
 from streambank.job.launcher import Handle, Launcher
 from streambank.job.launchers.choose import launcher_for
+from streambank.job.processes import this_process
+from streambank.job.start import start_job
+from streambank.job.status import job_status
+from streambank.job.upcoming import keep_whereabouts, launched_handle
 from tests.streambank.job.launchers.test_standalone import in_cluster, launched, master
 from tests.support.fake_spark_master import FakeMaster
+from tests.support.jobs import BY
 
 __all__ = ["master"]
 
@@ -33,6 +38,7 @@ def test_it_is_followed_under_its_new_id(folder: Path, master: FakeMaster) -> No
     state = launcher.status(handle)
     assert (state.state, state.why) == ("running", "RUNNING as driver-0002")
     assert state.log is not None and "driver-0002" in state.log
+    assert state.submission == "driver-0002"
     launcher.kill(handle)
     assert master.killed == ["driver-0001", "driver-0002"]
     assert launcher.status(handle).state == "ended" and launcher.find(control) == []
@@ -69,3 +75,27 @@ def test_it_is_over_when_no_driver_can_be_it(folder: Path, master: FakeMaster) -
     assert launcher.status(handle).state == "ended" and launcher.find(control) == []
     launcher.kill(handle)
     assert master.states["driver-0003"] == "RUNNING"
+
+
+def test_status_and_start_tell_where_it_is_now(folder: Path, master: FakeMaster) -> None:
+    job = in_cluster(folder, master)
+    control, spec = launched(job, supervised=True)
+    launcher = launcher_for(job)
+    keep_whereabouts(control, launcher.submit(job, control, spec))
+    control.lease.acquire([this_process("python")], details={"launch_id": spec.launch_id, "purpose": "run"})
+    assert job_status(job).submission == "driver-0001"
+    master.lose_worker("driver-0001")
+    master.status = "RECOVERING"
+    assert job_status(job).submission == "driver-0001", "nobody can be asked"
+    master.status = "ALIVE"
+    now = job_status(job)
+    assert (now.state, now.submission) == ("running", "driver-0002")
+    assert now.log is not None and "driver-0002" in now.log
+    assert now.driver is not None and launcher.log_lines(now.driver, 10)[-1] == "of Python"
+    known = launched_handle(control, spec.launch_id)
+    assert known.submission == "driver-0001", "a status writes nothing"
+
+    assert master.lose_worker("driver-0002") == "driver-0003"
+    again = start_job(job, by=BY, wait=False)
+    assert (again.state, again.submission) == ("already-running", "driver-0003")
+    assert launched_handle(control, spec.launch_id).submission == "driver-0003"
