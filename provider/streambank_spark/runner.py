@@ -50,7 +50,7 @@ def run(spec: LaunchSpec) -> int:
 
     Raises:
         RefusedError: Somebody holds the job (code `lease-held`), or has stopped it since it was launched
-            (`not-wanted`, in a cluster), or the application cannot be run.
+            (`not-wanted`), or the application cannot be run.
         ConflictError: A restore came between the launch and now (code `stale-launch`).
     """
     from pyspark import __version__

@@ -1,9 +1,7 @@
-"""Whether a driver in a cluster still is wanted: nobody could see it coming up, and it may come up again.
+"""Whether a driver still is wanted: who stopped it may not have seen it coming up, and it may come up again.
 
-A stop ends drivers that are coming up where it finds them. In a cluster it may not: a driver waits for room,
-the answer to its submission was lost, or a supervisor starts again what was ended. So such a driver asks,
-with the lease in hand: then either the stop sees the lease, or the driver sees the stop. By which records,
-says streambank/job/wanted.py.
+So it asks, with the lease in hand: then either the stop sees the lease, or the driver sees the stop. By which
+records, says streambank/job/wanted.py.
 """
 
 from __future__ import annotations

@@ -13,16 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from streambank.errors import StorageError
 from streambank.job.launchers.choose import launcher_for
 from streambank.job.processes import ProcessId
+from streambank.job.restart import restart_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.cluster import Cluster, running_cluster
+from tests.support.cluster import SMALL, Cluster, running_cluster
 from tests.support.driver import CONF, wait_for
 from tests.support.jobs import BY
 from tests.support.lifecycle import end_all, live_through_everything
 from tests.support.lines_job import LinesJob, lines_job
+from tests.support.two_masters import TwoMasters, two_masters
 
 PATIENCE_S = 900.0
 pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]
@@ -189,6 +192,73 @@ def test_a_supervised_driver_whose_worker_dies_comes_back_on_another_one(tmp_pat
             assert (stopped.how, stopped.epoch) == ("boundary", 2)
             wait_for("supervision is over", lambda: not launcher.find(lines.control))
             assert job_status(job).state == "stopped"
+        finally:
+            end_all(lines)
+
+
+def with_two_masters(folder: Path, cluster: TwoMasters, mode: str) -> LinesJob:
+    address = f', rest = "{cluster.rest}", web = "{",".join(cluster.web)}"' if mode == "cluster" else ""
+    launch = f'master = "{cluster.url}"\nlaunch = {{deploy_mode = "{mode}"{address}}}'
+    return lines_job(folder, launch, {**SMALL, "spark.cores.max": "1"})
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_a_job_lives_through_the_failure_of_its_master(tmp_path: Path, mode: str) -> None:
+    with two_masters(tmp_path, cores=4) as cluster:
+        lines = with_two_masters(tmp_path, cluster, mode)
+        job, launcher = lines.job, launcher_for(lines.job)
+        try:
+            lines.arrive("one")
+            started = start_job(job, by=BY)
+            lines.wait_rows("one")
+            failed = cluster.kill_leader()
+            assert cluster.leader() == -1, "the fault did not fire"
+            lines.arrive("two")
+            again = start_job(job, by=BY)
+            assert (again.state, again.launch_id) == ("already-running", started.launch_id)
+            lines.wait_rows("one", "two", within_s=PATIENCE_S)
+            wait_for("the other one leads", lambda: cluster.leader() == 1 - failed, PATIENCE_S)
+            found = wait_for("its driver", lambda: launcher.find(lines.control), PATIENCE_S)
+            assert {one.launch_id for one in found} == {started.launch_id}
+            now = job_status(job)
+            assert (now.state, now.epoch, now.submission) == ("running", 1, started.submission)
+
+            restarted = restart_job(job, by=BY)
+            assert (restarted.state, restarted.how, restarted.start.epoch) == ("restarted", "boundary", 2)
+            lines.arrive("three")
+            lines.wait_rows("one", "two", "three", within_s=PATIENCE_S)
+            stopped = stop_job(job, by=BY)
+            assert (stopped.how, stopped.epoch) == ("boundary", 2)
+            wait_for("nothing is left", lambda: not launcher.find(lines.control))
+        finally:
+            end_all(lines)
+
+
+def test_while_no_master_leads_a_job_can_be_stopped_and_none_be_started(tmp_path: Path) -> None:
+    """Whether a driver comes up is not known then, and a start that guessed could make a second one."""
+    with two_masters(tmp_path, cores=4) as cluster:
+        lines = with_two_masters(tmp_path, cluster, "cluster")
+        job = lines.job
+        try:
+            lines.arrive("one")
+            start_job(job, by=BY)
+            lines.wait_rows("one")
+            failed = cluster.kill_leader()
+            stopped = stop_job(job, by=BY)
+            assert (stopped.how, stopped.epoch) == ("boundary", 1)
+            for change in (start_job, stop_job):
+                with pytest.raises(StorageError) as caught:
+                    change(job, by=BY)
+                assert caught.value.code == "cluster-refused"
+                assert "No master of the cluster leads" in caught.value.message
+            assert cluster.leader() == -1 and len(lines.events("launched")) == 1
+
+            wait_for("the other one leads", lambda: cluster.leader() == 1 - failed, PATIENCE_S)
+            lines.arrive("two")
+            again = start_job(job, by=BY)
+            assert (again.state, again.epoch) == ("started", 2)
+            lines.wait_rows("one", "two", within_s=PATIENCE_S)
+            assert stop_job(job, by=BY).how == "boundary"
         finally:
             end_all(lines)
 

@@ -1,4 +1,4 @@
-"""A driver in a cluster that comes up when nobody wants it any more."""
+"""A driver that comes up when nobody wants it any more."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ def test_a_driver_that_is_wanted_goes_on(tmp_path: Path) -> None:
     check_wanted(spec, control, hold(spec, control))
 
 
-def test_one_that_was_stopped_before_it_had_the_lease_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_one_that_was_stopped_before_it_had_the_lease_ends(tmp_path: Path, mode: str) -> None:
     spec, control = coming_up(tmp_path)
+    spec = replace(spec, deploy_mode=mode)
     control.set_desired("stopped", by=BY)
     claim = hold(spec, control)
     with pytest.raises(RefusedError) as caught:
         check_wanted(spec, control, claim)
     assert caught.value.code == "not-wanted"
-    check_wanted(replace(spec, deploy_mode="client"), control, claim)
 
 
 def test_one_that_comes_back_after_it_was_asked_to_stop_ends(tmp_path: Path) -> None:
@@ -87,7 +88,6 @@ def test_a_stop_is_against_every_launch_before_it_and_none_after(tmp_path: Path)
     late = replace(spec, desired=again.number)
     assert why_unwanted(late, control) is None
     assert why_unwanted(early, control) == "the job was stopped after this driver had been launched"
-    assert why_unwanted(replace(early, deploy_mode="client"), control) is None
     mark_stop(control, by=BY, why="a restart")
     assert why_unwanted(late, control) == "it was asked to stop before it ended"
     assert why_unwanted(replace(late, asked=1), control) is None

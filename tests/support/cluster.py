@@ -13,8 +13,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,16 @@ POLL_S = 0.1
 TIME_TO_GIVE_A_TASK_S = 3.0
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For JVMs that live for seconds."""
+DEPLOY = "org.apache.spark.deploy"
+SMALL: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
+}
+"""Settings of an application on this machine: little memory, the loopback device."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -50,15 +60,8 @@ class Cluster:
 
     @property
     def conf(self) -> dict[str, str]:
-        """What an application needs on this machine: little memory, the loopback device."""
-        return {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.driver.extraJavaOptions": QUICK_START,
-            "spark.executor.extraJavaOptions": QUICK_START,
-        }
+        """What an application needs on this machine: see `SMALL`."""
+        return dict(SMALL)
 
     def state(self) -> Mapping[str, Any]:
         """What the master says about workers and applications."""
@@ -108,55 +111,15 @@ def running_cluster(
         rest: Whether the master takes drivers, by its REST server.
         environment: What executors find in theirs beside the least.
     """
-    home = find_installation().spark_home
     port, web, rest_port = free_ports(3)
-    base = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
-    base |= {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
-        "SPARK_PUBLIC_DNS": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
-        "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled={str(rest).lower()} "
-        f"-Dspark.master.rest.port={rest_port}",
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-    }
-    package = "org.apache.spark.deploy"
+    settings = {**daemon_environment(folder), **(environment or {})}
     master = f"spark://127.0.0.1:{port}"
-    commands = [
-        [f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
-    ]
-    for number in range(workers):
-        place = str(folder / f"worker-{number}")
-        size = ["-c", str(cores), "-m", f"{cores}g", "-d", place]
-        commands.append(
-            [
-                f"{package}.worker.Worker",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                "0",
-                "--webui-port",
-                "0",
-                *size,
-                master,
-            ]
-        )
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for number, command in enumerate(commands):
-            with (folder / f"{number}.log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [str(home / "bin" / "spark-class"), *command],
-                        env=base | dict(environment or {}),
-                        cwd=folder,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
+    commands = [(master_command(port, web), {**settings, **rest_options(rest_port if rest else None)})]
+    commands += [(worker_command(folder, number, cores, master), settings) for number in range(workers)]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(daemon(folder, str(number), *one)) for number, one in enumerate(commands)
+        ]
         cluster = Cluster(
             master,
             f"http://127.0.0.1:{web}",
@@ -164,22 +127,76 @@ def running_cluster(
             folder,
             f"http://127.0.0.1:{rest_port}" if rest else None,
         )
-        poll(lambda: _workers(cluster) == workers, f"the cluster did not start; logs: {folder}")
+        poll(lambda: alive_workers(cluster.web) == workers, f"the cluster did not start; logs: {folder}")
         yield cluster
-    finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in reversed(processes):
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
-def _workers(cluster: Cluster) -> int:
+def daemon_environment(folder: Path) -> dict[str, str]:
+    """What each of Spark's daemons needs on this machine: little memory, the loopback device."""
+    base = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
+    return base | {
+        "SPARK_HOME": str(find_installation().spark_home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
+        "SPARK_PUBLIC_DNS": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+    }
+
+
+def rest_options(port: int | None) -> dict[str, str]:
+    """A master's settings of its REST server; None for none."""
+    enabled = str(port is not None).lower()
+    return {
+        "SPARK_MASTER_OPTS": f"-Dspark.master.rest.enabled={enabled} -Dspark.master.rest.port={port or 6066}"
+    }
+
+
+def master_command(port: int, web: int) -> list[str]:
+    """How a master is started."""
+    name = f"{DEPLOY}.master.Master"
+    return [name, "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
+
+
+def worker_command(folder: Path, number: int, cores: int, master: str) -> list[str]:
+    """How a worker is started; it has 1 GB of memory for each core."""
+    size = ["-c", str(cores), "-m", f"{cores}g", "-d", str(folder / f"worker-{number}")]
+    name = f"{DEPLOY}.worker.Worker"
+    return [name, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *size, master]
+
+
+@contextmanager
+def daemon(
+    folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A class that spark-class runs, until the end of the `with`; its log is `<name>.log`."""
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(find_installation().spark_home / "bin" / "spark-class"), *command],
+            env=dict(environment),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     try:
-        return int(cluster.state()["aliveworkers"])
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def alive_workers(web: str) -> int:
+    """How many workers a master has; 0 where it does not answer, or does not lead."""
+    try:
+        with urllib.request.urlopen(f"{web}/json/", timeout=5) as answer:
+            found = json.load(answer)
+        return int(found["aliveworkers"]) if found["status"] == "ALIVE" else 0
     except (urllib.error.URLError, OSError, ValueError):
         return 0
 

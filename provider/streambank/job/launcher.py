@@ -25,7 +25,7 @@ from streambank.job.installed import Installation, find_installation
 from streambank.job.launch import LaunchSpec
 from streambank.job.launchers.options import client_options, own_settings
 from streambank.job.prepare import check_application
-from streambank.job.processes import ProcessId, child_process, process, send_signal
+from streambank.job.processes import ProcessId, child_process, command_line, process, send_signal
 from streambank.storage import local_path
 
 KEPT_LOGS = 20
@@ -257,13 +257,8 @@ def _spawn(command: list[str], folder: str, environment: Mapping[str, str], log:
 def _command_lines() -> Iterator[tuple[int, list[str]]]:
     """Pid and arguments of every process that may be looked at."""
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                data = (folder / "cmdline").read_bytes()
-            except OSError:  # it ended meanwhile, or is hidden from this user
-                continue
-            if data:
-                yield int(folder.name), data.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+        if folder.name.isdigit() and (arguments := command_line(int(folder.name))):
+            yield int(folder.name), arguments
 
 
 def _role(program: str) -> str:

@@ -5,7 +5,8 @@ and two containers on one machine share its boot id while neither sees the other
 judged only by an observer of the same boot *and* the same pid namespace; all others go by heartbeats
 (lease.py).
 
-Source: proc_pid_stat(5); a stopped process (SIGSTOP) counts as living, since it may go on any moment.
+Source: proc_pid_stat(5), proc_pid_cmdline(5), `begin_new_exec` of Linux (fs/exec.c); a stopped process
+(SIGSTOP) counts as living, since it may go on any moment.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,10 @@ from streambank.errors import StorageError
 from streambank.user import user_name
 
 _PROC = Path("/proc")
+_PF_KTHREAD = 0x00200000
+_EXEC_S = 2.0
+"""The longest that a process is taken to become another program."""
+_EXEC_LOOK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +99,15 @@ class ProcessId:
 
 def _read_stat(pid: int) -> tuple[str, int, int]:
     """State, number of threads and start time of a process."""
+    fields = _stat_fields(pid)
+    return fields[0], int(fields[17]), int(fields[19])
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third one on."""
     text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     # The name, in parentheses, may hold spaces and parentheses itself: fields are counted from the last one.
-    fields = text[text.rindex(")") + 2 :].split()
-    return fields[0], int(fields[17]), int(fields[19])
+    return text[text.rindex(")") + 2 :].split()
 
 
 def _exists(pid: int) -> bool:
@@ -131,11 +142,33 @@ def program_of(one: ProcessId) -> str | None:
 
     What its arguments say, since the path of its file is shown only to whoever may trace it.
     """
-    try:
-        arguments = (_PROC / str(one.pid) / "cmdline").read_bytes()
-    except OSError:
-        return None
-    return Path(os.fsdecode(arguments.split(b"\0", 1)[0])).name if one.is_living() else None
+    arguments = command_line(one.pid)
+    return Path(arguments[0]).name if arguments and one.is_living() else None
+
+
+def command_line(pid: int) -> list[str]:
+    """The arguments of a process; none where it is gone or hidden, a zombie, or one of the kernel's own.
+
+    While a process becomes another program (execve), it has none for a moment: the kernel takes over the new
+    memory before it has laid the arguments into it. Starting a driver is half a dozen such moments, and who
+    took one of them for "not there" would miss a driver that comes up. So that moment is waited for.
+    """
+    deadline = time.monotonic() + _EXEC_S
+    while True:
+        try:
+            data = (_PROC / str(pid) / "cmdline").read_bytes()
+            if data or not _has_arguments(pid) or time.monotonic() >= deadline:
+                said = os.fsdecode(data.rstrip(b"\0"))
+                return said.split("\0") if said else []
+        except OSError:  # it ended meanwhile, or is hidden from this user
+            return []
+        time.sleep(_EXEC_LOOK_S)
+
+
+def _has_arguments(pid: int) -> bool:
+    """Whether it is a program that lives: zombies and threads of the kernel have no arguments."""
+    fields = _stat_fields(pid)
+    return fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
 def child_process(pid: int, role: str) -> ProcessId:

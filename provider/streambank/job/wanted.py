@@ -1,9 +1,10 @@
-"""Whether a driver in a cluster still is wanted: one rule, for the driver itself and for whoever starts.
+"""Whether a driver still is wanted: one rule, for the driver itself and for whoever starts.
 
-A stop ends drivers that are coming up where it finds them. In a cluster it may not: a driver waits for room,
-the answer to its submission was lost, or a supervisor starts again what was ended. So every stop leaves a
-mark *before* it looks who has the lease, and a driver looks for marks *after* it has taken it: then either
-the stop sees the lease, or the driver sees the stop. Which record decides:
+A stop ends drivers that are coming up where it finds them. It may not find one: in a cluster it waits for
+room, the answer to its submission was lost, or a supervisor starts again what was ended; in client mode it
+comes up on another machine. So every stop leaves a mark *before* it looks who has the lease, and a driver
+looks for marks *after* it has taken it: then either the stop sees the lease, or the driver sees the stop.
+Which record decides:
 
 * a stop that is to last: the record `stopped` in `desired/`, with a number above the launch's `desired`;
 * any other (a restart, the end of a crash loop): a stop request in `requests/` with a number above the
@@ -33,8 +34,6 @@ def mark_stop(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
 def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
     """Why no driver of a launch is to run any more, as half a sentence; None where one is.
 
-    Outside a cluster a driver that comes up is seen, and ended, by whoever stops: there None always.
-
     Args:
         spec: The launch.
         control: The job's records.
@@ -43,8 +42,6 @@ def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = N
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
     """
-    if spec.deploy_mode != "cluster":
-        return None
     desired = control.desired()
     if desired is not None and desired.state == "stopped":
         return "the job is meant to be stopped"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from streambank.job import installed
 from streambank.job.control import JobControl
 from streambank.job.installed import Installation, entry_path, find_installation
 from streambank.job.launch import LaunchSpec, decode_launch, read_launch, write_launch
-from streambank.job.launcher import KEPT_LOGS, LocalLauncher
+from streambank.job.launcher import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.job.prepare import prepare_launch
+from streambank.job.processes import command_line
 from streambank.job.records import encode_json
 from tests.support.jobs import BY, ROOT, declare, fake_launcher, poll
 
@@ -81,6 +83,29 @@ def declare_other(folder: Path) -> JobControl:
     other = folder / "other"
     other.mkdir()
     return declare(other).records()
+
+
+def test_a_driver_is_found_at_every_moment_of_its_coming_up(folder: Path) -> None:
+    """While a process becomes another program it has no arguments; this one does so all the time."""
+    job = declare(folder)
+    control = job.records()
+    script = folder / "again"
+    script.write_text('#!/bin/sh\nexec "$0" "$@"\n')
+    script.chmod(0o755)
+    launch = f"{launch_prefix(control)}launch-1.json"
+    driver = subprocess.Popen([script, "--launch", launch])
+    try:
+        seen = Path(f"/proc/{driver.pid}/cmdline")
+        poll(lambda: not seen.read_bytes())  # the fault: it is there, and says nothing
+        for _ in range(200):
+            assert launch in command_line(driver.pid)
+        for _ in range(20):
+            (found,) = LocalLauncher().find(control)
+            assert found.launch_id == "launch-1"
+    finally:
+        driver.kill()
+        driver.wait()
+    assert command_line(driver.pid) == []
 
 
 def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(folder: Path) -> None:

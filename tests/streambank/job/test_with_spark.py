@@ -11,6 +11,9 @@ import pytest
 
 from streambank.job.control import JobControl
 from streambank.job.declaration import load_jobs
+from streambank.job.launch import write_launch
+from streambank.job.launcher import Handle, LocalLauncher
+from streambank.job.prepare import prepare_launch
 from streambank.job.processes import process
 from streambank.job.progress import ProgressScan
 from streambank.job.start import start_job
@@ -44,6 +47,9 @@ spark.ui.enabled = false
 START = """
 import json, sys
 from streambank.job.declaration import load_jobs
+from streambank.job.launch import write_launch
+from streambank.job.launcher import Handle, LocalLauncher
+from streambank.job.prepare import prepare_launch
 from streambank.job.start import start_job
 job = load_jobs(sys.argv[1]).job("lines")
 print("ready", flush=True)
@@ -97,3 +103,34 @@ def test_a_declared_job_with_a_real_driver(tmp_path: Path) -> None:
         assert lines == ["2", "3", "4", "one", "zero"], "drained: all that was there has been processed, once"
     finally:
         end_drivers(JobControl.open(job.control, "lines"))
+
+
+class Elsewhere(LocalLauncher):
+    """As it is on another machine, from which no process of this one is seen."""
+
+    def find(self, control: JobControl) -> list[Handle]:
+        return []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_driver_that_a_stop_could_not_see_coming_up_does_not_run(tmp_path: Path) -> None:
+    """Its start was killed on this machine, and the job was stopped on another one."""
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "jobs.toml").write_text(JOBS)
+    (tmp_path / "in").mkdir()
+    job = load_jobs(tmp_path / "jobs.toml").job("lines")
+    control, launcher = job.records(), LocalLauncher()
+    wish = control.set_desired("running", by=BY)
+    spec = prepare_launch(job, control, by=BY, log=str(tmp_path / "driver.log"), desired=wish.number)
+    write_launch(control, spec)
+    handle = launcher.submit(job, control, spec)
+    try:
+        assert stop_job(job, by=BY, launcher=Elsewhere()).state == "already-stopped"
+        assert launcher.status(handle).state == "running", "it was there all the same"
+        poll(lambda: launcher.status(handle).state == "ended", timeout_s=120)
+    finally:
+        end_drivers(control)
+    assert "is not wanted any more" in (tmp_path / "driver.log").read_text()
+    assert not [one for one in control.events() if one.data.get("kind") == "query-started"]
+    assert job_status(job).state == "stopped"

@@ -28,7 +28,7 @@ from streambank.job.launch import LaunchSpec
 from streambank.job.launch_policy import LaunchPolicy
 from streambank.job.launcher import DriverState, Handle, launch_argument, launch_prefix
 from streambank.job.launchers.shipping import NAME, ship
-from streambank.job.launchers.standalone_web import NOT_ALIVE, ClusterDriver, MasterPage, not_alive
+from streambank.job.launchers.standalone_web import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
 from streambank.job.launchers.web import UNANSWERED, get_json, misshapen, send_json
 from streambank.job.prepare import check_is_pyspark
 from streambank.job.properties import read_properties
@@ -237,7 +237,8 @@ class StandaloneLauncher:
             StorageError: None of them leads, or can be asked; or one may have done it, and has not said so
                 (code `cluster-unanswered`).
         """
-        failed: StorageError | None = None
+        silent: StorageError | None = None
+        waiting: list[str] = []
         for address in self._rest:
             url = address + path
             try:
@@ -247,14 +248,15 @@ class StandaloneLauncher:
             except StorageError as error:
                 if error.code == UNANSWERED and body is not None and not repeatable:
                     raise
-                if failed is None or error.code == UNANSWERED:
-                    failed = error
+                if silent is None or error.code == UNANSWERED:
+                    silent = error
                 continue
             if NOT_ALIVE not in str(answer.get("message")):
                 return answer
-            failed = failed or not_alive(f"{address} says: {_said(answer)}")
-        assert failed is not None, "there is at least one address"
-        raise failed
+            waiting.append(f"{address} says: {_said(answer)}")
+        if silent is not None and silent.code == UNANSWERED and body is not None:
+            raise silent  # that one may have done it
+        raise nobody_leads(waiting, silent)
 
 
 def submission(

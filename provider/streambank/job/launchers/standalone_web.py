@@ -121,25 +121,34 @@ class MasterPage:
 
     def _state(self) -> tuple[str, Mapping[str, Any]]:
         """Address and words of the master that leads: one that waits, or recovers, knows of no drivers."""
-        failed: StorageError | None = None
+        silent: StorageError | None = None
+        waiting: list[str] = []
         for address in self.addresses:
             url = f"{address}/json/"
             try:
                 found = get_json(url)
             except StorageError as error:
-                failed = error
+                silent = error
                 continue
             if found.get("status") == "ALIVE":
                 return url, found
-            failed = failed or not_alive(f"{address} says {str(found.get('status'))[:100]}")
-        assert failed is not None, "there is at least one address"
-        raise failed
+            waiting.append(f"{address} says {str(found.get('status'))[:100]}")
+        raise nobody_leads(waiting, silent)
 
 
-def not_alive(said: str) -> StorageError:
-    """The error where no master leads: nothing was done, and nothing is known."""
+def nobody_leads(waiting: Sequence[str], silent: StorageError | None) -> StorageError:
+    """The error where no master leads: nothing was done, and nothing is known.
+
+    Args:
+        waiting: What those say that answered.
+        silent: Why one of the others could not be asked; None where all answered.
+    """
+    if not waiting:
+        assert silent is not None, "there is at least one address"
+        return silent
+    told = [*waiting, *([silent.message.rstrip(".")] if silent is not None else [])]
     return StorageError(
-        f"No master of the cluster leads: {said}.",
+        f"No master of the cluster leads: {'; '.join(told)}.",
         code=REFUSED,
         hint="Wait until one has taken over, or look at the masters' pages.",
     )
