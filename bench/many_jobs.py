@@ -228,7 +228,7 @@ def _runs(airflow: LiveAirflow) -> dict[str, Any]:
 
 
 def _savepoints(repository: Path, names: Sequence[str]) -> dict[str, Any]:
-    opened = Repository.open(open_store(repository))
+    opened = Repository.open(open_store(repository), create=True)  # none may have been taken
     taken = [one.taken_at for name in names for one in opened.manifests(name) if one.taken_at is not None]
     return {"savepoints": len(taken), "at": Counter(moment.minute % 5 for moment in taken)}
 
