@@ -159,10 +159,3 @@ def test_no_folder_shadows_an_installed_package() -> None:
     for folder in ("provider", "spark_jobs", "dags", "tests", "demo", "bench"):
         for path in (ROOT / folder).rglob("*"):
             assert not (path.is_dir() and path.name in {"airflow", "pyspark"}), path
-
-
-@pytest.mark.parametrize("folder", ["provider", "spark_jobs", "dags", "demo", "bench"])
-def test_files_stay_small_enough_to_be_read(folder: str) -> None:
-    for path in (ROOT / folder).rglob("*.py"):
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert lines <= 400, f"{path.relative_to(ROOT)} has {lines} lines: one idea a file"
