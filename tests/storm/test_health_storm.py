@@ -20,6 +20,7 @@ from streambank.job.stop import stop_job
 from streambank.sla.recoveries import recoveries
 from tests.support.driver import APPLICATIONS, wait_for
 from tests.support.jobs import BY, end_drivers
+from tests.support.jvm import spark_options
 
 pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
@@ -41,7 +42,7 @@ first_batch = "2m"
 spark.driver.bindAddress = "127.0.0.1"
 spark.driver.host = "127.0.0.1"
 spark.driver.memory = "700m"
-spark.driver.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+spark.driver.extraJavaOptions = "{java}"
 spark.ui.enabled = false
 """
 
@@ -82,7 +83,7 @@ def declare(folder: Path, *args: str) -> Job:
     arrive(folder, "zero")
     jobs = folder / "jobs.toml"
     given = json.dumps([str(folder), *args])
-    jobs.write_text(JOBS.format(application=APPLICATIONS / "hanging.py", args=given))
+    jobs.write_text(JOBS.format(application=APPLICATIONS / "hanging.py", args=given, java=spark_options()))
     return load_jobs(jobs).job("lines")
 
 

@@ -28,6 +28,7 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from tests.support.driver import environment, submit
 from tests.support.jobs import BY, ROOT, end_drivers, poll
+from tests.support.jvm import spark_options
 from tests.support.s3_servers import SECRET_KEY, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
@@ -57,7 +58,7 @@ master = "local[2]"
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": spark_options(),
     "spark.driver.memory": "700m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",

@@ -20,21 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from streambank.job.installed import find_installation
+from tests.support.jvm import spark_options
 from tests.support.s3_servers import free_ports
 
 START_TIMEOUT_S = 120
 POLL_S = 0.1
 TIME_TO_GIVE_A_TASK_S = 3.0
-QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""For JVMs that live for seconds."""
 DEPLOY = "org.apache.spark.deploy"
 SMALL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK_START,
-    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.driver.extraJavaOptions": spark_options(),
+    "spark.executor.extraJavaOptions": spark_options(),
 }
 """Settings of an application on this machine: little memory, the loopback device."""
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -140,7 +139,7 @@ def daemon_environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
         "SPARK_PUBLIC_DNS": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+        "SPARK_DAEMON_JAVA_OPTS": spark_options(),
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.jars.kafka import broker_classpath
+from tests.support.jvm import QUICK_START
 from tests.support.kafka_login import ADMIN, Login
 
 START_TIMEOUT_S = 240.0
@@ -283,7 +284,7 @@ def running(
 
 _JAVA = (
     str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java",
-    *("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC"),
+    *("-Xms64m", "-Xmx384m", *QUICK_START.split()),
 )
 
 

@@ -23,6 +23,7 @@ from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
 from streambank.storage import local_path, open_store
 from tests.support.jobs import BY, ROOT, end_drivers, poll
+from tests.support.jvm import spark_options
 from tests.support.kafka import Kafka
 
 PATIENCE_S = 500
@@ -48,7 +49,7 @@ master = "local[2]"
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": spark_options(),
     "spark.driver.memory": "700m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

@@ -19,6 +19,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from tests.support.driver import APPLICATIONS, wait_for
 from tests.support.jobs import ROOT
+from tests.support.jvm import spark_options
 
 NUMBERS = 40
 JOBS = """
@@ -37,7 +38,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": spark_options(),
     "spark.sql.shuffle.partitions": "3",
     "spark.ui.enabled": "false",
 }

@@ -22,6 +22,7 @@ from streambank.job.stop import stop_job
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from tests.support.jobs import BY, end_drivers, poll, race
+from tests.support.jvm import spark_options
 
 APPLICATION = """
 import sys
@@ -31,7 +32,7 @@ lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(sys
 lines.writeStream.format("text").option("path", sys.argv[2]).option("checkpointLocation", "/nowhere").start()
 spark.streams.awaitAnyTermination()
 """
-JOBS = """
+JOBS = f"""
 repository = "repository"
 [jobs.lines]
 application = "app.py"
@@ -41,7 +42,7 @@ master = "local[2]"
 [jobs.lines.spark]
 spark.driver.bindAddress = "127.0.0.1"
 spark.driver.host = "127.0.0.1"
-spark.driver.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+spark.driver.extraJavaOptions = "{spark_options()}"
 spark.ui.enabled = false
 """
 START = """

@@ -1,0 +1,115 @@
+"""Options of the JVMs that tests start: each lives for seconds, and spends half of them loading classes.
+
+`python -m tests.support.jvm` (`make test` runs it first) runs a few queries once, and keeps the classes that
+they loaded in an archive that every later JVM maps into its memory (Java's application class data sharing).
+A JVM without that archive, or of another Java or other jars than the archive's, starts as slowly as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Short lives: the optimizing compiler would cost a quarter of a test's time, and never pay."""
+TRAINED = (("aggregation", "hdfs"), ("transform-with-state", "format-v2"), ("stateless", "hdfs"))
+"""Queries and layouts whose classes go into the archive."""
+
+
+def java() -> str:
+    """The Java that Spark will start."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def archive() -> Path:
+    """Where the archive for this Java and these jars of Spark lies, made or not."""
+    import importlib.util
+
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.submodule_search_locations
+    jars = Path(found.submodule_search_locations[0]) / "jars"
+    program = Path(shutil.which(java()) or java()).resolve()
+    parts = [program, *sorted(jars.iterdir())]
+    facts = [f"{part} {part.stat().st_mtime_ns}" for part in parts if part.exists()]
+    key = hashlib.sha256("\n".join([*facts, QUICK_START]).encode()).hexdigest()[:16]
+    return ROOT / ".streambank" / "classes" / f"spark-{key}.jsa"
+
+
+def spark_options() -> str:
+    """Options of Java for a driver, an executor or a daemon of Spark."""
+    # Without the last one a JVM that cannot use the archive says so in the log that a test reads.
+    return f"{QUICK_START} -XX:SharedArchiveFile={archive()} -Xlog:disable"
+
+
+def make_archive() -> bool:
+    """Make the archive unless it is there.
+
+    Returns:
+        Whether it is there now: a Java that was installed without an archive of its own classes cannot.
+    """
+    target = archive()
+    if target.exists():
+        return True
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for other in target.parent.glob("spark-*.jsa"):
+        other.unlink()
+    with tempfile.TemporaryDirectory(prefix="classes-", dir=target.parent) as name:
+        folder = Path(name)
+        made = folder / target.name
+        _train(folder, made)
+        if made.exists():
+            made.rename(target)
+    return target.exists()
+
+
+def _train(folder: Path, made: Path) -> None:
+    from tests.support.queries import QUERIES, write_input
+    from tests.support.spark import own_spark, prepare, run_to_end, session_for
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "provider")))
+    spark = own_spark(
+        {
+            "spark.driver.extraJavaOptions": f"{QUICK_START} -XX:ArchiveClassesAtExit={made} -Xlog:disable",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        }
+    )
+    prepare(spark)
+    write_input(folder / "input", 3)
+    for query, layout in TRAINED:
+        place = folder / query
+        session = session_for(spark, layout)
+        run_to_end(session, QUERIES[query], folder / "input", place / "checkpoint", place / "output")
+    _read(spark, folder)
+    _end(spark)
+
+
+def _read(spark: SparkSession, folder: Path) -> None:
+    state = spark.read.format("statestore").load(str(folder / "aggregation" / "checkpoint"))
+    state.write.parquet(str(folder / "state"))
+    assert spark.read.parquet(str(folder / "state")).count()
+
+
+def _end(spark: SparkSession) -> None:
+    """End the JVM, and wait until it has written the archive."""
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # it started its own JVM
+    spark.stop()
+    process.stdin.close()
+    process.wait(120)
+
+
+if __name__ == "__main__":
+    if not make_archive():
+        print("Java did not keep Spark's classes in an archive: each JVM of the tests loads them again")
