@@ -65,6 +65,7 @@ class Kafka:
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
+            "log.initial.task.delay.ms": "500",
             "log.retention.check.interval.ms": "500",
             "log.segment.delete.delay.ms": "100",
             **({} if login is None else login.broker()),
