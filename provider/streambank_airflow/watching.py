@@ -20,7 +20,7 @@ from streambank.storage import S3Access, using_s3
 STATES: tuple[str, ...] = get_args(JobState)
 """What a job can be, as `streambank job status` says it."""
 
-DOWN = frozenset({"never-started", "stopped", "failed"})
+DOWN = frozenset({"never-started", "repository-lost", "stopped", "failed"})
 """States in which there is no driver."""
 
 DRIVEN = frozenset({"running", "stopping", "unknown"})

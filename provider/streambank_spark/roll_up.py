@@ -159,7 +159,15 @@ def _jobs(options: argparse.Namespace) -> tuple[str, list[str]]:
     """
     if options.jobs is not None:
         declared = load_jobs(options.jobs)
-        return declared.control, [declared.job(name).name for name in options.job or declared.jobs]
+        chosen = [declared.job(name) for name in options.job or declared.jobs]
+        controls = sorted({job.control for job in chosen}) or [declared.control]
+        if len(controls) > 1:
+            raise InputError(
+                f"The records of these jobs are at {len(controls)} locations: {', '.join(controls)}.",
+                code="usage",
+                hint="Name the jobs of one of them with --job.",
+            )
+        return controls[0], [job.name for job in chosen]
     control = str(options.control)
     store = open_store(control)
     named = [check_job_name(name) for name in options.job]

@@ -17,6 +17,7 @@ from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
+from streambank.job.preflight import check_records, declared_query
 from streambank.savepoint.progress import Progress
 from streambank.storage import Opener, open_store
 
@@ -66,6 +67,7 @@ def compact_job(
     Raises:
         InputError: There is no such query (`no-such-query`), or one quarantine for several (`which-query`).
         NotFoundError: The job was never started (`never-started`).
+        RefusedError: Its records are lost (`repository-lost`).
         RefusedError: `stopped`, and a driver lives (`lease-held`).
         ConflictError: Another operation works on the job (`operation-in-progress`).
         StreambankError: Whatever else `compact` raises.
@@ -264,6 +266,7 @@ def _queries(job: Job, query: str | None, quarantine: str | None) -> list[str]:
 
 
 def _place(job: Job, records: JobControl, name: str, opener: Opener) -> str:
+    check_records(declared_query(job, name, records))
     generation = records.generation(None if name == MAIN else name)
     location = generation.location if generation is not None else job.queries[name]
     if generation is None and not opener(location).names("commits"):

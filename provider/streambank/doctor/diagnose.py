@@ -38,6 +38,7 @@ from streambank.finding import Finding
 from streambank.job.declaration import Job
 from streambank.job.environment import driver_environment
 from streambank.job.generations import MAIN
+from streambank.job.preflight import declared_query, records_lost, savepoints_lost
 from streambank.kafka.connection import Brokers
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.sinks.unguarded import sink_from_description
@@ -136,6 +137,10 @@ def diagnose_job(
 def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     location = job.queries[name]
     try:
+        asked = declared_query(job, name, job.records())
+        lost = records_lost(asked) or savepoints_lost(asked)
+        if lost is not None:
+            raise lost
         query = look_at_job(job, name, machine.clock())
     except (ConflictError, StorageError):
         raise

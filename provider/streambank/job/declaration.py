@@ -132,7 +132,7 @@ class Declarations:
     Attributes:
         path: The file.
         repository: URI of the savepoint repository.
-        control: URI of the control location.
+        control: URI of the control location of jobs that declare none of their own.
         jobs: The jobs by name, in the order of the file.
     """
 
@@ -239,7 +239,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         checkpoint=checkpoint or "",
         queries=queries,
         repository=repository,
-        control=control,
+        control=fields.location("control") or control,
         args=fields.texts("args") or (),
         python=_python(fields),
         master=launch.master or LOCAL_MASTER,

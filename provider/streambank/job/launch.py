@@ -39,12 +39,15 @@ class QuerySpec:
         generation: That generation's number.
         committed: Newest batch that was committed when the spec was written; None before the first.
         new_sinks: Output directories in which it must not go on, each with the one that it was restored for.
+        declared: The URI of its declared checkpoint, beside which its marker lies (marker.py); None where an
+            older version launched it.
     """
 
     checkpoint: str
     generation: int
     committed: int | None = None
     new_sinks: Mapping[str, str] = field(default_factory=dict)
+    declared: str | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
@@ -85,6 +88,9 @@ class LaunchSpec:
             nobody looked, or an older version launched it. A later `stopped` is against this launch.
         asked: The number of the newest request then; None likewise. A later stop is against this launch
             (wanted.py).
+        repository: URI of the job's repository of savepoints, for its marker; None where an older version
+            launched it.
+        repository_id: The id of that repository then; None where there was none.
     """
 
     job: str
@@ -110,6 +116,8 @@ class LaunchSpec:
     supervised: bool = False
     desired: int | None = None
     asked: int | None = None
+    repository: str | None = None
+    repository_id: str | None = None
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

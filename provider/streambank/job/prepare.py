@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.errors import InputError, NotFoundError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
-from streambank.job.generations import MAIN, Generation
+from streambank.job.generations import Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
-from streambank.job.taken_back import check_not_taken_back
-from streambank.storage import normalize_location, open_store, scheme_of
+from streambank.job.marker import Marker, identity_of, records_root, write_marker
+from streambank.job.preflight import (
+    DeclaredQuery,
+    check_acceptable,
+    check_arguments,
+    check_records,
+    check_start,
+    declared_query,
+    records_lost,
+)
+from streambank.storage import normalize_location, open_store
 from streambank.times import to_json_time, utc_now
 
 
@@ -26,6 +36,8 @@ def prepare_launch(
     args: Sequence[str] | None = None,
     log: str | None = None,
     desired: int | None = None,
+    fresh_start: bool = False,
+    why: str = "",
 ) -> LaunchSpec:
     """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
 
@@ -38,26 +50,32 @@ def prepare_launch(
         args: Its arguments; the declared ones when both are left out.
         log: Path of the driver's log, where somebody collects it.
         desired: The number of the record by which the job is meant to run (`LaunchSpec`).
+        fresh_start: A person accepts that the job's records are lost; without effect where they are not.
+        why: Why, for the record of that.
 
     Raises:
-        RefusedError: The declared checkpoint is another one than the job began with (code
-            `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), a
-            restore that was not finished has taken its sinks back (`sinks-taken-back`), or its generation
-            writes elsewhere than the arguments say (`old-sink`).
+        RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
+            another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
+            began with (`checkpoint-changed`), or whatever `check_start` and `check_arguments` refuse.
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
     queries = {}
+    check_declared(job, control, fresh_start=fresh_start)
     for name, checkpoint in job.queries.items():
-        generation = control.generations(None if name == MAIN else name).ensure_first(checkpoint, by=by)
-        check_not_taken_back(control, None if name == MAIN else name, generation)
-        _refuse_lost(job, control, name, generation)
-        _refuse_old_sink(job, launched, generation)
+        query = declared_query(job, name, control)
+        lost = records_lost(query) if fresh_start else None
+        generation = control.generations(query.key).ensure_first(checkpoint, by=by)
+        check_start(query, generation)
+        check_arguments(query, generation, launched, job.working_dir)
+        if lost is not None:
+            _accept(query, generation, by=by, why=why, refused=lost.message)
         queries[name] = QuerySpec(
             generation.location,
             generation.number,
             batches_of(generation.location).committed,
             dict(generation.new_sinks),
+            checkpoint,
         )
     return LaunchSpec(
         job=job.name,
@@ -83,7 +101,63 @@ def prepare_launch(
         supervised=job.launch.comes_back(job.spark),
         desired=desired,
         asked=max(control.requests.records.numbers(), default=0),
+        repository=open_store(job.repository).uri,
+        repository_id=identity_of(job.repository),
     )
+
+
+def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:
+    """Make sure that a job's records are not lost, before anything is created among them.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        fresh_start: A person accepts that they are.
+
+    Raises:
+        RefusedError: They are (code `repository-lost`), or a checkpoint belongs to another job
+            (`checkpoint-of-another-job`).
+    """
+    for name in job.queries:
+        query = declared_query(job, name, control)
+        if not fresh_start:
+            check_records(query)
+        elif records_lost(query) is not None:
+            check_acceptable(query)
+
+
+def _accept(
+    query: DeclaredQuery, generation: Generation, *, by: Mapping[str, str], why: str, refused: str
+) -> None:
+    """Leave behind, in the records and in the marker, that a person accepted that records are lost."""
+    was = check_acceptable(query)
+    query.control.record_event(
+        "fresh-start",
+        query=query.name,
+        generation=generation.number,
+        by=dict(by),
+        why=why,
+        refused=refused,
+        was=was.to_dict() if was is not None else None,
+    )
+    repository = query.repository
+    marker = Marker(
+        job=query.job,
+        query=query.name,
+        generation=generation.number,
+        location=generation.location,
+        control=records_root(query.control),
+        repository=open_store(repository).uri if repository else None,
+        repository_id=identity_of(repository) if repository else None,
+        by=dict(by),
+    )
+    accepted = {
+        "at": to_json_time(utc_now()),
+        "by": dict(by),
+        "why": why,
+        "was": {**was.to_dict(), "accepted": None} if was is not None else None,
+    }
+    write_marker(query.checkpoint, replace(marker, accepted=accepted))
 
 
 def check_application(application: str) -> Path:
@@ -118,51 +192,3 @@ def check_is_pyspark(application: str) -> Path:
             hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
         )
     return path
-
-
-def _refuse_lost(job: Job, control: JobControl, name: str, generation: Generation) -> None:
-    """Start nothing from nothing: a query whose checkpoint has gone would begin again at batch 0.
-
-    A file sink then drops every batch whose number it has seen, silently; other sinks get all rows again.
-    """
-    facts = control.query_facts(None if name == MAIN else name) or {}
-    began = facts.get("generation") == generation.number and facts.get("query_id") is not None
-    if began and not open_store(generation.location).exists("metadata"):
-        raise RefusedError(
-            f"The checkpoint {generation.location} of job {job.name} is gone or empty, "
-            f"though query {name} has worked in it.",
-            code="checkpoint-lost",
-            hint=f"Restore a savepoint: `streambank restore latest-good --job {job.name} --generation`. "
-            "To begin from nothing, give the job a new name and a new output.",
-        )
-
-
-def _refuse_old_sink(job: Job, args: Sequence[str], generation: Generation) -> None:
-    """Start nothing that would go on in the output from which a restore took the query away.
-
-    That output may have later batches, and Spark skips in silence what it writes again under their numbers.
-    """
-    said = {place for arg in args for place in _places(arg, job.working_dir)}
-    for old, new in generation.new_sinks.items():
-        if old in said:
-            raise RefusedError(
-                f"An argument of job {job.name} names the output directory {old}, but its generation "
-                f"{generation.number} was restored to write to {new}.",
-                code="old-sink",
-                hint="Declare the new directory and start again. To go on in the old one, restore a "
-                "savepoint of it without a new sink.",
-            )
-
-
-def _places(arg: str, working_dir: str) -> Iterator[str]:
-    """What an argument may mean as a location: all of it, or what stands behind the first equals sign."""
-    for text in (arg, arg.partition("=")[2]):
-        if text:
-            try:
-                yield normalize_location(text if scheme_of(text) != "file" else _absolute(text, working_dir))
-            except InputError:
-                continue  # it is no location
-
-
-def _absolute(text: str, working_dir: str) -> str:
-    return text if text.startswith("file:") else str(Path(working_dir, text))

@@ -6,7 +6,7 @@ queries of a driver ever are at the same point of the world.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from streambank.job.declaration import Job
 from streambank.job.fingerprint import application_fingerprint, conf_fingerprint
 from streambank.job.generations import MAIN
 from streambank.job.kafka import kafka_sink, kafka_sources
+from streambank.job.marker import renew_marker
+from streambank.job.preflight import check_records, declared_query, savepoints_lost
 from streambank.kafka.connection import Brokers
 from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.executing import Executor
@@ -67,6 +69,7 @@ def savepoint_job(
     control: JobControl | None = None,
     repository: Repository | None = None,
     progress: Progress | None = None,
+    new_repository: bool = False,
 ) -> JobSavepoints:
     """Take a savepoint of each query of a job (or of one), running or stopped.
 
@@ -86,8 +89,10 @@ def savepoint_job(
         repository: The repository; opened (and created where there is none) from the declaration when left
             out.
         progress: Told about files and bytes.
+        new_repository: A person accepts that the repository is lost: another one is made in its place.
 
     Raises:
+        RefusedError: The job's records, or its repository, are lost (code `repository-lost`).
         InputError: The job has no such query (code `no-such-query`), or `batch` is asked of several
             (`which-query`).
         NotFoundError: The job was never started (code `never-started`), has committed nothing yet
@@ -97,6 +102,8 @@ def savepoint_job(
     records = control or job.records()
     names = _queries(job, query, batch)
     places = {name: _place(job, records, name) for name in names}
+    if not new_repository:
+        _refuse_lost_repository(job, records, names)
     target = repository or Repository.open(open_store(job.repository), create=True)
     taken = {}
     for name, (location, generation) in places.items():
@@ -133,17 +140,50 @@ def savepoint_job(
             by=dict(by),
             why=why,
         )
+        _mark(job, records, name, target, by)
     return JobSavepoints(job.name, taken)
+
+
+def _refuse_lost_repository(job: Job, records: JobControl, names: Sequence[str]) -> None:
+    """Make no new repository in the place of one that is gone: an empty mount point, say."""
+    for name in names:
+        lost = savepoints_lost(declared_query(job, name, records))
+        if lost is not None:
+            raise lost
+
+
+def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:
+    """Let the marker beside the checkpoint know of the repository, and of a job that is older than markers."""
+    query = declared_query(job, name, records)
+    generation, facts = records.generation(query.key), query.facts
+    if generation is None or facts.get("query_id") is None or facts.get("generation") != generation.number:
+        return  # no driver of Streambank has worked there yet
+    why = renew_marker(
+        query.checkpoint,
+        job=job.name,
+        query=name,
+        generation=generation,
+        control=records,
+        by=by,
+        repository=job.repository,
+        repository_id=repository.id,
+        facts=facts,
+        unchanged=False,
+    )
+    if why is not None:
+        records.record_event("marker-not-written", query=name, by=dict(by), why=why)
 
 
 def _place(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     """Where a query works, and in which generation.
 
     Raises:
+        RefusedError: The job's records are lost (code `repository-lost`).
         NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`), or what it
             has is gone (`not-a-checkpoint`): said in the job's own words, before a repository is made.
     """
     query = None if name == MAIN else name
+    check_records(declared_query(job, name, records))
     generation = records.generation(query)
     location = generation.location if generation is not None else job.queries[name]
     number = generation.number if generation is not None else 1

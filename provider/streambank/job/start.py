@@ -25,7 +25,7 @@ from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_
 from streambank.job.launcher import DriverState, Handle, Launcher
 from streambank.job.launchers.choose import launcher_for, placed
 from streambank.job.operation import Operation
-from streambank.job.prepare import prepare_launch
+from streambank.job.prepare import check_declared, prepare_launch
 from streambank.job.pruning import prune_and_tell
 from streambank.job.telling import Tell, to_nobody
 from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle
@@ -95,6 +95,7 @@ def start_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     tell: Tell = to_nobody,
+    fresh_start: bool = False,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it has got going.
 
@@ -111,18 +112,24 @@ def start_job(
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         tell: Told what is waited for.
+        fresh_start: A person accepts that the job's records are lost, and lets it begin again; recorded, and
+            without effect where they are not. Never for whoever keeps jobs running.
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
         InputError: Where the job runs is not known here (`connection-not-known`).
-        RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the declared
-            checkpoint is another one (`checkpoint-changed`).
+        RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the job's records are
+            lost (`repository-lost`); or what else `prepare_launch` refuses.
         StorageError: The driver died before its first batch (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """
     records = control or job.records()
     job = placed(job)
-    start = _Start(job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, tell)
+    # Asked before the operation lock is taken: it would be the first file in the place of what is lost.
+    check_declared(job, records, fresh_start=fresh_start)
+    start = _Start(
+        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, tell, fresh_start
+    )
     while True:
         lock: AbstractContextManager[Operation] = (
             nullcontext(operation)
@@ -145,8 +152,10 @@ class _Start:
         by: Mapping[str, str],
         timeout_s: float,
         tell: Tell,
+        fresh_start: bool,
     ) -> None:
         self.job = job
+        self.fresh_start = fresh_start
         self.control = control
         self.launcher = launcher
         self.by = by
@@ -198,7 +207,14 @@ class _Start:
         launch_id = new_launch_id()
         log = self.launcher.log_path(self.control, launch_id)
         self.launch = prepare_launch(
-            self.job, self.control, by=self.by, launch_id=launch_id, log=log, desired=desired
+            self.job,
+            self.control,
+            by=self.by,
+            launch_id=launch_id,
+            log=log,
+            desired=desired,
+            fresh_start=self.fresh_start,
+            why=why,
         )
         write_launch(self.control, self.launch)
         operation.check()

@@ -17,11 +17,14 @@ from streambank.job.health import Health, judge_health
 from streambank.job.launch import launch_key, read_launch
 from streambank.job.launcher import Handle, Launcher
 from streambank.job.launchers.choose import launcher_for
+from streambank.job.preflight import REPOSITORY_LOST, declared_query, records_lost
 from streambank.job.progress import last_progress
 from streambank.job.upcoming import launched_handle
 from streambank.times import to_json_time, utc_now
 
-JobState = Literal["never-started", "starting", "running", "stopping", "stopped", "failed", "unknown"]
+JobState = Literal[
+    "never-started", "repository-lost", "starting", "running", "stopping", "stopped", "failed", "unknown"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class JobStatus:
 
     Attributes:
         job: Its name.
-        state: `never-started`; `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
+        state: `never-started`; `repository-lost` (its checkpoint's marker says that it ran, and its records
+            say nothing of that); `starting` (a driver comes up); `running`; `stopping`; `stopped` (its last
             driver ended well, or somebody saw to it); `failed` (its driver died, or ended with an error);
             `unknown` (a driver on another host that cannot be judged at a glance).
         why: What the state rests on.
@@ -144,6 +148,10 @@ def job_status(
     records = control or job.records()
     view = records.lease.view()
     state, why, launch_id = _state(job, records, view, launcher)
+    if view is None or view.free:
+        # Not beside a driver that lives: whoever watches one looks again and again.
+        lost = _lost(job, records)
+        state, why = ("repository-lost", lost) if lost is not None else (state, why)
     driver = _driver(job, records, launch_id, launcher, follow and view is not None and not view.free)
     desired = records.desired()
     queries = {name: _query(job, records, name) for name in job.queries}
@@ -179,6 +187,15 @@ def job_status(
         queries=queries,
         health=_health(job, view, beat_age_s) if view and state in ("running", "stopping") else None,
     )
+
+
+def _lost(job: Job, records: JobControl) -> str | None:
+    """Why the job's records cannot be all there are."""
+    for name in job.queries:
+        lost = records_lost(declared_query(job, name, records))
+        if lost is not None and lost.code == REPOSITORY_LOST:
+            return lost.message
+    return None
 
 
 def _health(job: Job, view: ClaimView, beat_age_s: float | None) -> Health:

@@ -14,7 +14,8 @@ from typing import Any
 from streambank.errors import NotFoundError, RefusedError
 from streambank.job.batches import Batches, batches_of
 from streambank.job.control import JobControl
-from streambank.job.generations import Generation, Generations
+from streambank.job.generations import MAIN, Generation, Generations
+from streambank.job.marker import renew_marker
 from streambank.job.taken_back import check_not_taken_back
 from streambank.recovery.sinks import look_at_sinks, refusals
 from streambank.recovery.standing import check_stands_at, shown
@@ -102,6 +103,16 @@ def reinstate(
         following = generations.reinstated(earlier, by=by)
         lease.check()
         generations.switch(following, operation=operation)
+        why_not = renew_marker(
+            following.base,
+            job=control.name,
+            query=query or MAIN,
+            generation=following,
+            control=control,
+            by=by,
+        )
+        if why_not is not None:
+            control.record_event("marker-not-written", query=query or MAIN, by=dict(by), why=why_not)
         done = Reinstated(job, following.number, called, earlier.location, current.location, manifest.batch)
         control.record_event(EVENT, savepoint=savepoint, by=dict(by), why=why, **done.to_dict())
     return done

@@ -30,6 +30,8 @@ from typing import Unpack
 from streambank.errors import IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
+from streambank.job.generations import MAIN, Generation
+from streambank.job.marker import renew_marker
 from streambank.job.operation import Operation
 from streambank.job.records import RecordStream
 from streambank.job.taken_back import note_taking_back
@@ -182,9 +184,11 @@ def restore(
             prepared = prepare(request, chosen, owner, [])
             prepared.plan.check()
             layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
+        warned: tuple[str, ...] = ()
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
             generation.generations(query).switch(prepared.generation, operation=held.operation)
+            warned = _mark(chosen, prepared.generation, generation)
         plan = prepared.plan
         report = RestoreReport(
             savepoint=plan.savepoint,
@@ -209,6 +213,7 @@ def restore(
                 *chosen.warnings,
                 *holds.warnings,
                 *_link_warning(layout),
+                *warned,
                 *_rollback_warning(chosen.manifest.checkpoint, rolled_back),
             ),
             started_at=started,
@@ -241,6 +246,24 @@ def _ensure_first(request: Request, chosen: Chosen) -> None:
     generations = request.generation.generations(split_job(chosen.manifest.job)[1])
     if generations.current() is None:
         generations.ensure_first(request.checkpoint or chosen.manifest.checkpoint, by=request.by)
+
+
+def _mark(chosen: Chosen, generation: Generation, control: JobControl) -> tuple[str, ...]:
+    """Let the marker beside the declared checkpoint say which generation counts; why it does not, if so.
+
+    After the switch: one that comes too late is only less of a guard, one too early would name a generation
+    that never was.
+    """
+    name, query = split_job(chosen.manifest.job)
+    why = renew_marker(
+        generation.base,
+        job=name,
+        query=query or MAIN,
+        generation=generation,
+        control=control,
+        by=generation.by,
+    )
+    return () if why is None else (f"The marker beside {generation.base} could not be written: {why}",)
 
 
 def _link_warning(layout: LayoutReport) -> Iterator[str]:

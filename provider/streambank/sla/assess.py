@@ -11,6 +11,7 @@ from streambank.errors import InputError, NotFoundError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
+from streambank.job.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.sla import SlaPolicy
 from streambank.sla.facts import Looking, facts_of_query, newest_savepoints, skews_of
 from streambank.sla.history import Records
@@ -167,6 +168,10 @@ def job_material(
     except StreambankError as error:
         return Material(Unreadable(query, error.message), Facts())
     try:
+        asked = declared_query(job, query, control)
+        lost = records_lost(asked) or savepoints_lost(asked)
+        if lost is not None:
+            return Material(Unreadable(query, f"{lost.message} [{lost.code}]"), Facts())
         generation = control.generation(key)
         location = generation.location if generation is not None else location
         if history is None:

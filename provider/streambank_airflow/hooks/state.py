@@ -162,8 +162,16 @@ class StateHook(CompactionHook):
 
     @connected
     def is_left_stopped(self, ref: str, run_id: str) -> bool:
-        """Whether a job was never started, or is meant to be stopped and not because this DAG run said so."""
-        desired = self.declared(ref)[0].records().desired()
+        """Whether a job was never started, or is meant to be stopped and not because this DAG run said so.
+
+        Raises:
+            RefusedError: Its records are lost (code `repository-lost`), so that is not known.
+        """
+        from streambank.job.prepare import check_declared
+
+        job, records = self.declared(ref)[0], self.declared(ref)[0].records()
+        desired = records.desired()
         if desired is None:
+            check_declared(job, records)
             return True
         return desired.state == "stopped" and desired.by.get("run_id") != run_id

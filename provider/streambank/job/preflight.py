@@ -1,0 +1,513 @@
+"""What speaks against starting a query: asked by whoever launches its driver, and by the driver itself.
+
+The launcher asks before anything is created, and again with the operation lock in hand. The driver asks under
+its lease: once before it reads the application, and at each start of a query, before Spark writes anything.
+So a driver that comes up late, or that its master brings back, starts no query which a launcher would have
+refused. Everything here only looks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streambank.errors import FormatError, InputError, NotFoundError, RefusedError, StreambankError
+from streambank.job.batches import batches_of
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN, Generation
+from streambank.job.launch import LaunchSpec
+from streambank.job.marker import Marker, marker_location, read_marker, records_root
+from streambank.job.taken_back import check_not_taken_back
+from streambank.savepoint.header import HEADER_KEY, read_header
+from streambank.sinks.file_log import LOG_DIRECTORY, list_log
+from streambank.storage import normalize_location, open_store, scheme_of
+
+REPOSITORY_LOST = "repository-lost"
+FILES = "files"
+"""The kind of an output that Spark's file sink writes, whatever the format."""
+UNREAD = frozenset({"console", "memory", "noop"})
+"""Kinds of outputs that keep nothing: a query may move from one of them to any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredQuery:
+    """A query of a job, and where it should be found.
+
+    Attributes:
+        job: The job.
+        name: The query's name, `main` for the only one.
+        checkpoint: The declared checkpoint, a URI: the directory of its generation 1.
+        control: The job's records.
+        repository: Where its savepoints are; None where that is not known here.
+    """
+
+    job: str
+    name: str
+    checkpoint: str
+    control: JobControl
+    repository: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """How the records call it: None for the only query of a job."""
+        return None if self.name == MAIN else self.name
+
+    @property
+    def called(self) -> str:
+        """`job`, or `job/query`."""
+        return self.job if self.key is None else f"{self.job}/{self.key}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What its last driver learnt of it."""
+        return self.control.query_facts(self.key) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a query is to write, as its application says before it starts.
+
+    Attributes:
+        kind: `files` for Spark's file sink; `foreachBatch`, `foreach`, `table`, or the format.
+        path: Its directory as a URI; None where it has none.
+        name: The table or the topic; None where it has none.
+    """
+
+    kind: str
+    path: str | None = None
+    name: str | None = None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """As the records of a query carry it."""
+        return {"kind": self.kind, "path": self.path, "name": self.name}
+
+    def __str__(self) -> str:
+        where = self.path or self.name
+        return f"{self.kind} {where}" if where else self.kind
+
+
+def declared_query(job: Job, name: str, control: JobControl) -> DeclaredQuery:
+    """A query of a declared job.
+
+    Args:
+        job: The job.
+        name: The query's name, `main` for the only one.
+        control: The job's records.
+    """
+    return DeclaredQuery(job.name, name, job.queries[name], control, job.repository)
+
+
+def launched_query(spec: LaunchSpec, name: str, control: JobControl) -> DeclaredQuery:
+    """A query of a driver that was launched.
+
+    Args:
+        spec: The launch.
+        name: The query's name, `main` for the only one.
+        control: The job's records.
+    """
+    current = control.generation(None if name == MAIN else name)
+    launched = spec.queries[name]
+    base = current.base if current is not None else launched.declared or launched.checkpoint
+    return DeclaredQuery(spec.job, name, base, control, spec.repository)
+
+
+# The records: whether they are those of this query, and all of them.
+
+
+def check_records(query: DeclaredQuery) -> None:
+    """Make sure that the records of a query are not lost, as far as its checkpoint's neighbours tell.
+
+    Raises:
+        RefusedError: They are (code `repository-lost`), or the checkpoint belongs to another job
+            (`checkpoint-of-another-job`).
+    """
+    refusal = records_lost(query)
+    if refusal is not None:
+        raise refusal
+
+
+def records_lost(query: DeclaredQuery) -> RefusedError | None:
+    """Why the records of a query cannot be all there are; None where nothing says so.
+
+    Returns:
+        An error with the code `repository-lost`, or `checkpoint-of-another-job`.
+    """
+    # The marker first: a restore switches the generation before it writes the marker.
+    marker, unread = None, None
+    try:
+        marker = read_marker(query.checkpoint)
+    except FormatError as error:
+        unread = error
+    current = query.control.generation(query.key)
+    if unread is not None:
+        # A job whose records are there runs on, and its next start writes another one.
+        return None if current is not None else _lost(query, f"and {unread.message}")
+    if marker is None:
+        return _beside(query) if current is None else None
+    if (marker.job, marker.query) != (query.job, query.name):
+        return _of_another(query, marker)
+    elsewhere = _runs_elsewhere(query, marker)
+    if elsewhere is not None:
+        return elsewhere
+    worked = (
+        f"but its generation {marker.generation} in {marker.location} counted when its marker "
+        f"{marker_location(query.checkpoint)} was last written, at {marker.at}"
+    )
+    if current is None:
+        return _lost(query, worked, marker)
+    if marker.generation < current.number:
+        return None
+    if marker.generation > current.number or marker.location != current.location:
+        return RefusedError(
+            f"The records of job {query.called} at {query.control.store.uri} are older than its checkpoint: "
+            f"they say generation {current.number} in {current.location}, {worked}.",
+            code=REPOSITORY_LOST,
+            hint=_way_out(query, marker),
+        )
+    return None
+
+
+def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
+    """Why the savepoints of a query are lost, where its records are there; None where nothing says so."""
+    if query.repository is None:
+        return None
+    try:
+        marker = read_marker(query.checkpoint)
+    except FormatError:
+        return None
+    store = open_store(query.repository)
+    if marker is None or marker.repository_id is None or marker.repository != store.uri:
+        return None  # none was ever there, or another one is declared now
+    try:
+        read_header(store)
+    except NotFoundError:
+        return RefusedError(
+            f"The repository {store.uri} of job {query.called} is gone or empty: it has no {HEADER_KEY}, but "
+            f"its marker {marker_location(query.checkpoint)} says that repository {marker.repository_id} was "
+            f"there at {marker.at}.",
+            code=REPOSITORY_LOST,
+            hint="Mount it or bring it back, or copy a replica there. To begin another one in its place, "
+            f"with no savepoint in it: `streambank job savepoint {query.job} --new-repository`.",
+        )
+    except StreambankError:
+        return None  # it is damaged, and whoever opens it says so
+    return None
+
+
+def _lost(query: DeclaredQuery, why: str, marker: Marker | None = None) -> RefusedError:
+    before = (
+        f" They were at {marker.control}." if marker and marker.control != records_root(query.control) else ""
+    )
+    return RefusedError(
+        f"The records of job {query.called} are gone: there is nothing of it at {query.control.store.uri}, "
+        f"{why}.{before}",
+        code=REPOSITORY_LOST,
+        hint=_way_out(query, marker),
+    )
+
+
+def _way_out(query: DeclaredQuery, marker: Marker | None) -> str:
+    where = marker.repository if marker is not None and marker.repository else query.repository
+    return (
+        f"Mount the repository{f' {where}' if where else ''} or bring it back. Where it is lost for good, "
+        f"restore from a replica: `streambank restore latest-good -r REPLICA --job {query.called} "
+        "--generation --jobs FILE`; or declare another checkpoint and another output; or accept that its "
+        f"records are lost: `streambank job start {query.job} --fresh-start`."
+    )
+
+
+def _beside(query: DeclaredQuery) -> RefusedError | None:
+    """A job without a marker: only a restore makes the directory of a later generation."""
+    parent, _, name = query.checkpoint.rpartition("/")
+    if marker_location(query.checkpoint) is None:
+        return None
+    later = re.compile(rf"{re.escape(name)}\.g[0-9]{{4,}}")
+    store = open_store(parent)
+    for other in reversed(store.names()):
+        if later.fullmatch(other) and store.exists(f"{other}/metadata"):
+            return _lost(query, f"but {parent}/{other} is the directory of a later generation of it")
+    return None
+
+
+def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
+    mine = "" if query.control.generation(query.key) is None else ", though this job's records name it, too"
+    return RefusedError(
+        f"The checkpoint {query.checkpoint} of job {query.called} belongs to job {marker.called}{mine}: its "
+        f"marker {marker_location(query.checkpoint)} says so since {marker.at}, and two jobs on one "
+        "checkpoint destroy each other's state.",
+        code="checkpoint-of-another-job",
+        hint=f"Declare another checkpoint. Where {marker.called} was renamed, stop it by its old name "
+        f"(its records: {marker.control}), and let this job have its checkpoint: `streambank job start "
+        f"{query.job} --fresh-start`.",
+    )
+
+
+def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
+    """A job of the same name and checkpoint, whose records are elsewhere, and which runs."""
+    if marker.control == records_root(query.control):
+        return None
+    try:
+        view = JobControl.open(marker.control, marker.job).lease.view()
+    except StreambankError:
+        return None  # gone, as records are that were moved; or not to be reached from here
+    if view is None or view.free:
+        return None
+    return RefusedError(
+        f"The checkpoint {query.checkpoint} belongs to job {marker.called} with the records at "
+        f"{marker.control}, which is held by {view.describe()} ({view.state}: {view.why}).",
+        code="checkpoint-of-another-job",
+        hint="Stop that one first, by its own declaration; or declare another checkpoint.",
+    )
+
+
+def check_acceptable(query: DeclaredQuery) -> Marker | None:
+    """Make sure that a person may accept what `check_records` refuses; what the marker says, if anything.
+
+    Raises:
+        RefusedError: Another job whose marker it is has a driver (code `checkpoint-of-another-job`), or the
+            declared checkpoint is an older one than the marker names, in which the query would go on
+            (`repository-lost`).
+    """
+    try:
+        marker = read_marker(query.checkpoint)
+    except FormatError:
+        marker = None
+    if marker is None:
+        return None
+    elsewhere = _runs_elsewhere(query, marker)
+    if elsewhere is not None:
+        raise elsewhere
+    current = query.control.generation(query.key)
+    location = current.location if current is not None else query.checkpoint
+    if marker.location != location and batches_of(location).planned is not None:
+        raise RefusedError(
+            f"Job {query.called} would go on in {location}, an older checkpoint than {marker.location}, "
+            "which counted last: its sinks may be further, and drop what it writes again.",
+            code=REPOSITORY_LOST,
+            hint=f"Move {location} away to begin from nothing, with another output; or restore a savepoint. "
+            + _way_out(query, marker),
+        )
+    return marker
+
+
+# The checkpoint, at the generation that is about to be started.
+
+
+def check_taken_back(query: DeclaredQuery, generation: Generation) -> None:
+    """Make sure that no restore has taken a query's sinks back without making a generation for them.
+
+    Raises:
+        RefusedError: One has (code `sinks-taken-back`).
+    """
+    check_not_taken_back(query.control, query.key, generation)
+
+
+def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None:
+    """Start nothing from nothing: a query whose checkpoint has gone would begin again at batch 0.
+
+    A file sink then drops every batch whose number it has seen, silently; other sinks get all rows again.
+
+    Raises:
+        RefusedError: The checkpoint is gone (code `checkpoint-lost`).
+    """
+    facts = query.facts
+    worked = facts.get("generation") == generation.number and facts.get("query_id") is not None
+    restored = generation.from_savepoint is not None
+    if not (worked or restored) or open_store(generation.location).exists("metadata"):
+        return
+    why = (
+        f"query {query.name} has worked in it"
+        if worked
+        else f"{generation.from_savepoint} was restored there"
+    )
+    raise RefusedError(
+        f"The checkpoint {generation.location} of job {query.job} is gone or empty, though {why}.",
+        code="checkpoint-lost",
+        hint=f"Restore a savepoint: `streambank restore latest-good --job {query.called} --generation`. "
+        "To begin from nothing, give the job a new name, a new checkpoint and a new output.",
+    )
+
+
+Check = Callable[[DeclaredQuery, Generation], None]
+CHECKS: tuple[Check, ...] = (check_taken_back, check_checkpoint_there)
+"""What is asked of a query's generation at each launch and each start, in this order."""
+
+
+def check_start(query: DeclaredQuery, generation: Generation) -> None:
+    """Make sure that a query may go on in its generation.
+
+    Raises:
+        RefusedError: One of `CHECKS` speaks against it.
+    """
+    for check in CHECKS:
+        check(query, generation)
+
+
+# The output, as the arguments of a launch name it.
+
+
+def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence[str], folder: str) -> None:
+    """Make sure that the arguments name no output in which the query must not go on.
+
+    Args:
+        query: The query.
+        generation: The generation that is about to be started.
+        args: The application's arguments.
+        folder: The driver's working directory.
+
+    Raises:
+        RefusedError: A restore took the query away from an output that they name (code `old-sink`); or they
+            name its old output, whose log has batches, and its checkpoint begins from nothing (`sink-used`).
+    """
+    said = {place for arg in args for place in places_of(arg, folder)}
+    for old, new in generation.new_sinks.items():
+        if old in said:
+            raise RefusedError(
+                f"An argument of job {query.job} names the output directory {old}, but its generation "
+                f"{generation.number} was restored to write to {new}.",
+                code="old-sink",
+                hint="Declare the new directory and start again. To go on in the old one, restore a "
+                "savepoint of it without a new sink.",
+            )
+    try:
+        marker = read_marker(query.checkpoint)
+    except FormatError:
+        marker = None
+    known = query.facts.get("sink_path") or (marker.sink_path if marker is not None else None)
+    if isinstance(known, str) and known in said:
+        check_not_used(query.called, known, generation.location)
+
+
+def check_not_used(called: str, output: str, checkpoint: str) -> None:
+    """Begin nothing from nothing in an output whose log has batches: Spark skips them in silence.
+
+    Args:
+        called: The query, for the message.
+        output: URI of the output directory of a file sink.
+        checkpoint: URI of the checkpoint.
+
+    Raises:
+        RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
+    """
+    newest = _newest(output)
+    if newest is None or batches_of(checkpoint).planned is not None:
+        return
+    raise RefusedError(
+        f"Query {called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of its "
+        f"output {output} has batches up to {newest}: Spark would drop what it writes in batches 0 to "
+        f"{newest}, without a word.",
+        code="sink-used",
+        hint="Restore a savepoint into the job's next generation, or name another output. To begin again in "
+        f"this one, move its {LOG_DIRECTORY} away: its readers then see only what is written from then on.",
+    )
+
+
+def places_of(arg: str, folder: str) -> Iterator[str]:
+    """What an argument may mean as a location: all of it, or what stands behind the first equals sign."""
+    for text in (arg, arg.partition("=")[2]):
+        if text:
+            try:
+                yield normalize_location(text if scheme_of(text) != "file" else _absolute(text, folder))
+            except InputError:
+                continue  # it is no location
+
+
+def _absolute(text: str, folder: str) -> str:
+    return text if text.startswith("file:") else str(Path(folder, text))
+
+
+def _newest(output: str) -> int | None:
+    return max((name.batch for name in list_log(open_store(output))), default=None)
+
+
+# The output, as the application names it when it starts a query.
+
+
+def check_output(query: DeclaredQuery, generation: Generation, output: Output) -> None:
+    """Make sure that a query may write where its application says, before Spark starts it.
+
+    A sink that is recorded for a query never changes silently: another kind of sink needs another generation,
+    another directory of a file sink a log that the query can go on from.
+
+    Args:
+        query: The query.
+        generation: The generation that it goes on in.
+        output: Where it is to write.
+
+    Raises:
+        RefusedError: It was restored to write elsewhere (code `old-sink`), would begin from nothing in an
+            output whose log has batches (`sink-used`), or writes elsewhere than before (`sink-changed`).
+    """
+    if output.path is not None and (new := generation.new_sinks.get(output.path)) is not None:
+        raise RefusedError(
+            f"The query would write to {output.path}, but was restored to write to {new}.",
+            code="old-sink",
+            hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
+        )
+    facts = query.facts
+    before = _recorded(facts)
+    if before is not None and before.kind not in UNREAD and generation.number == facts.get("generation"):
+        _check_same(query, before, output)
+    if output.kind == FILES and output.path is not None:
+        check_not_used(query.called, output.path, generation.location)
+        if before is not None and before.path != output.path:
+            restored = generation.number != facts.get("generation")
+            _check_goes_on(query, before, output.path, generation, restored)
+
+
+def _recorded(facts: Mapping[str, Any]) -> Output | None:
+    """Where a query wrote last; None where that is not known."""
+    if facts.get("query_id") is None:
+        return None
+    path = facts.get("sink_path")
+    said = facts.get("output")
+    if isinstance(said, dict) and said.get("kind"):
+        kind = str(said["kind"])
+        return Output(kind, (path if kind == FILES else None) or said.get("path"), said.get("name"))
+    if path is not None:
+        return Output(FILES, str(path))
+    return Output("foreachBatch") if str(facts.get("sink")).startswith("ForeachBatchSink") else None
+
+
+def _check_same(query: DeclaredQuery, before: Output, output: Output) -> None:
+    if before.kind == output.kind and (before.kind == FILES or before == output):
+        return
+    raise RefusedError(
+        f"Query {query.called} would write to {output}, but its checkpoint was written with the sink "
+        f"{before}: the new one would lack what is there, and a return would lose what comes.",
+        code="sink-changed",
+        hint="Let it write where it did. To move it to another sink on purpose, stop the job with a "
+        "savepoint and restore that as its next generation (`streambank restore latest-good --job "
+        f"{query.called} --generation`), which may have another one; or give it a new checkpoint.",
+    )
+
+
+def _check_goes_on(
+    query: DeclaredQuery, before: Output, path: str, generation: Generation, restored: bool
+) -> None:
+    """A file sink that moved: its log must reach as far as the checkpoint, and no further.
+
+    Whoever has just restored a savepoint has said what becomes of an output that is further.
+    """
+    found = batches_of(generation.location)
+    if found.committed is None:
+        return
+    newest = _newest(path)
+    furthest = max(found.planned or 0, found.committed)
+    if newest is not None and found.committed <= newest and (restored or newest <= furthest):
+        return
+    log = "has no log" if newest is None else f"has a log up to batch {newest}"
+    old = before.path or str(before)
+    raise RefusedError(
+        f"Query {query.called} would write to {path}, but has written to {old} up to batch "
+        f"{found.committed}, and the new directory {log}: its readers would fail, or miss rows, and the "
+        "query would fail later.",
+        code="sink-changed",
+        hint="Set the old path back. To go on in the new directory, stop the job with a savepoint and "
+        f"restore it there: `streambank restore latest-good --job {query.called} --generation --new-sink "
+        f"{old}={path}`.",
+    )
