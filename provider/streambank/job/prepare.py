@@ -8,6 +8,7 @@ from pathlib import Path
 from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
+from streambank.job.damaged import refuse_damaged
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
@@ -44,6 +45,8 @@ def prepare_launch(
             `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), a
             restore that was not finished has taken its sinks back (`sinks-taken-back`), or its generation
             writes elsewhere than the arguments say (`old-sink`).
+        IntegrityError: Files of the checkpoint that Spark would load are damaged, and there is a savepoint to
+            restore (code `checkpoint-damaged`).
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
@@ -53,6 +56,7 @@ def prepare_launch(
         check_not_taken_back(control, None if name == MAIN else name, generation)
         _refuse_lost(job, control, name, generation)
         _refuse_old_sink(job, launched, generation)
+        refuse_damaged(job, name, generation.location)
         queries[name] = QuerySpec(
             generation.location,
             generation.number,
