@@ -64,3 +64,12 @@ def parse_duration_s(text: str) -> float:
             hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
         )
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+
+
+def age_text(seconds: float) -> str:
+    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

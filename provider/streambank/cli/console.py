@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.errors import StorageError
+from streambank.times import age_text
 
 if TYPE_CHECKING:
     from streambank.job.telling import Lines
@@ -276,11 +277,7 @@ def size(size_bytes: int | None) -> str:
 
 def age(seconds: float) -> str:
     """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+    return age_text(seconds)
 
 
 def count(number: int, what: str) -> str:

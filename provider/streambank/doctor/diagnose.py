@@ -16,6 +16,7 @@ from typing import Any
 
 from streambank.doctor.checkpoint import check_looked_at
 from streambank.doctor.clocks import check_driver, check_files, check_planned, check_service
+from streambank.doctor.damaged import check_damage
 from streambank.doctor.growing import StateColumns, check_bounded, columns_of
 from streambank.doctor.heap import check_heap
 from streambank.doctor.looked import Query, look_at_checkpoint, look_at_job
@@ -166,6 +167,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
     yield from check_looked_at(
         query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()
     )
+    yield from _guarded("damage of the checkpoint", lambda: check_damage(query))
     yield from _guarded("clocks", lambda: _clocks(query, listing, machine))
     yield from check_location(query.checkpoint.uri, machine.mount_of)
     yield from _storage(query, machine)

@@ -39,8 +39,13 @@ _ERROR = re.compile(
 _LEVEL = re.compile(r"(?:\S+ )?\S+ (?:ERROR|FATAL) \S.*")
 
 
-def recorded_failure(control: JobControl, launch_id: str) -> str | None:
+def recorded_failure(control: JobControl, launch_id: str, *, whole: bool = False) -> str | None:
     """Why a query of a launch failed, as the runner recorded it; None where it recorded no failure.
+
+    Args:
+        control: The job's records.
+        launch_id: The launch.
+        whole: All of it as it was recorded, to be searched and not to be shown.
 
     Raises:
         StorageError: The records cannot be read.
@@ -49,7 +54,7 @@ def recorded_failure(control: JobControl, launch_id: str) -> str | None:
         event = record.data
         mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
         if mine and event.get("failure"):
-            return shown(str(event["failure"]))
+            return str(event["failure"]) if whole else shown(str(event["failure"]))
     return None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from streambank.errors import InputError, NotFoundError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
+from streambank.job.damaged import refuse_damaged
 from streambank.job.declaration import Job
 from streambank.job.generations import Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
@@ -57,6 +58,8 @@ def prepare_launch(
         RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
             another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
             began with (`checkpoint-changed`), or whatever `check_start` and `check_arguments` refuse.
+        IntegrityError: Files of the checkpoint that Spark would load are damaged, and there is a savepoint to
+            restore (code `checkpoint-damaged`).
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
@@ -68,6 +71,7 @@ def prepare_launch(
         generation = control.generations(query.key).ensure_first(checkpoint, by=by)
         check_start(query, generation)
         check_arguments(query, generation, launched, job.working_dir)
+        refuse_damaged(job, name, generation.location)
         if lost is not None:
             _accept(query, generation, by=by, why=why, refused=lost.message)
         queries[name] = QuerySpec(

@@ -18,6 +18,7 @@ from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
+from streambank.job.damaged import unloadable
 from streambank.job.declaration import Job
 from streambank.job.got_going import has_got_going
 from streambank.job.last_error import last_error, recorded_failure, shown
@@ -120,6 +121,8 @@ def start_job(
         InputError: Where the job runs is not known here (`connection-not-known`).
         RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the job's records are
             lost (`repository-lost`); or what else `prepare_launch` refuses.
+        IntegrityError: The checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load it
+            (`state-not-loadable`): no further start changes that.
         StorageError: The driver died before its first batch (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """
@@ -364,6 +367,12 @@ class _Start:
         failure = failure or last_error(lines)
         why = f": {failure.splitlines()[0].rstrip('.;')}" if failure else ""
         message = f"The driver of job {self.job.name} ended{code} before its first batch{why}."
+        if self.launch is not None:
+            checkpoints = {name: query.checkpoint for name, query in self.launch.queries.items()}
+            launch_id = self.launch.launch_id
+            lost = unloadable(self.job, self.control, launch_id, checkpoints, lines, message)
+            if lost is not None:
+                return lost
         if exit_code == RefusedError.exit_code:
             return RefusedError(message, code="driver-refused", hint=self._log_hint(lines))
         return StorageError(message, code="driver-died", hint=self._log_hint(lines))
