@@ -9,7 +9,7 @@ from typing import Any
 
 from streambank.errors import StreambankError
 from streambank.job.progress import progress_of_batch
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
+from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
 from streambank.recovery.choose import Skipped
 from streambank.savepoint.manifest import Manifest
 from streambank.storage.base import Store
@@ -47,6 +47,10 @@ class RestorePlan:
         sources: Where each Kafka source stands, and what could not be read any more.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
+        other_refusals: Those of `refusals` that no choice for sinks and sources changes.
+        sink_refusals: For each choice for the sinks, what the sinks have against it; a fork cannot choose
+            `rollback`.
+        source_refusals: For each choice for the sources, what they have against it.
         warnings: What a person should know.
     """
 
@@ -69,12 +73,23 @@ class RestorePlan:
     sources: tuple[Mapping[str, Any], ...]
     skipped: tuple[Skipped, ...]
     refusals: tuple[StreambankError, ...]
+    other_refusals: tuple[StreambankError, ...]
+    sink_refusals: Mapping[SinkChoice, tuple[StreambankError, ...]]
+    source_refusals: Mapping[SourceChoice, tuple[StreambankError, ...]]
     warnings: tuple[str, ...]
 
     @property
     def possible(self) -> bool:
         """Whether the restore may go on as it is planned."""
         return not self.refusals
+
+    @property
+    def possible_choices(self) -> PossibleChoices:
+        """The choices with which neither sinks nor sources speak against the restore."""
+        return PossibleChoices(
+            tuple(choice for choice, against in self.sink_refusals.items() if not against),
+            tuple(choice for choice, against in self.source_refusals.items() if not against),
+        )
 
     def check(self) -> None:
         """Raise what speaks against the restore.
@@ -140,6 +155,7 @@ class RestorePlan:
             "skipped": [one.to_dict() for one in self.skipped],
             "possible": self.possible,
             "refusals": [error.to_dict() for error in self.refusals],
+            "possible_choices": self.possible_choices.to_dict(),
             "warnings": list(self.warnings),
         }
 

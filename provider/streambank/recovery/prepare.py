@@ -207,18 +207,18 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         against.append(error)
     if request.unmoved:
         _check_unmoved(request, chosen, against)
-    sinks = look_at_sinks(
+    found = look_at_sinks(
         request.repository,
         manifest,
         request.moved_sinks,
         request.new_sinks,
-        begin_emptied=request.sink == "accept" and request.mode != "fork",
         kafka=None if request.unmoved else request.kafka,
     )
-    against += refusals(sinks, request.sink, request.mode)
+    by_sinks = _sink_refusals(request, chosen, found)
+    sinks = found.under(request.sink, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
     sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
-    against += sources.refusals(request.source)
+    by_sources = {choice: tuple(sources.refusals(choice)) for choice in get_args(SourceChoice)}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
     plan = RestorePlan(
@@ -240,7 +240,10 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         source=request.source,
         sources=tuple(sources.to_dicts()),
         skipped=chosen.skipped,
-        refusals=tuple(against),
+        refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
+        other_refusals=tuple(against),
+        sink_refusals=by_sinks,
+        source_refusals=by_sources,
         warnings=(
             *_warnings(request, chosen, sinks),
             *warnings(sinks, request.sink, request.mode),
@@ -248,6 +251,22 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         ),
     )
     return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _sink_refusals(
+    request: Request, chosen: Chosen, found: Sinks
+) -> dict[SinkChoice, tuple[StreambankError, ...]]:
+    """What speaks against each choice for the sinks, of those that the mode has."""
+    choices: list[SinkChoice] = [
+        one for one in get_args(SinkChoice) if request.mode != "fork" or one != "rollback"
+    ]
+    by_choice = {one: refusals(found.under(one, request.mode), one, request.mode) for one in choices}
+    if request.into is not None and "rollback" in by_choice:
+        try:
+            records_of(replace(request, sink="rollback"), chosen)
+        except RefusedError as error:
+            by_choice["rollback"].insert(0, error)
+    return {one: tuple(against) for one, against in by_choice.items()}
 
 
 def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankError]) -> None:

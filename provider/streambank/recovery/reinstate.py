@@ -138,7 +138,7 @@ def _find(generations: Generations, number: int) -> Generation:
 def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Generation) -> None:
     """No batch after the savepoint's has given anything to a sink."""
     found = _check_batch(manifest, current)
-    sinks = look_at_sinks(repository, manifest, {}, {}, begin_emptied=False)
+    sinks = look_at_sinks(repository, manifest, {}, {})
     for refusal in refusals(sinks, "refuse", "no-claim"):
         raise refusal
     if found.planned != manifest.batch and (sinks.unguarded or not manifest.sinks):

@@ -106,7 +106,8 @@ def plan_restore(
     try:
         records = records_of(request, chosen)
     except RefusedError as error:
-        against.append(error)
+        if request.generation is not None:  # for a directory it depends on what is chosen: see `prepare`
+            against.append(error)
         records = None
     if records is not None:
         view = records.lease.view()

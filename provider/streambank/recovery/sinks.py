@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.errors import InputError, IntegrityError, RefusedError, StreambankError
@@ -34,6 +34,7 @@ class GuardedSink:
         new: The new output directory where the query goes on, or an emptied old one; None where it goes on
             in the output that it has.
         in_the_way: Files for which `new` is no new output.
+        emptied: Nothing is left in the output directory, and no new one was named.
     """
 
     was: str
@@ -42,6 +43,7 @@ class GuardedSink:
     standing: FileSinkStanding
     new: Store | None = None
     in_the_way: tuple[str, ...] = ()
+    emptied: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The sink as JSON, for plans and reports."""
@@ -68,6 +70,15 @@ class Sinks:
     guarded: tuple[GuardedSink, ...]
     unguarded: tuple[tuple[str, str], ...]
     kafka: tuple[KafkaSinkStanding, ...] = ()
+
+    def under(self, choice: SinkChoice, mode: Mode) -> Sinks:
+        """The sinks as a choice takes them: to accept an emptied output directory is to begin it again."""
+        if choice != "accept" or mode == "fork":
+            return self
+        return replace(
+            self,
+            guarded=tuple(replace(one, new=one.store) if one.emptied else one for one in self.guarded),
+        )
 
     def moved_on(self) -> dict[str, str]:
         """Output directories in which the query no longer writes, each with the one in which it does."""
@@ -99,7 +110,6 @@ def look_at_sinks(
     moved: Mapping[str, str],
     new: Mapping[str, str],
     *,
-    begin_emptied: bool,
     kafka: Brokers | None = None,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
@@ -110,7 +120,6 @@ def look_at_sinks(
         moved: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new: Sinks instead of which the query goes on in a new output directory: the location in the
             savepoint to the new one.
-        begin_emptied: Take an output directory in which nothing is left for a new one.
         kafka: Who is asked about Kafka sinks; None to name them only.
 
     Raises:
@@ -145,10 +154,9 @@ def look_at_sinks(
         saved = read_saved_log(record, content, store.uri)
         standing = stand(saved, store, path)
         output = open_store(outputs[path]) if path in outputs else None
-        if output is None and begin_emptied and standing.sink_batch is None and not any(store.list()):
-            output = store
+        emptied = output is None and standing.sink_batch is None and not any(store.list())
         others = () if output is None else in_the_way(saved, output)
-        guarded.append(GuardedSink(path, store, saved, standing, output, others))
+        guarded.append(GuardedSink(path, store, saved, standing, output, others, emptied))
     return Sinks(tuple(guarded), tuple(unguarded), tuple(judged))
 
 

@@ -118,3 +118,52 @@ def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> 
     shop.run(1)
     report = shop.restore(taken.savepoint, sink="rollback")
     assert any(shop.checkpoint.uri in warning for warning in report.warnings)
+
+
+class TestPossibleChoices:
+    """What a person may be offered, whatever was chosen for the plan."""
+
+    def test_of_a_file_sink_that_is_ahead(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        assert self.choices(shop, taken.savepoint) == ("refuse", "rollback", "accept")
+        shop.run(3)
+        for chosen in ("refuse", "rollback", "accept"):
+            assert self.choices(shop, taken.savepoint, sink=chosen) == ("rollback", "accept")
+
+    def test_of_a_file_sink_that_lost_files(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.sink_store.delete(next(one.path for one in shop.sink_store.list() if "part-" in one.path))
+        assert self.choices(shop, taken.savepoint) == ("accept",)
+
+    def test_of_an_output_directory_that_is_gone(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        for one in list(shop.sink_store.list()):
+            shop.sink_store.delete(one.path)
+        assert self.choices(shop, taken.savepoint) == ("accept",)
+
+    def test_of_a_fork(self, shop: Workshop) -> None:
+        shop.run(5)
+        assert self.choices(shop, shop.take().savepoint, mode="fork") == ("accept",)
+
+    def test_a_job_that_lives_is_left_aside(self, shop: Workshop) -> None:
+        shop.run(5)
+        taken = shop.take()
+        shop.run(1)
+        control = shop.control()
+        with control.lease.held("run", by={}):
+            plan = plan_restore(shop.repository, taken.savepoint, generation=control)
+        assert [one.code for one in plan.refusals] == ["lease-held", "sink-would-lose-rows"]
+        assert [one.code for one in plan.other_refusals] == ["lease-held"]
+        assert plan.possible_choices.sink == ("rollback", "accept")
+        assert plan.possible_choices.source == ("refuse", "accept")
+        assert plan.to_dict()["possible_choices"] == {
+            "sink": ["rollback", "accept"],
+            "source": ["refuse", "accept"],
+        }
+
+    def choices(self, shop: Workshop, savepoint: str, **options: object) -> tuple[str, ...]:
+        plan = plan_restore(shop.repository, savepoint, into=shop.open("restored"), **options)  # type: ignore[arg-type]  # options are those of a plan
+        return plan.possible_choices.sink
