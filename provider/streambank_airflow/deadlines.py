@@ -1,7 +1,8 @@
-"""The deadline of a restore: Airflow watches it, and this tells when it is missed.
+"""The deadline of a restore: Airflow watches it, and this alerts when it is missed.
 
 Airflow calls it in the triggerer, with the DAG run as a dict. Notifiers are loaded there and not before, so
-that the DAG processor does not need what they import.
+that the DAG processor does not need what they import. Airflow counts a run as late that has failed in time:
+what became of the run decides whether anybody is alerted, and with which words.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
 from streambank.errors import StreambankError
 from streambank.job.notify import Notify
+from streambank.times import from_json_time
 from streambank_airflow.failures import describe
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def restore_deadline(job: Job) -> list[DeadlineAlert]:
+def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
     """What guards `<job>.restore`: nothing where no deadline is declared."""
     if job.restore.deadline_s is None:
         return []
@@ -38,6 +40,7 @@ def restore_deadline(job: Job) -> list[DeadlineAlert]:
 
     arguments = {
         "job": job.name,
+        "jobs_file": jobs_file,
         "deadline_s": job.restore.deadline_s,
         # As text: Airflow compares callbacks by the hash of their arguments.
         "notify": json.dumps([asdict(one) for one in job.restore.notify]),
@@ -51,34 +54,56 @@ def restore_deadline(job: Job) -> list[DeadlineAlert]:
     return [alert]
 
 
-async def tell_late_restore(job: str, deadline_s: float, notify: str, context: Mapping[str, Any]) -> str:
-    """Tell everybody who is declared that a restore is late; one who cannot be told hinders no other.
+async def tell_late_restore(
+    job: str, deadline_s: float, notify: str, context: Mapping[str, Any], jobs_file: str | None = None
+) -> str:
+    """Alert everybody who is declared that a restore is late or has failed; one that fails hinders no other.
+
+    A restore that ended well, and one that was rejected, which ends well too, alerts nobody. Nor does one
+    that failed where another has restored the job since.
 
     Args:
         job: The job.
         deadline_s: How long its restore may take.
-        notify: Who is told, as JSON.
+        notify: Who is alerted, as JSON.
         context: What Airflow says: `dag_run` and `deadline`, both dicts. Templates of the notifiers see it,
-            and `job`, `deadline_s` and `message`.
+            and `job`, `kind`, `deadline_s` and `message`.
+        jobs_file: The file that declares the job; None in what an earlier version has stored.
 
     Returns:
-        What was told.
+        The message, or why there is none.
 
     Raises:
-        AirflowException: Somebody could not be told.
+        AirflowException: A notifier has failed.
     """
     run = context.get("dag_run") or {}
-    message = (
-        f"The restore of job {job} is late: run {run.get('dag_run_id')} of {job}.restore has not ended "
-        f"{deadline_s:g} s after it was queued."
-    )
+    name = f"run {run.get('dag_run_id')} of {job}.restore"
+    state = await _state_of(run)
+    if state == "success":
+        return _silent(f"The restore of job {job} is not late: {name} has ended well.")
+    if state == "failed":
+        restored_by = await _restored_by(job, jobs_file, run)
+        if restored_by not in (None, run.get("dag_run_id")):
+            return _silent(f"{name} has failed, and the job was restored since, by {restored_by}.")
+        left = "the job is not restored" if restored_by is None else "the job was restored and may not run"
+        message = f"The restore of job {job} has not succeeded: {name} failed, and {left}."
+    else:
+        message = (
+            f"The restore of job {job} is late: {name} has not ended {deadline_s:g} s after it was queued."
+        )
     log.warning("%s", message)
     from streambank_airflow.notifiers import load_notifier
 
     failed: list[str] = []
     for data in json.loads(notify):
         declared = Notify(**data)
-        seen = {**context, "job": job, "deadline_s": deadline_s, "message": message}
+        seen = {
+            **context,
+            "job": job,
+            "kind": "late-restore",
+            "deadline_s": deadline_s,
+            "message": message,
+        }
         try:
             await _tell(load_notifier(declared), seen)
         except StreambankError as error:
@@ -88,6 +113,48 @@ async def tell_late_restore(job: str, deadline_s: float, notify: str, context: M
     if failed:
         raise AirflowException(f"{message} Not everybody could be told: {'; '.join(failed)}")
     return message
+
+
+def _silent(why: str) -> str:
+    log.info("%s Nobody is alerted.", why)
+    return why
+
+
+async def _state_of(run: Mapping[str, Any]) -> str:
+    """The state of the DAG run now.
+
+    Airflow's context says what it was when the scheduler saw the deadline pass; a triggerer that was down
+    reads that later. So a run that had not ended then is asked about again, as triggers of Airflow ask.
+    """
+    known = str(run.get("state") or "")
+    if known in ("success", "failed") or not run.get("dag_id"):
+        return known
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+    from asgiref.sync import sync_to_async
+
+    try:
+        ask = sync_to_async(RuntimeTaskInstance.get_dagrun_state)
+        return str(await ask(str(run["dag_id"]), str(run["dag_run_id"])))
+    except Exception:
+        log.debug("The state of %s could not be asked for", run.get("dag_run_id"), exc_info=True)
+        return known
+
+
+async def _restored_by(job: str, jobs_file: str | None, run: Mapping[str, Any]) -> str | None:
+    """Who has restored the job since the run was queued: a run's id, or another name; None for nobody.
+
+    Where that cannot be read nobody has: an alert too many is better than a restore that is missed.
+    """
+    from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+
+    query = (run.get("conf") or {}).get("query")
+    try:
+        since: datetime = from_json_time(str(run["queued_at"]))
+        hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
+        return await asyncio.to_thread(hook.restored_by, f"{job}/{query}" if query else job, since)
+    except Exception as error:
+        log.warning("Whether job %s was restored since is not known: %s", job, error)
+        return None
 
 
 async def _tell(notifier: BaseNotifier, context: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from airflow.models.deadline import Deadline
 from airflow.models.serialized_dag import SerializedDagModel
 from airflow.sdk.definitions.deadline import DeadlineAlert
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.timezone import utcnow
 from airflow.triggers.callback import CallbackTrigger
 from airflow.utils.session import create_session
@@ -20,7 +22,7 @@ from sqlalchemy import select
 from streambank.errors import InputError
 from streambank_airflow.jobs import build_dags
 from tests.support.airflow_db import write_dags
-from tests.support.managed import Managed
+from tests.support.managed import BY, Managed
 
 LATE = "tests.support.late"
 
@@ -40,8 +42,14 @@ def alerts(managed: Managed, verb: str = "restore") -> list[DeadlineAlert]:
     return found if isinstance(found, list) else []
 
 
-def missed(managed: Managed, run_id: str) -> CallbackTrigger:
-    """Queue a run of the restore, let its deadline pass, and give back what Airflow's triggerer gets."""
+def missed(managed: Managed, run_id: str, state: DagRunState = DagRunState.QUEUED) -> CallbackTrigger:
+    """Queue a run of the restore, let its deadline pass, and give back what Airflow's triggerer gets.
+
+    Args:
+        managed: The job.
+        run_id: The run.
+        state: In which the run is when its deadline passes.
+    """
     dag = build_dags(managed.jobs_file)["flights.restore"]
     write_dags(dag)
     with create_session() as session:
@@ -60,6 +68,7 @@ def missed(managed: Managed, run_id: str) -> CallbackTrigger:
         deadline = session.scalar(select(Deadline).where(Deadline.dagrun_id == run.id))
         assert deadline is not None
         assert (deadline.deadline_time - run.queued_at).total_seconds() == 30 * 60
+        run.state = state
         deadline.handle_miss(session)
         data = deadline.callback.data
         return CallbackTrigger(data["path"], dict(data["kwargs"]))
@@ -111,6 +120,74 @@ def test_everybody_is_told_when_it_is_late_whoever_cannot_be(managed: Managed, t
     assert "late.Broken: ConnectionError: no answer" in ended["body"]
     assert "late.Missing cannot be loaded" in ended["body"]
     assert "bad-notifier" in ended["body"]
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_a_restore_that_has_ended_well_or_was_rejected_alerts_nobody(
+    managed: Managed, tmp_path: Path
+) -> None:
+    declare(managed, notifier("Sync", tmp_path / "alert"))
+
+    ended = outcome(missed(managed, "ended-1", DagRunState.SUCCESS))
+
+    assert not (tmp_path / "alert").exists()
+    assert (ended["state"], ended["body"]) == (
+        "success",
+        "The restore of job flights is not late: run ended-1 of flights.restore has ended well.",
+    )
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_a_restore_that_has_failed_is_not_called_late(managed: Managed, tmp_path: Path) -> None:
+    declare(managed, notifier("Sync", tmp_path / "alert", "{{ kind }}: {{ message }}"))
+
+    ended = outcome(missed(managed, "failed-1", DagRunState.FAILED))
+
+    said = (
+        "The restore of job flights has not succeeded: run failed-1 of flights.restore failed, and the job "
+        "is not restored."
+    )
+    assert (ended["state"], ended["body"]) == ("success", said)
+    assert (tmp_path / "alert").read_text() == f"late-restore: {said}"
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_a_failed_restore_alerts_nobody_where_another_has_restored_the_job_since(
+    managed: Managed, tmp_path: Path
+) -> None:
+    declare(managed, notifier("Sync", tmp_path / "alert"))
+    late = missed(managed, "failed-2", DagRunState.FAILED)
+    generations = managed.control.generations()
+    generations.ensure_first(managed.job.queries["main"], by=BY)
+    restored = replace(
+        generations.propose(taken=lambda _: False), from_savepoint="b1", by={"run_id": "second-try"}
+    )
+    generations.records.create(2, restored.to_dict())
+
+    ended = outcome(late)
+
+    assert not (tmp_path / "alert").exists()
+    assert "was restored since, by second-try" in ended["body"]
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_what_became_of_a_run_after_its_deadline_counts(
+    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(managed, notifier("Sync", tmp_path / "alert"))
+    late = missed(managed, "ended-2", DagRunState.RUNNING)
+    asked: list[tuple[str, str]] = []
+
+    def answer(dag_id: str, run_id: str) -> str:
+        asked.append((dag_id, run_id))
+        return "success"
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(answer))
+    ended = outcome(late)
+
+    assert asked == [("flights.restore", "ended-2")]
+    assert not (tmp_path / "alert").exists()
+    assert "has ended well" in ended["body"]
 
 
 def test_without_notifiers_it_is_a_line_in_the_triggerers_log(

@@ -39,7 +39,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             "waits for a person's approval; without an answer nothing happens." + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink, job.restore.source),
-        deadline=restore_deadline(job),
+        deadline=restore_deadline(job, jobs_file),
     )
     args = task_args(job, jobs_file)
     query = "/{{ params.query }}" if queries else ""

@@ -378,6 +378,25 @@ class StreambankHook(StateHook):
         )
         return report.to_dict()
 
+    @connected
+    def restored_by(self, ref: str, since: datetime) -> str | None:
+        """Who has made a savepoint the job's next generation since a moment: a DAG run, or a user.
+
+        Args:
+            ref: `job`, for any of its queries, or `job/query`.
+            since: Generations that are older do not count.
+
+        Returns:
+            The id of the DAG run, or the user; None where nobody has.
+        """
+        job, query = self.declared(ref)
+        records = job.records()
+        for name in (query,) if query is not None else job.query_names:
+            current = records.generation(name)
+            if current is not None and current.from_savepoint is not None and current.made_at >= since:
+                return current.by.get("run_id") or current.by.get("user") or "somebody"
+        return None
+
     def _target(self, ref: str, into: str | None, servers: str | None) -> dict[str, Any]:
         from streambank.kafka.connection import Brokers, KafkaConnection
 
