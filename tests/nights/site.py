@@ -265,18 +265,16 @@ class Scene:
 
     def savepoint(self) -> None:
         """Take one."""
-        run = self.site.airflow.client.trigger(self.dag("savepoint"))
-        state = self.end_of("savepoint", run)
-        assert state == "success", self.site.airflow.client.why(self.dag("savepoint"), run)
+        self.must_end("savepoint", self.site.airflow.client.trigger(self.dag("savepoint")), "success")
 
     def stop(self) -> None:
         """Stop the job, as part of what went before the night."""
         run = self.site.airflow.client.trigger(self.dag("stop"), {"savepoint": False})
-        assert self.end_of("stop", run) == "success"
+        self.must_end("stop", run, "success")
 
     def harm(self) -> None:
         """From now on the night is recorded."""
-        self._before = {(run.dag_id, run.run_id) for run in self.runs()}
+        self._before = {(run.dag_id, run.run_id) for run in self.runs() if run.state in ENDED}
         self._alerts_before = len(alerts(self.folder / "alerts"))
         self.begun = time.monotonic()
 
@@ -377,6 +375,15 @@ class Scene:
         """Wait for the end of a run; its state."""
         return self.site.airflow.wait_for_end(self.dag(verb), run, lambda: None)
 
+    def must_end(self, verb: str, run: str, state: str) -> None:
+        """A run ends in a state."""
+        found = self.end_of(verb, run)
+        assert found == state, f"{verb} is {found}: {self.site.airflow.client.why(self.dag(verb), run)}"
+
+    def must_be(self, state: str, run: Run) -> None:
+        """A run that has ended did so in a state."""
+        assert run.state == state, f"{run.dag_id} is {run.state}"
+
     def until_kept(self, run: str) -> None:
         """Wait until a run of `<job>.run` watches the job."""
         state, dag_id = self.site.airflow.states, self.dag("run")
@@ -435,12 +442,34 @@ class Scene:
         """What the notifiers were given since the harm."""
         return alerts(self.folder / "alerts")[self._alerts_before :]
 
-    def alerted(self, *words: str) -> bool:
-        """Whether an alert has all these words in it."""
-        return any(all(word in json.dumps(one) for word in words) for one in self.alerts())
+    def must_be_alerted(self, word: str) -> None:
+        """An alert has this code, kind or objective in it, at once or soon."""
+        wait(
+            lambda: any(word in json.dumps(one) for one in self.alerts()),
+            f"somebody is alerted of {word}",
+            60,
+        )
+
+    def must_say(self, verb: str, run: str, *codes: str) -> None:
+        """A run has failed, and the log of a failed task has one of these codes."""
+        seen = self.look_at(verb, run)
+        assert seen.state == "failed" and seen.codes & {*codes}, (
+            f"{verb} is {seen.state} and says {seen.failed}"
+        )
+
+    def must_be_tried_once(self, verb: str, run: str, task_id: str) -> None:
+        """A task was not tried again."""
+        found = self.site.airflow.client.tasks(self.dag(verb), run)
+        tries = next(int(one["try_number"]) for one in found if one["task_id"] == task_id)
+        assert tries == 1, f"{task_id} of {verb} was tried {tries} times"
+
+    def must_be_broken(self, run: Run, objective: str) -> None:
+        """An objective is broken by a run of `<job>.sla`, which is red."""
+        levels = self.verdicts(run)
+        assert run.state == "failed" and levels.get(objective) == "breach", f"sla is {run.state}: {levels}"
 
     def runs(self, verb: str | None = None) -> list[Run]:
-        """The job's DAG runs since the harm, or all before it; without what their tasks say."""
+        """The job's DAG runs that had not ended before the harm; without what their tasks say."""
         wanted = [self.dag(verb)] if verb else [self.dag(one) for one in VERBS]
         marks = ", ".join("?" for _ in wanted)
         rows = self.site.airflow.rows(
@@ -460,11 +489,6 @@ class Scene:
                 codes = dict.fromkeys(code for line in lines for code in CODE.findall(line))
                 seen.failed[str(task["task_id"])] = list(codes)
         return seen
-
-    def tries(self, verb: str, run: str, task_id: str) -> int:
-        """How often a task was tried."""
-        found = self.site.airflow.client.tasks(self.dag(verb), run)
-        return next(int(one["try_number"]) for one in found if one["task_id"] == task_id)
 
     # After the night
 

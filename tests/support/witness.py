@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import BaseNotifier
+from airflow.sdk import BaseNotifier, Context
 
-AIRFLOWS_OWN = frozenset({"dag", "dag_run", "task", "ti", "task_instance", "params", "conf", "macros", "var"})
+AIRFLOWS_OWN = frozenset(Context.__annotations__) | {"task_instance_key_str", "task_reschedule_count"}
 
 
 class Witness(BaseNotifier):
-    """Appends to `file` what it is given, and under which declaration: `declared`."""
+    """Appends to `file` what it is given, under which declaration, and in which DAG run."""
 
     template_fields: Sequence[str] = ()
 
@@ -25,8 +25,15 @@ class Witness(BaseNotifier):
         self.declared = declared
 
     def notify(self, context: Any) -> None:
+        run = context["dag_run"]
+        run_id = run["dag_run_id"] if isinstance(run, dict) else run.run_id
         given = {name: value for name, value in dict(context).items() if name not in AIRFLOWS_OWN}
-        line = {"at": datetime.now(UTC).isoformat(), "declared": self.declared, **_plain(given)}
+        line = {
+            "at": datetime.now(UTC).isoformat(),
+            "declared": self.declared,
+            "run": run_id,
+            **_plain(given),
+        }
         with Path(self.file).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=str) + "\n")
 
