@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from tests.nights.record import Night
 from tests.nights.site import Scene, Site, wait
@@ -306,28 +306,28 @@ def four_at_once(scene: Scene) -> None:
     scene.wait_for_rows()
     scene.harm()
 
-    with ThreadPoolExecutor(4) as people:
-        stop = people.submit(scene.trigger, "stop", {"savepoint": False})
-        run = people.submit(scene.trigger, "run", {"note": "no, run"})
-        restore = people.submit(scene.trigger, "restore", {"sink": "rollback", "stop_running": True})
-        savepoint = people.submit(scene.trigger, "savepoint", {"note": "before it"})
+    stop = scene.trigger("stop", {"savepoint": False})
+    run = scene.trigger("run", {"note": "no, run"})
+    restore = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
+    savepoint = scene.trigger("savepoint", {"note": "before it"})
 
-    scene.must_end("stop", stop.result(), "success")
-    scene.must_end("savepoint", savepoint.result(), "success")
-    scene.question("restore", restore.result())
+    scene.must_end("stop", stop, "success")
+    scene.must_end("savepoint", savepoint, "success")
+    states = partial(scene.site.airflow.states, scene.dag("run"), run)
+    wait(lambda: states().get("start") in ("success", "skipped"), "the run has begun")
+    scene.question("restore", restore)
     meant = scene.control.desired()
-    assert meant is not None
+    assert meant is not None, "nobody said what is meant to be"
     if meant.state == "stopped":
         wait(lambda: not scene.drivers(), "what is stopped is stopped")
         scene.must_end("run", watching, "success")
     else:
         wait(lambda: scene.drivers() == 2, "one driver runs: its Python and its JVM")
-    scene.answer("restore", restore.result())
-    scene.must_end("restore", restore.result(), "success")
+    scene.answer("restore", restore)
+    scene.must_end("restore", restore, "success")
     scene.recovered()
-    assert scene.drivers() == 2, "one driver: its Python and its JVM"
+    assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
     scene.each_row_once()
-    assert run.result()
 
 
 def crashes_that_heal(scene: Scene) -> None:

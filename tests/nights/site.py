@@ -34,6 +34,8 @@ AGAIN_PER_FILE = 20
 WAIT_S = 300.0
 READING_S = 2.0
 """A person reads before answering. Airflow takes a task that is answered at once for one that has failed."""
+CLICKS = 2
+"""So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
 DAG_FILE = """\
 # Airflow's safe mode reads only files in which both words occur: airflow, dag.
@@ -284,6 +286,10 @@ class Scene:
         """Trigger a DAG by hand; the run."""
         said = "".join(f" {name}={value}" for name, value in (conf or {}).items())
         self.night.acts.append(f"trigger {verb}{said}")
+        for _ in range(CLICKS):
+            with suppress(RestError):
+                return self.site.airflow.client.trigger(self.dag(verb), conf)
+            time.sleep(READING_S)
         return self.site.airflow.client.trigger(self.dag(verb), conf)
 
     def pause(self, verb: str) -> None:
