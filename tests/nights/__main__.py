@@ -1,0 +1,38 @@
+"""Play some nights, or all: `python -m tests.nights [NAME ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.nights.played import NIGHTS, play
+from tests.nights.record import FOLDER, table, write
+from tests.nights.site import open_site
+
+
+def main() -> int:
+    """Play them on one Airflow; 1 where one did not end as it must, whose folder then stays."""
+    parser = argparse.ArgumentParser(prog="python -m tests.nights", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NIGHTS))
+    names = parser.parse_args().names or list(NIGHTS)
+    if unknown := [name for name in names if name not in NIGHTS]:
+        parser.error(f"there is no night {', '.join(unknown)}; there are {', '.join(NIGHTS)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=FOLDER))
+    nights = []
+    with open_site(folder / "site") as site:
+        for one in names:
+            nights.append(play(site, one))
+            print(table(nights[-1:]), flush=True)
+            print(nights[-1].failure, flush=True)
+            page = write(nights, name)
+    print(f"{table(nights)}\n{page}")
+    return 1 if any(night.failure for night in nights) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

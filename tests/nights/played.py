@@ -1,0 +1,368 @@
+"""The nights: what happens in each, what a person does about it, and what must hold at its end.
+
+Objectives, error codes and states are looked at, never sentences. What goes before the harm is no part of the
+night's record.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+
+from tests.nights.record import Night
+from tests.nights.site import Scene, Site, wait
+
+ALERTS = """
+[<job>.sla]
+notify = [<witness:sla>]
+"""
+LATE_S = 150
+
+
+def play(site: Site, name: str) -> Night:
+    """Play a night to its end, whatever comes of it; what did."""
+    title, happens = NIGHTS[name]
+    scene = Scene(site, Night(name, title))
+    begun = time.monotonic()
+    try:
+        site.airflow.wait_until_healthy()
+        happens(scene)
+    except Exception as error:
+        scene.night.failure = f"{type(error).__name__}: {error}"
+    finally:
+        scene.close()
+        scene.night.took_s = time.monotonic() - begun
+    return scene.night
+
+
+def driver_killed(scene: Scene) -> None:
+    scene.declare(ALERTS)
+    run = scene.run()
+    scene.harm()
+
+    scene.kill_driver()
+
+    scene.recovered()
+    scene.each_row_once()
+    scene.until_kept(run)
+
+
+def checkpoint_deleted(scene: Scene) -> None:
+    """Given up, never started from nothing; alerted; restored by one run."""
+    scene.declare(ALERTS)
+    run = scene.run()
+    scene.savepoint()
+    scene.feed(2)
+    scene.wait_for_rows()
+    scene.harm()
+
+    shutil.rmtree(scene.checkpoint)
+    scene.feed()
+
+    scene.must_end("run", run, "failed")
+    scene.must_say("run", run, "checkpoint-lost")
+    scene.must_be("failed", scene.scheduled("sla"))
+    restore = scene.trigger("restore", {"sink": "rollback"})
+    scene.answer("restore", restore)
+    scene.must_end("restore", restore, "success")
+    scene.recovered()
+    scene.each_row_once()
+    scene.must_be_alerted("checkpoint-lost")
+
+
+def state_file_truncated(scene: Scene) -> None:
+    """Seen by `doctor` before anything starts, no start tries it again and again, and a restore heals it."""
+    scene.declare(ALERTS)
+    scene.run()
+    scene.feed(2)
+    scene.wait_for_rows()
+    scene.savepoint()
+    scene.stop()
+    scene.savepoint()
+    states = (scene.checkpoint / "state" / "0" / "0").glob("[0-9]*.delta")
+    newest = max(states, key=lambda path: int(path.stem))
+    scene.harm()
+
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    scene.feed()
+
+    sla = scene.scheduled("sla")
+    scene.must_be("failed", sla)
+    assert "checkpoint-damaged" in sla.failed.get("doctor", []), sla.failed
+    run = scene.trigger("run")
+    scene.must_end("run", run, "failed")
+    scene.must_say("run", run, "checkpoint-damaged")
+    scene.must_be_tried_once("run", run, "start")
+    restore = scene.trigger("restore")
+    scene.answer("restore", restore)
+    scene.must_end("restore", restore, "success")
+    scene.recovered()
+    scene.each_row_once()
+
+
+def poison_row(scene: Scene) -> None:
+    """Given up after three drivers; red; alerted; a repair and one click bring it back."""
+    scene.declare(ALERTS)
+    run = scene.run()
+    scene.harm()
+
+    repair = scene.feed_poison()
+
+    scene.must_end("run", run, "failed")
+    scene.must_be("failed", scene.scheduled("sla"))
+    repair()
+    scene.night.acts.append("repair the row")
+    scene.clear("run", run)
+    scene.recovered()
+    scene.each_row_once()
+    scene.must_be_alerted("crash-loop")
+
+
+def triggerer_and_driver_killed(scene: Scene) -> None:
+    scene.declare(ALERTS)
+    scene.run()
+    airflow = scene.site.airflow
+    scene.harm()
+
+    airflow.kill("triggerer", with_children=True)
+    scene.kill_driver()
+    time.sleep(5)  # it is gone for a while
+    airflow.start("triggerer")
+
+    scene.recovered()
+    scene.each_row_once()
+
+
+def scheduler_killed_in_a_restore(scene: Scene) -> None:
+    """The restore is done by another try, or fails with a reason and is cleared."""
+    scene.declare(ALERTS)
+    scene.run()
+    scene.savepoint()
+    scene.feed(2)
+    scene.wait_for_rows()
+    scene.stop()
+    airflow, dag_id = scene.site.airflow, scene.dag("restore")
+    scene.harm()
+
+    restore = scene.trigger("restore", {"sink": "rollback"})
+    scene.answer("restore", restore)
+    assert airflow.wait_for(dag_id, restore, "restore", "running", lambda: None), "it was never seen running"
+    airflow.kill("scheduler", with_children=True)
+    time.sleep(5)
+    airflow.start("scheduler")
+    airflow.wait_until_healthy()
+
+    if scene.end_of("restore", restore) == "failed":
+        assert scene.look_at("restore", restore).codes, scene.why("restore", restore)
+        scene.clear("restore", restore)
+        scene.must_end("restore", restore, "success")
+    scene.recovered()
+    scene.each_row_once()
+
+
+def repository_gone(scene: Scene) -> None:
+    """Nothing starts from nothing, everything that looks is red, and with the repository all is as it was."""
+    scene.declare(ALERTS)
+    scene.run()
+    scene.feed(3)
+    scene.wait_for_rows()
+    scene.savepoint()
+    scene.stop()
+    away = scene.repository.with_name("repository.away")
+    before = scene.found()
+    scene.harm()
+
+    scene.repository.rename(away)
+    scene.repository.mkdir()
+    scene.feed(3)
+
+    for verb in ("savepoint", "sla"):
+        run = scene.scheduled(verb)
+        assert run.state == "failed", f"{verb} is {run.state}"
+        scene.must_say(verb, run.run_id, "repository-lost")
+    run_id = scene.trigger("run")
+    scene.site.airflow.wait_for_end(scene.dag("run"), run_id, lambda: _nothing_starts(scene, before))
+    scene.must_say("run", run_id, "repository-lost", "sink-used")
+    scene.must_be_tried_once("run", run_id, "start")
+    scene.must_be_alerted("repository-lost")
+
+    shutil.rmtree(scene.repository)
+    away.rename(scene.repository)
+    scene.night.acts.append("bring the repository back")
+    scene.trigger("run")
+    scene.recovered()
+    scene.each_row_once()
+
+
+def _nothing_starts(scene: Scene, before: list[int] | None) -> None:
+    assert scene.found() == before, "something was written"
+
+
+def sink_ahead(scene: Scene) -> None:
+    """A restore while the job lives and its sink is ahead: one run, whose question offers the choices."""
+    scene.declare(ALERTS)
+    scene.run()
+    scene.savepoint()
+    scene.feed(3)
+    scene.wait_for_rows()
+    scene.harm()
+
+    restore = scene.trigger("restore")
+    options = scene.answer("restore", restore, r".*(aside|roll)")
+    assert len(options) > 2, f"there is no choice but {options}"
+    scene.must_end("restore", restore, "success")
+
+    scene.recovered()
+    scene.each_row_once()
+    assert len(scene.runs("restore")) == 1, scene.runs("restore")
+
+
+def run_paused(scene: Scene) -> None:
+    """A reflex, and then the driver dies: red within minutes, and back once the DAG goes on."""
+    scene.declare(ALERTS + 'alive = {breach = "1m"}\n')
+    scene.run()
+    scene.harm()
+
+    scene.pause("run")
+    scene.kill_driver()
+    scene.feed()
+
+    red = scene.until_red()
+    scene.must_be_broken(red, "alive")
+    scene.must_be_alerted("alive")
+    assert not scene.drivers(), "somebody started it"
+    scene.unpause("run")
+    scene.recovered()
+    scene.each_row_once()
+    wait(lambda: scene.scheduled("sla").state == "success", "sla is green again", 240, every_s=10)
+
+
+def keep_running_marked(scene: Scene) -> None:
+    """Marked as a success while the driver lives: nobody watches, and that is red, too."""
+    scene.declare(ALERTS + 'alive = {breach = "1m"}\n')
+    run = scene.run()
+    scene.harm()
+
+    scene.mark("run", run, "keep_running", "success")
+    scene.must_end("run", run, "success")
+    scene.must_be_broken(scene.until_red(), "alive")
+    scene.kill_driver()
+    scene.must_be_broken(scene.until_red(), "alive")
+    scene.must_be_alerted("alive")
+
+    scene.trigger("run")
+    scene.recovered()
+    scene.each_row_once()
+
+
+def late_pages(scene: Scene) -> None:
+    """Two restores fail, a third one heals the job, a fourth waits: one page, about that one."""
+    scene.declare(f'{ALERTS}\n[<job>.restore]\ndeadline = "{LATE_S}s"\nnotify = [<witness:restore>]\n')
+    scene.run()
+    scene.savepoint()
+    scene.harm()
+
+    failed = [scene.trigger("restore", {"savepoint": f"b9{number}"}) for number in range(2)]
+    for run in failed:
+        scene.must_end("restore", run, "failed")
+    healing = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
+    scene.answer("restore", healing)
+    scene.must_end("restore", healing, "success")
+    scene.recovered()
+    waiting = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
+    scene.question("restore", waiting)
+    for run in (*failed, waiting):
+        _see_deadline_missed(scene, run)
+
+    late = [str(one["run"]) for one in scene.alerts() if one["declared"] == "restore"]
+    assert late == [waiting], f"{waiting} waits; {late} were said to be late"
+    scene.answer("restore", waiting, "reject")
+    scene.each_row_once()
+
+
+def _see_deadline_missed(scene: Scene, run: str) -> None:
+    """Wait until Airflow has noticed that a run missed its deadline, and has called back."""
+    question = (
+        "SELECT callback.state FROM deadline JOIN dag_run ON dag_run.id = deadline.dagrun_id "
+        "JOIN callback ON callback.id = deadline.callback_id "
+        "WHERE dag_run.dag_id = ? AND dag_run.run_id = ? AND deadline.missed"
+    )
+
+    def called() -> bool:
+        rows = scene.site.airflow.rows(question, scene.dag("restore"), run)
+        return any(str(state).lower() in ("success", "failed") for (state,) in rows)
+
+    wait(called, f"the deadline of {run} is missed", LATE_S + 120)
+
+
+def four_at_once(scene: Scene) -> None:
+    """Stop, run, restore and savepoint in the same second: none is lost, and what came last counts."""
+    scene.declare(ALERTS)
+    watching = scene.run()
+    scene.savepoint()
+    scene.feed(2)
+    scene.wait_for_rows()
+    scene.harm()
+
+    stop = scene.trigger("stop", {"savepoint": False})
+    run = scene.trigger("run", {"note": "no, run"})
+    restore = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
+    savepoint = scene.trigger("savepoint", {"note": "before it"})
+
+    scene.must_end("stop", stop, "success")
+    scene.must_end("savepoint", savepoint, "success")
+    states = partial(scene.site.airflow.states, scene.dag("run"), run)
+    wait(lambda: states().get("start") in ("success", "skipped"), "the run has begun")
+    scene.question("restore", restore)
+    meant = scene.control.desired()
+    assert meant is not None, "nobody said what is meant to be"
+    if meant.state == "stopped":
+        wait(lambda: not scene.drivers(), "what is stopped is stopped")
+        scene.must_end("run", watching, "success")
+    else:
+        wait(lambda: scene.drivers() == 2, "one driver runs: its Python and its JVM")
+    scene.answer("restore", restore)
+    scene.must_end("restore", restore, "success")
+    scene.recovered()
+    assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
+    scene.each_row_once()
+
+
+def crashes_that_heal(scene: Scene) -> None:
+    """Ten recovered crashes in a day are no good day, though none of them is the second in a row."""
+    scene.declare(ALERTS)
+    scene.run()
+    scene.harm()
+
+    took = []
+    for _ in range(10):
+        begun = time.monotonic()
+        scene.kill_driver()
+        scene.recovered()
+        took.append(time.monotonic() - begun)
+    scene.night.recovery_s = max(took)
+
+    red = scene.scheduled("sla")
+    scene.must_be_broken(red, "restart_rate")
+    scene.must_be_alerted("restart_rate")
+    scene.each_row_once()
+
+
+NIGHTS: dict[str, tuple[str, Callable[[Scene], None]]] = {
+    "a": ("kill -9 of the driver", driver_killed),
+    "b": ("checkpoint deleted while the job runs", checkpoint_deleted),
+    "c": ("state file truncated while the job is stopped", state_file_truncated),
+    "d": ("crash loop: a poison row", poison_row),
+    "g": ("triggerer and driver killed -9", triggerer_and_driver_killed),
+    "h": ("scheduler and its workers killed -9 during a restore", scheduler_killed_in_a_restore),
+    "i": ("repository gone, an empty folder in its place", repository_gone),
+    "j": ("restore of a living job whose sink is ahead", sink_ahead),
+    "k1": ("run DAG paused, driver killed", run_paused),
+    "k2": ("keep_running marked success, driver killed", keep_running_marked),
+    "l": ("restores that end before their deadline, and one that waits for an answer", late_pages),
+    "m": ("stop, run, restore and savepoint at once", four_at_once),
+    "n": ("ten recovered crashes in a day", crashes_that_heal),
+}
+"""By name: what happens, and how it is played; in the order of the table."""

@@ -1,0 +1,110 @@
+"""What came of the nights: one record each, and the table of all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.places import ROOT
+
+FOLDER = ROOT / ".streambank" / "nights"
+COLUMNS = ("night", "what happened", "back after", "acts of a person", "red", "alerts", "rows", "verdict")
+
+
+@dataclass(slots=True)
+class Run:
+    """A DAG run of a night.
+
+    Attributes:
+        dag_id: Its DAG.
+        run_id: Its id.
+        state: How it ended; `running` where it goes on.
+        failed: The error codes in the log of each task that failed.
+    """
+
+    dag_id: str
+    run_id: str
+    state: str
+    failed: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> set[str]:
+        """The error codes of all its failed tasks."""
+        return {code for codes in self.failed.values() for code in codes}
+
+
+@dataclass(slots=True)
+class Night:
+    """What came of one night.
+
+    Attributes:
+        name: Its letter, as in the table.
+        title: What happened.
+        recovery_s: From the harm until rows that arrived after it were in the output; None where the job was
+            not down.
+        acts: What a person did through REST, in order.
+        runs: The job's DAG runs since the harm.
+        alerts: What the notifiers of the job were given since the harm.
+        rows: How many rows a run that is never disturbed gives.
+        lost: How many of them are not in the output.
+        repeated: How many rows of the output are there once too often.
+        took_s: How long the night was.
+        failure: What was not as it must be; empty for a good night.
+    """
+
+    name: str
+    title: str
+    recovery_s: float | None = None
+    acts: list[str] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    rows: int = 0
+    lost: int = 0
+    repeated: int = 0
+    took_s: float = 0.0
+    failure: str = ""
+
+
+def table(nights: Sequence[Night]) -> str:
+    """The nights as a table in Markdown."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for night in nights:
+        red = [
+            f"{run.dag_id.partition('.')[2]}: {', '.join(sorted(run.codes)) or 'no code'}"
+            for run in night.runs
+            if run.state == "failed"
+        ]
+        cells = (
+            night.name,
+            night.title,
+            "-" if night.recovery_s is None else f"{night.recovery_s:.0f} s",
+            f"{len(night.acts)}" + (f": {', '.join(night.acts)}" if night.acts else ""),
+            "; ".join(red) or "none",
+            "; ".join(summary(one) for one in night.alerts) or "none",
+            f"{night.rows}, {night.lost} lost, {night.repeated} repeated",
+            night.failure.partition("\n")[0][:300] or "ok",
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def summary(alert: dict[str, Any]) -> str:
+    """An alert in a few words: its declaration, its kind, and what it is about."""
+    texts = [str(alert.get("declared", ""))]
+    for part in (alert, *(one for one in alert.values() if isinstance(one, dict))):
+        texts += [str(part[name]) for name in ("objective", "kind", "code", "level") if part.get(name)]
+    return " ".join(dict.fromkeys(texts))
+
+
+def write(nights: Sequence[Night], name: str) -> Path:
+    """Write the records and their table; where the table is."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(
+        json.dumps([asdict(night) for night in nights], indent=2, default=str) + "\n", encoding="utf-8"
+    )
+    page = FOLDER / f"{name}.md"
+    page.write_text(table(nights) + "\n", encoding="utf-8")
+    return page
