@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.jvm import spark_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -55,6 +57,7 @@ def _isolate_environment() -> Path:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(home / "spark"),
+            "SPARK_SUBMIT_OPTS": spark_options(),
             "NO_COLOR": "1",
             "TZ": "UTC",
         }

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,13 @@ def as_text(records: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_topics_are_made_once_and_found_the_second_time(
-    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+    kafka: Kafka, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         assert topics.main([kafka.bootstrap, "one", "two"]) == 0
         assert capsys.readouterr().out.splitlines() == ["Topic one is there", "Topic two is there"]
     assert set(kafka.ends("one")) == set(range(topics.PARTITIONS))
+    monkeypatch.setattr(topics, "ASK_TIMEOUT_S", 1.0)
     assert topics.main(["127.0.0.1:9", "one", "--within", "0"]) == 1
     assert "Topic one could not be made at 127.0.0.1:9: " in capsys.readouterr().err
 
@@ -83,8 +85,13 @@ def test_each_departure_comes_once_and_no_partition_gets_ahead_by_more_than_a_po
 
 
 def test_who_goes_on_says_how_far_the_topic_was_fed_and_the_closing_record_is_the_last(
-    kafka: Kafka, flights: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    kafka: Kafka,
+    flights: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # The departures of a year are read and sorted once here, not by each command.
+    monkeypatch.setattr(replay, "departures", cache(replay.departures))
     topic = made(kafka, "skipped")
     where = ["--kafka", kafka.bootstrap, "--topic", topic, "--gap-ms", "0"]
     for words, written in (
