@@ -14,8 +14,12 @@ UV := .boot/bin/uv
 # What the targets below need; `make lock` resolves exactly this.
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
-WORKERS ?= 2
+# One more than the cores that they are made for: tests wait much for processes that they have started.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What `make test-quick` leaves out: what starts Java, Airflow or a server, or is of the demo and the benchmarks.
+NOT_QUICK := $(foreach folder,streambank_airflow dags storm stack demo bench,--ignore=tests/$(folder)) \
+	-m "not (spark or airflow or server or slow or storm)"
 ARGS ?=
 # Those of the second half of `make bench`; for a look: --keys 50000 --rounds 1
 STATE_ARGS ?=
@@ -70,12 +74,20 @@ check-lock: setup
 .PHONY: check
 check: lint check-lock  ## All that needs no test run: lint, and the lock is current
 
+.PHONY: classes
+classes: setup
+	@$(BIN)/python -m tests.support.jvm
+
 .PHONY: test
-test: setup  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest
-	@$(PYTEST) $(ARGS)
+test: classes  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest
+	@$(PYTEST) --durations-file=.streambank/test-durations.txt $(ARGS)
+
+.PHONY: test-quick
+test-quick: setup  ## What needs neither Java nor Airflow, within 2 minutes: for the loop while coding
+	@$(PYTEST) $(NOT_QUICK) $(ARGS)
 
 .PHONY: test-storm
-test-storm: setup  ## The long tests: hundreds of savepoints taken and restored under load
+test-storm: classes  ## The long tests: hundreds of savepoints taken and restored under load
 	@$(PYTEST) --dist worksteal -m storm $(ARGS)
 
 .PHONY: demo

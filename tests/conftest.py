@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import durations
+from tests.support.jvm import spark_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -29,6 +32,8 @@ MARKERS_BY_FOLDER = {
     "tests/dags": "airflow",
     "tests/storm": "storm",
 }
+S3_SERVERS = ("seaweedfs", "moto_server", "versitygw", "s3")
+"""Fixtures, and how parameters begin, of tests that start an S3 server."""
 # What a developer's own shell may carry and a test must not see.
 FOREIGN_PREFIXES = ("AIRFLOW", "STREAMBANK_", "SPARK_", "PYSPARK_", "AWS_", "HADOOP_")
 
@@ -55,6 +60,7 @@ def _isolate_environment() -> Path:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(home / "spark"),
+            "SPARK_SUBMIT_OPTS": spark_options(),
             "NO_COLOR": "1",
             "TZ": "UTC",
         }
@@ -75,7 +81,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder, marker in MARKERS_BY_FOLDER.items():
             if path.startswith(f"{folder}/"):
                 item.add_marker(marker)
+        if _starts_a_server(item):
+            item.add_marker("server")
     items[:] = _spread(items)
+
+
+def _starts_a_server(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    parameters = [one for one in (call.params.values() if call else ()) if isinstance(one, str)]
+    fixtures = [one for one in getattr(item, "fixturenames", ()) if one in S3_SERVERS]
+    return bool(fixtures) or any(one.startswith(S3_SERVERS) for one in parameters)
 
 
 _SLOW_WITHIN = 0.8
@@ -97,6 +112,19 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     for number, tests in reversed([*enumerate(slow)]):
         spread.insert(int(number * len(quick) * _SLOW_WITHIN) // len(slow), tests)
     return [item for tests in spread for item in tests]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--durations-file", type=Path, help="keep in this file what took how long")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Keep what took how long: an issue that adds a minute to the suite takes one away."""
+    file = config.getoption("--durations-file")
+    if file is not None and not hasattr(config, "workerinput"):
+        reports = [one for kind in terminalreporter.stats.values() for one in kind if hasattr(one, "when")]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(durations.table(reports), encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)

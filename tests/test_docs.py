@@ -7,13 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
-import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from streambank.job.declaration import load_jobs
+from tests.support.archives import unpack_tar
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -43,8 +43,7 @@ def sandbox(tmp_path: Path) -> Path:
     """A folder in which the README's checkpoint lies, under both of the names that it uses."""
     for name in ("checkpoints/orders", "ckpt/orders"):
         target = tmp_path / name
-        with tarfile.open(FIXTURE) as archive:
-            archive.extractall(tmp_path / "unpacked", filter="data")
+        unpack_tar(FIXTURE, tmp_path / "unpacked")
         target.parent.mkdir(parents=True)
         (tmp_path / "unpacked" / "checkpoint").rename(target)
     return tmp_path

@@ -18,6 +18,7 @@ TARGETS = [
     "lint",
     "check",
     "test",
+    "test-quick",
     "test-storm",
     "demo",
     "up",
@@ -149,3 +150,26 @@ def test_ci_runs_what_a_developer_runs() -> None:
     assert "set -eu" in script and "export CI=true" in script
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert subprocess.run(["sh", "-n", str(ROOT / ".ci" / "run")], check=False).returncode == 0
+
+
+def test_ci_prefers_debians_own_python(tmp_path: Path) -> None:
+    for name, lines in (("make", 'echo "$1 ${PYTHON-none}"'), ("java", ""), ("id", "echo 1000")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [str(tmp_path / ".ci" / "run")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    debian = Path("/usr/bin/python3.11")
+    runs = (
+        debian.exists()
+        and not subprocess.run([debian, "-c", "import ensurepip, venv"], check=False).returncode
+    )
+    assert done.stdout.splitlines()[0] == f"setup {debian if runs else 'none'}"

@@ -30,8 +30,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module")
-def flights() -> list[dict[str, Any]]:
-    return replay.departures(replay.data_dir())[:3000]
+def year() -> list[dict[str, Any]]:
+    """All departures, read and sorted once."""
+    return replay.departures(replay.data_dir())
+
+
+@pytest.fixture
+def flights(year: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return year[:3000]
 
 
 def made(kafka: Kafka, topic: str) -> str:
@@ -47,12 +53,13 @@ def as_text(records: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_topics_are_made_once_and_found_the_second_time(
-    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+    kafka: Kafka, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         assert topics.main([kafka.bootstrap, "one", "two"]) == 0
         assert capsys.readouterr().out.splitlines() == ["Topic one is there", "Topic two is there"]
     assert set(kafka.ends("one")) == set(range(topics.PARTITIONS))
+    monkeypatch.setattr(topics, "ASK_TIMEOUT_S", 1.0)
     assert topics.main(["127.0.0.1:9", "one", "--within", "0"]) == 1
     assert "Topic one could not be made at 127.0.0.1:9: " in capsys.readouterr().err
 
@@ -83,8 +90,14 @@ def test_each_departure_comes_once_and_no_partition_gets_ahead_by_more_than_a_po
 
 
 def test_who_goes_on_says_how_far_the_topic_was_fed_and_the_closing_record_is_the_last(
-    kafka: Kafka, flights: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    kafka: Kafka,
+    year: list[dict[str, Any]],
+    flights: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    read = replay.departures
+    monkeypatch.setattr(replay, "departures", lambda at: year if at == replay.data_dir() else read(at))
     topic = made(kafka, "skipped")
     where = ["--kafka", kafka.bootstrap, "--topic", topic, "--gap-ms", "0"]
     for words, written in (
@@ -102,8 +115,15 @@ def test_who_goes_on_says_how_far_the_topic_was_fed_and_the_closing_record_is_th
 
 
 def test_a_broker_that_is_killed_while_it_is_fed_has_each_departure_once(
-    kafka: Kafka, flights: list[dict[str, Any]]
+    kafka: Kafka, flights: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = confluent_kafka.Producer
+
+    class ComesBackSoon(real):  # type: ignore[misc, valid-type]  # it has no types
+        def __init__(self, settings: dict[str, str]) -> None:
+            super().__init__({**settings, "reconnect.backoff.max.ms": "500"})
+
+    monkeypatch.setattr(confluent_kafka, "Producer", ComesBackSoon)
     topic = made(kafka, "killed")
     feeding = threading.Thread(
         target=replay.feed,

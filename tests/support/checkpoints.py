@@ -16,6 +16,7 @@ from typing import Any
 from streambank.checkpoint.closure import Closure, ClosureKind, plan_closure
 from streambank.errors import NotFoundError
 from streambank.storage import FileInfo, Store
+from tests.support.archives import unpack_tar
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "checkpoints"
 NAMES = sorted(
@@ -96,8 +97,7 @@ def expected(name: str) -> dict[int, list[Any]]:
 
 def unpack(name: str, folder: Path) -> Path:
     """Unpack everything, with the files' times: `input/`, `checkpoint/`, a file sink's `output/`."""
-    with tarfile.open(FOLDER / f"{name}.tar.xz") as tar:
-        tar.extractall(folder, filter="data")
+    unpack_tar(FOLDER / f"{name}.tar.xz", folder)
     return folder
 
 

@@ -21,6 +21,8 @@ from tests.support.fake_spark_master import FakeMaster, fake_master
 from tests.support.jobs import BY, declare, poll
 from tests.support.played_drivers import Played, PlayedDrivers
 
+pytestmark = pytest.mark.slow  # leases run out
+
 
 @pytest.fixture
 def master() -> Iterator[FakeMaster]:

@@ -47,6 +47,11 @@ def connection(login: Login, **other: str) -> KafkaConnection:
     return KafkaConnection(config={**login.client(READER), "sasl.password": "${KAFKA_PASSWORD}", **other})
 
 
+def asking(declared: KafkaConnection) -> Brokers:
+    """Who does not wait long for a server that does not let it in."""
+    return Brokers(declared, timeout_s=3.0)
+
+
 class Saved:
     """A savepoint of a query that has read half of a topic."""
 
@@ -56,7 +61,7 @@ class Saved:
         offsets = json.dumps({topic: {"0": 50}})
         checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
-        sources = kafka_sources(facts, Brokers(declared))
+        sources = kafka_sources(facts, asking(declared))
         self.id = take(checkpoint, self.repository, "job", sources=sources).savepoint
 
     @property
@@ -66,7 +71,7 @@ class Saved:
 
     def plan(self, declared: KafkaConnection) -> RestorePlan:
         into = open_store(str(self.folder / "into"))
-        return plan_restore(self.repository, self.id, into=into, kafka=Brokers(declared))
+        return plan_restore(self.repository, self.id, into=into, kafka=asking(declared))
 
     def written(self) -> str:
         """Everything in the repository, as text."""
@@ -108,7 +113,7 @@ def test_a_certificate_that_is_not_trusted_is_named(
     stranger = Login.make(tmp_path / "stranger")
     declared = connection(login, **{"ssl.ca.location": str(stranger.certificate)})
     with pytest.raises(StorageError) as raised:
-        Brokers(declared).at(kafka.bootstrap).topics([MINE])
+        asking(declared).at(kafka.bootstrap).topics([MINE])
     assert raised.value.code == "kafka-not-reachable"
     assert "certificate" in raised.value.message, raised.value.message
 
@@ -122,7 +127,7 @@ def test_a_topic_one_may_not_see_says_what_is_missing_and_hides_no_other(
     plan = saved.plan(connection(login))
     assert [refusal.code for refusal in plan.refusals] == ["source-not-known"]
     assert "DESCRIBE" in plan.refusals[0].message
-    brokers = Brokers(connection(login))
+    brokers = asking(connection(login))
     with pytest.raises(StorageError, match=OTHER):
         brokers.at(kafka.bootstrap).topics([OTHER])
     assert brokers.at(kafka.bootstrap).topics([MINE])[MINE] is not None

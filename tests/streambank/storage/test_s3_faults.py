@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from botocore.retries.standard import ExponentialBackoff
 
 from streambank.errors import ConflictError, InputError, StorageError
 from streambank.savepoint.copying import CopyTask, run_task
@@ -24,7 +25,9 @@ DATA = bytes(range(256)) * 4096
 
 @pytest.fixture
 def network(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """How often boto3 tries again is its own; how long it waits before that (seconds) is left out here."""
     seaweedfs.use(monkeypatch)
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda self, context: 0.01)
     with proxy(seaweedfs.endpoint) as running:
         monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
         yield running
