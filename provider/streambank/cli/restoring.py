@@ -247,6 +247,9 @@ def _show_done(done: dict[str, Any]) -> None:
         f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
     )
     _show_common(done)
+    console.line(done["sink_effect"])
+    if done["source_effect"]:
+        console.line(done["source_effect"])
     for rolled_back in done["rolled_back"]:
         aside = console.count(rolled_back["files_aside"], "file")
         console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
