@@ -141,7 +141,7 @@ class RestorePlan:
         )
 
     def source_effect(self) -> str:
-        """What Kafka still has of the input, in a sentence for people; empty where no source is Kafka."""
+        """What is still there of the input, in a sentence for people; empty where no source can be judged."""
         if not self.sources:
             return ""
         says = [str(one["says"]) for one in self.sources if one["says"]]

@@ -221,7 +221,9 @@ def _ask_events(found: _Found, control: JobControl, query: str, query_id: str) -
         if event.get("query") == query and event.get("kind") in ("savepoint-taken", "query-ended"):
             batch = _number(event.get("batch"))
             found.committed.append(batch if batch is not None and batch >= 0 else None)
-    stopped = next((event for event in events if event.get("kind") == "stopped"), {})
+    # A stop that found no driver leaves it to the one before it.
+    stops = (event for event in events if event.get("kind") == "stopped" and event.get("how") != "none")
+    stopped: JsonDict = next(stops, {})
     batches = stopped.get("batches")
     if stopped.get("how") == "boundary" and isinstance(batches, Mapping):
         found.at_rest_at = _number(batches.get(query))

@@ -76,12 +76,12 @@ class UnguardedSink:
             return ""
         what = {
             "repeated": "its later rows are repeated",
-            "skipped": "it remembers batch ids and skips those that it was sent before, whose new rows are lost",
+            "skipped": "it skips the batches whose ids it remembers, and their new rows are lost for good",
             "unknown": "its later rows are repeated, or skipped for good if it remembers batch ids",
         }[harm]
         return (
-            f"The sink {sink_name(self.kind, self.path)} is not guarded: a restore cannot roll it back. If the "
-            f"query has gone on since, {what}; such a restore needs --sink accept."
+            f"The sink {sink_name(self.kind, self.path)} is not guarded: a restore cannot roll it back. If "
+            f"the query has gone on since, {what}; such a restore needs --sink accept."
         )
 
 
