@@ -99,14 +99,15 @@ def restore(
     sink: Annotated[
         Sink,
         typer.Option(
-            help="Where output is newer than the savepoint: refuse; rollback sets it aside; accept goes on."
+            help="Where output is newer than the savepoint: refuse; rollback sets it aside, of file sinks; "
+            "accept goes on, and rows are repeated or lost in sinks that are not guarded."
         ),
     ] = Sink.refuse,
     source: Annotated[
         Source,
         typer.Option(
-            help="Where Kafka has not all that the query would read next, or cannot be asked: refuse; accept "
-            "goes on without it."
+            help="Where Kafka has not all that the query would read next, or cannot be asked, or a source "
+            "cannot be repeated: refuse; accept goes on without it."
         ),
     ] = Source.refuse,
     kafka: Kafka = None,

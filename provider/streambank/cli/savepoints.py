@@ -228,7 +228,7 @@ def _guard(sink: Mapping[str, Any]) -> str:
         "none": "not guarded: keeps nothing",
         "repeated": "not guarded: a restore repeats its later rows",
         "skipped": "not guarded: after a restore it skips batches that it knows, and loses their new rows",
-        "unknown": "not guarded: a restore repeats its later rows, or loses new ones if it remembers batch ids",
+        "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
     }[harm_of(str(sink.get("kind")))]
 
 

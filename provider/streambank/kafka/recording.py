@@ -92,7 +92,7 @@ class SourceRecorder:
         """
         offsets = parse_offsets(source.offset)
         if offsets is None:
-            word = self._word(source)
+            word = self.word(source)
             return {} if word is None else {FORMAT: word}
         if (word := self._other(source)) is not None:
             return {FORMAT: word}
@@ -108,7 +108,7 @@ class SourceRecorder:
             said = _said(offsets, {}, {}, {})
             return {KIND: {**record, "asked_at": None, "not_asked": error.message, "topics": said}}
 
-    def _word(self, source: SourceState) -> str | None:
+    def word(self, source: SourceState) -> str | None:
         """Spark's word for a source whose offsets are not Kafka's; None where it is not known."""
         words = [one for one in self._streams if one != KIND]
         if len(set(words)) == 1:

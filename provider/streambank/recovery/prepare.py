@@ -42,9 +42,10 @@ class Wanted(TypedDict, total=False):
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.
         sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
-            output aside; `accept`: leave it as it is.
-        source: What to do where Kafka no longer has what the query would read next, or cannot be asked:
-            `refuse` (default); `accept`: go on without those records.
+            output of file sinks aside; `accept`: leave it as it is, the only choice for sinks that are not
+            guarded.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
+            a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
