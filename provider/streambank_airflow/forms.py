@@ -20,7 +20,7 @@ SINK_CHOICES = {
     "accept": "accept - leave the output as it is",
 }
 SOURCE_CHOICES = {
-    "refuse": "refuse - stop here if Kafka has not all of the input any more, or cannot be asked",
+    "refuse": "refuse - stop here if input is gone, cannot be asked for, or cannot be repeated",
     "accept": "accept - go on without it",
 }
 MODE_CHOICES = {

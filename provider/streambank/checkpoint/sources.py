@@ -7,13 +7,17 @@ name, since carrying too much of an unknown log is as wrong as carrying too litt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.grammar import Kind, Part
 from streambank.checkpoint.text import load_json
 from streambank.errors import FormatError
+
+_NUMBER = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,31 @@ class SourceState:
     kind: str
     offset: str | None
     files: tuple[str, ...]
+
+
+def cannot_repeat(source: Mapping[str, Any]) -> str | None:
+    """Spark's word for a source that gives no row twice, such as `socket`; None for one that may.
+
+    Its offsets count what this run of the query was given, so a restored query cannot read on from them.
+    Without Spark's word an offset that is a bare number tells, where the source keeps no log: that of `rate`
+    holds when its clock began, with which it makes the same rows again.
+
+    Args:
+        source: A source as a savepoint keeps it: `kind`, `offset`, and in `format` Spark's word where that is
+            known.
+    """
+    word, keeps_none = source.get("format"), source.get("kind") == "none"
+    if isinstance(word, str) and word:
+        called = word.lower()
+        if called.startswith(("socket", "textsocket")):
+            return "socket"
+        if called.startswith("memory"):
+            return "memory"
+        return "rate" if keeps_none and called in ("rate", "ratestream") else None
+    offset = source.get("offset")
+    if keeps_none and isinstance(offset, str) and _NUMBER.fullmatch(offset.strip()):
+        return "socket or memory"
+    return None
 
 
 def plan_sources(

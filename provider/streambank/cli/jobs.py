@@ -205,6 +205,8 @@ def _show_stop(result: StopResult) -> None:
             ("took", f"{result.seconds:.1f} s"),
         ]
     )
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")
 
 
 @app.command(epilog="Example: streambank job status orders --json")

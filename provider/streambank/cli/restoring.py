@@ -99,14 +99,15 @@ def restore(
     sink: Annotated[
         Sink,
         typer.Option(
-            help="Where output is newer than the savepoint: refuse; rollback sets it aside; accept goes on."
+            help="Where output is newer than the savepoint: refuse; rollback sets it aside, of file sinks; "
+            "accept goes on, and rows are repeated or lost in sinks that are not guarded."
         ),
     ] = Sink.refuse,
     source: Annotated[
         Source,
         typer.Option(
-            help="Where Kafka has not all that the query would read next, or cannot be asked: refuse; accept "
-            "goes on without it."
+            help="Where Kafka has not all that the query would read next, or cannot be asked, or a source "
+            "cannot be repeated: refuse; accept goes on without it."
         ),
     ] = Source.refuse,
     kafka: Kafka = None,
@@ -247,6 +248,9 @@ def _show_done(done: dict[str, Any]) -> None:
         f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
     )
     _show_common(done)
+    console.line(done["sink_effect"])
+    if done["source_effect"]:
+        console.line(done["source_effect"])
     for rolled_back in done["rolled_back"]:
         aside = console.count(rolled_back["files_aside"], "file")
         console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")

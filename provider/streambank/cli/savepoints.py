@@ -177,6 +177,7 @@ def show(
 
 
 def _show(found: dict[str, Any], pinned: bool) -> None:
+    from streambank.checkpoint.sources import cannot_repeat
     from streambank.times import from_epoch_ms, to_json_time
 
     stats, by = found["stats"], found["taken_by"]
@@ -211,8 +212,24 @@ def _show(found: dict[str, Any], pinned: bool) -> None:
         columns = ("operator", "name", "store", "partitions", "rows", "bytes")
         console.table(columns, rows, right=("operator", "partitions", "rows", "bytes"))
     for sink in found["sinks"]:
-        guarded = "guarded" if sink.get("guarded") else "not guarded: a restore cannot take it back"
-        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({guarded})")
+        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({_guard(sink)})")
+    for source in found["sources"]:
+        if (what := cannot_repeat(source)) is not None:
+            console.line(f"source {source.get('source')} {what} (cannot be repeated)")
+
+
+def _guard(sink: Mapping[str, Any]) -> str:
+    """What a restore to a batch before the newest one does to a sink."""
+    from streambank.sinks.unguarded import harm_of
+
+    if sink.get("guarded"):
+        return "guarded"
+    return {
+        "none": "not guarded: keeps nothing",
+        "repeated": "not guarded: a restore repeats its later rows",
+        "skipped": "not guarded: after a restore it skips batches that it knows, and loses their new rows",
+        "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
+    }[harm_of(str(sink.get("kind")))]
 
 
 def pin(

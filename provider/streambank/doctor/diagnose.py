@@ -32,15 +32,24 @@ from streambank.doctor.places import (
 from streambank.doctor.rocksdb import check_changelog, check_memory
 from streambank.doctor.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.snapshots import check_checksums, check_lag, check_restarts
-from streambank.doctor.sources import check_application, check_asked, check_kafka, check_replay
+from streambank.doctor.sources import (
+    check_application,
+    check_asked,
+    check_kafka,
+    check_repeats,
+    check_replay,
+    check_sinks,
+)
 from streambank.doctor.unseen import Seen, Unseen, gathered
 from streambank.errors import ConflictError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.job.declaration import Job
 from streambank.job.environment import driver_environment
 from streambank.job.generations import MAIN
+from streambank.job.kafka import FACT, kafka_sources
 from streambank.job.preflight import declared_query, records_lost, savepoints_lost
 from streambank.kafka.connection import Brokers
+from streambank.kafka.recording import KIND
 from streambank.sinks.file_sink import FileSinkCapture
 from streambank.sinks.unguarded import sink_from_description
 from streambank.sla.hot_key_record import read_hot_keys
@@ -175,6 +184,8 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from _guarded("sources", lambda: check_replay(closure, query.planner, query.oldest))
         brokers = Brokers(query.job.kafka if query.job is not None else None)
         yield from _guarded("kafka", lambda: check_kafka(query.oldest, brokers, now))
+        yield from check_repeats(closure.sources, kafka_sources(query.facts, brokers))
+    yield from check_sinks((kind, path) for path, kind in _unguarded_sinks(query).items())
     yield from check_asked(query.savepoints[0] if query.savepoints else None)
     if query.job is not None:
         yield from check_application(Path(query.job.application))
@@ -267,6 +278,23 @@ def _file_sinks(query: Query) -> dict[str, Store]:
         return {}
     sink = sink_from_description(description)
     return {sink.path: open_store(sink.path)} if isinstance(sink, FileSinkCapture) else {}
+
+
+def _unguarded_sinks(query: Query) -> dict[str, str]:
+    """Sinks that no restore can judge, by path; Kafka's can be asked, and say themselves what they got."""
+    told = query.facts.get(FACT)
+    if isinstance(told, Mapping) and told.get("sink") is not None:
+        return {}
+    description = query.facts.get("sink")
+    if isinstance(description, str):
+        sink = sink_from_description(description)
+        return {} if sink.guarded else {sink.path: sink.kind}
+    newest = query.savepoints[0].sinks if query.savepoints else ()
+    return {
+        str(one.get("path")): str(one.get("kind"))
+        for one in newest
+        if one.get("guarded") is not True and one.get("kind") != KIND
+    }
 
 
 def _ran_here(query: Query) -> bool:

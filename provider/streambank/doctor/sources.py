@@ -1,9 +1,10 @@
-"""Whether the input of a savepoint can be read again: not where files are deleted behind the query."""
+"""Whether the input of a savepoint can be read again, and what its sinks make of going back."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +13,16 @@ from urllib.parse import unquote, urlsplit
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.compactible import parse_log_entry
-from streambank.checkpoint.sources import SourceState, file_log_offset
+from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.doctor.unseen import Seen, Unseen
 from streambank.errors import StreambankError
 from streambank.finding import Finding
 from streambank.kafka.connection import Brokers
+from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.replay import replay_of
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.result import not_asked
+from streambank.sinks.unguarded import harm_of, sink_name
 from streambank.storage import open_store
 
 OPTION = "cleanSource"
@@ -141,6 +144,52 @@ def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Ite
                 "deletions of keys may go, and the restored state keeps those keys.",
                 _LONGER,
             )
+
+
+def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> Iterator[Finding]:
+    """Sources that give no row twice.
+
+    Args:
+        sources: Those of the newest batch.
+        capture: Knows Spark's words for them, where the query's driver has recorded those.
+    """
+    for source in sources:
+        word = capture.word(source)
+        if (what := cannot_repeat({**asdict(source), **({} if word is None else {FORMAT: word})})) is None:
+            continue
+        yield Finding(
+            "source-cannot-repeat",
+            "warning",
+            f"sources/{source.source}",
+            f"The source ({what}) gives no row twice, and its offsets mean nothing to another run.",
+            "What it gave after a savepoint is lost in a restore, which needs --source accept; Spark may "
+            "refuse to go on even after a stop.",
+            "Read from a source that keeps its records, such as files or Kafka.",
+        )
+
+
+def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Sinks that a restore cannot roll back.
+
+    Args:
+        descriptions: Kind and path of each sink of the query.
+    """
+    for kind, path in descriptions:
+        if (harm := harm_of(kind)) == "none":
+            continue
+        effect = {
+            "repeated": "its later rows are repeated",
+            "skipped": "it skips the batches whose ids it remembers, and their new rows are lost for good",
+            "unknown": "its later rows are repeated, or lost for good if it remembers batch ids",
+        }[harm]
+        yield Finding(
+            "unguarded-sink",
+            "info",
+            sink_name(kind, path),
+            f"The sink {sink_name(kind, path)} is not guarded: a restore cannot roll it back.",
+            f"In a restore to a batch before the newest one {effect}; it is refused until --sink accept.",
+            "docs/howto/sinks.md says how to roll such a sink back yourself.",
+        )
 
 
 def check_asked(newest: Manifest | None) -> Iterator[Finding]:

@@ -298,6 +298,20 @@ def last_of_segment(store: Store, key: str) -> ProgressRecord | None:
         return None
 
 
+def newest_batch_of(store: Store, query: str | None, query_id: str) -> int | None:
+    """The newest batch that the records name of a query id, also of before a restore; None for none.
+
+    Batches ascend within a file, since one driver writes it; after a restore they begin lower.
+
+    Args:
+        store: The job's control store.
+        query: The query's name; None for the only one.
+        query_id: Spark's id of the query: one that began again counts from 0.
+    """
+    newest = [last_of_segment(store, key) for key in progress_keys(store, query)]
+    return max((one.batch for one in newest if one and one.progress.get("id") == query_id), default=None)
+
+
 def progress_of_batch(
     store: Store, query: str | None, batch: int, *, since: datetime, until: datetime
 ) -> ProgressRecord | None:

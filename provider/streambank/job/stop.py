@@ -57,6 +57,7 @@ class StopResult:
         batches: The newest committed batch of each query.
         savepoints: The savepoint of each query, where they were asked for.
         seconds: How long the stop took, savepoints included.
+        warnings: What a restore of the savepoints will miss.
     """
 
     job: str
@@ -68,10 +69,11 @@ class StopResult:
     batches: Mapping[str, int | None] = field(default_factory=dict)
     savepoints: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def ask_to_stop(
@@ -261,6 +263,7 @@ class _Stop:
         batches = last_batches(self.control, self.job)
         known = [one.committed for one in batches.values() if one.committed is not None]
         savepoints: dict[str, str] = {}
+        warnings: list[str] = []
         if savepoint:
             taken = savepoint_job(
                 self.job,
@@ -272,6 +275,7 @@ class _Stop:
                 progress=progress,
             )
             savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
+            warnings = [warning for one in taken.savepoints.values() for warning in one.warnings]
         result = StopResult(
             job=self.job.name,
             state=state,
@@ -282,6 +286,7 @@ class _Stop:
             batches={name: one.committed for name, one in batches.items()},
             savepoints=savepoints,
             seconds=round(self.clock.monotonic() - self.began, 3),
+            warnings=tuple(warnings),
         )
         self.control.record_event("stopped", by=dict(self.by), why=self.why, **result.to_dict())
         prune_and_tell(self.control)

@@ -21,7 +21,7 @@ from streambank.times import to_json_time, utc_now
 
 KIND = "kafka"
 FORMAT = "format"
-"""Spark's word for a source that is known to be another connector's, though its offsets look like Kafka's."""
+"""Spark's word for a source that is known to be another connector's than Kafka's."""
 MARGIN_MS = 5000
 """How far the clocks of those who write records may be from that of the checkpoint's storage. Where time
 tells records apart, those of so shortly before the commit may be of later batches."""
@@ -92,7 +92,8 @@ class SourceRecorder:
         """
         offsets = parse_offsets(source.offset)
         if offsets is None:
-            return {}
+            word = self.word(source)
+            return {} if word is None else {FORMAT: word}
         if (word := self._other(source)) is not None:
             return {FORMAT: word}
         reader, unsure = self._reader(source, offsets)
@@ -106,6 +107,15 @@ class SourceRecorder:
         except StreambankError as error:
             said = _said(offsets, {}, {}, {})
             return {KIND: {**record, "asked_at": None, "not_asked": error.message, "topics": said}}
+
+    def word(self, source: SourceState) -> str | None:
+        """Spark's word for a source whose offsets are not Kafka's; None where it is not known."""
+        words = [one for one in self._streams if one != KIND]
+        if len(set(words)) == 1:
+            return words[0]
+        number = int(source.source) if source.source.isdecimal() else len(self._streams)
+        word = self._streams[number] if number < len(self._streams) else None
+        return None if word == KIND else word
 
     def _other(self, source: SourceState) -> str | None:
         """Spark's word for a source that is none of Kafka's; None where it is, or may be."""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 SinkChoice = Literal["refuse", "rollback", "accept"]
 """Where rows would be lost or repeated in the output."""
 SourceChoice = Literal["refuse", "accept"]
-"""Where Kafka no longer has what the query would read next, or cannot be asked."""
+"""Where Kafka no longer has what the query would read next, or cannot be asked, or a source gives no row
+twice."""
 Mode = Literal["no-claim", "claim", "fork"]
 """What becomes of the savepoint, and of the query id."""
 

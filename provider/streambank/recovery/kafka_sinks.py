@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.kafka.sink_standing import KafkaSinkStanding
 from streambank.recovery.choices import Mode, SinkChoice
+from streambank.recovery.reached import Reached
 
 _ACCEPT = (
     "--sink accept goes on, and readers of the topic have to drop what comes twice (by key, or by an id in "
@@ -15,17 +16,31 @@ _ACCEPT = (
 
 
 def kafka_refusals(
-    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode
+    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode, reached: Reached | None = None
 ) -> Iterator[StreambankError]:
     """Why a restore must not go on with this choice.
 
-    A sink of which nobody can ever tell, since the savepoint does not, is like any other that is not guarded:
-    it is said, and stops nothing. A fork is another query: what it writes is said too.
+    A sink of which Kafka can never tell, since the savepoint does not, is like any other that is not guarded:
+    it stops the restore where the query has gone on since. A fork is another query: what it writes is a
+    warning.
+
+    Args:
+        sinks: The sinks.
+        choice: What was chosen for all sinks.
+        mode: What becomes of the query id.
+        reached: How far the query ever got; None where it stands at the savepoint's batch.
     """
     for sink in sinks:
-        if mode == "fork" or choice == "accept" or sink.safe or sink.never_known:
+        if mode == "fork" or choice == "accept" or sink.safe:
             continue
-        if choice == "rollback":
+        if sink.never_known:
+            if reached is not None and reached.beyond(sink.batch) is not False:
+                yield RefusedError(
+                    f"{sink.sentence()} {reached.sentence(sink.batch)}.",
+                    code="sink-not-guarded",
+                    hint=_ACCEPT,
+                )
+        elif choice == "rollback":
             yield RefusedError(
                 sink.sentence(),
                 code="sink-cannot-roll-back",

@@ -11,6 +11,7 @@ from streambank.errors import StreambankError
 from streambank.job.progress import progress_of_batch
 from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
 from streambank.recovery.choose import Skipped
+from streambank.recovery.reached import Reached
 from streambank.savepoint.manifest import Manifest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
@@ -43,8 +44,10 @@ class RestorePlan:
         mode: `no-claim`, `claim` or `fork`.
         sink: What was chosen for the sinks.
         sinks: Where each sink stands, what would be lost, and whether it can be taken back.
-        source: What was chosen for Kafka sources.
-        sources: Where each Kafka source stands, and what could not be read any more.
+        reached: How far the query ever got; None where no sink needs to know.
+        source: What was chosen for sources.
+        sources: Where each Kafka source stands, what could not be read any more, and which sources cannot
+            be repeated.
         skipped: Newer savepoints that `latest-good` walked past, and why.
         refusals: Errors that the restore would raise; empty where it may go on.
         other_refusals: Those of `refusals` that no choice for sinks and sources changes.
@@ -69,6 +72,7 @@ class RestorePlan:
     mode: Mode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
+    reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
     skipped: tuple[Skipped, ...]
@@ -100,24 +104,44 @@ class RestorePlan:
         if self.refusals:
             raise self.refusals[0]
 
-    def sink_effect(self) -> str:
-        """What becomes of output that is newer than the savepoint, in a sentence for people."""
+    def sink_effect(self, *, done: bool = False) -> str:
+        """What becomes of output that is newer than the savepoint, in a sentence for people.
+
+        Args:
+            done: The restore has been done.
+        """
         if not self.sinks:
-            return "The savepoint names no sink: what was written after it is not known."
-        says = [str(sink["says"]) for sink in self.sinks if sink["says"]]
+            return self._effect_unknown()
+        says = " ".join(str(sink["says"]) for sink in self.sinks if sink["says"])
+        harmed = [sink for sink in self.sinks if sink["says"] and sink["safe"] is not True]
         if not says:
             return "Nothing was written after the savepoint."
-        if all(sink.get("new_path") for sink in self.sinks if sink["says"]):
-            return " ".join(says)
+        if all(sink.get("new_path") for sink in harmed):
+            return says
         tail = {
             "refuse": "",
-            "rollback": " Later output will be set aside.",
-            "accept": " It is accepted as it is.",
+            "rollback": f" Later output {'was' if done else 'will be'} set aside.",
+            "accept": f" It {'was' if done else 'is'} accepted as it is.",
         }[self.sink]
-        return " ".join(says) + tail
+        return says + tail
+
+    def _effect_unknown(self) -> str:
+        """Of a savepoint that names no sink, as that of a bare checkpoint."""
+        beyond = self.reached.beyond(self.batch) if self.reached is not None else False
+        if beyond is False:
+            return "The savepoint names no sink; the query has not gone on after it."
+        where = (
+            f"the query went on to batch {self.reached.newest}"
+            if beyond and self.reached is not None
+            else "how far the query went on is not known"
+        )
+        return (
+            f"The savepoint names no sink, and {where}: whatever it writes to gets rows after batch "
+            f"{self.batch} twice, or skips them for good if it remembers batch ids."
+        )
 
     def source_effect(self) -> str:
-        """What Kafka still has of the input, in a sentence for people; empty where no source is Kafka."""
+        """What is still there of the input, in a sentence for people; empty where no source can be judged."""
         if not self.sources:
             return ""
         says = [str(one["says"]) for one in self.sources if one["says"]]
@@ -149,6 +173,7 @@ class RestorePlan:
             "sink": self.sink,
             "sink_effect": self.sink_effect(),
             "sinks": [dict(sink) for sink in self.sinks],
+            "reached": None if self.reached is None else self.reached.to_dict(),
             "source": self.source,
             "source_effect": self.source_effect(),
             "sources": [dict(one) for one in self.sources],

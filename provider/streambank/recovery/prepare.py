@@ -13,10 +13,13 @@ from streambank.kafka.connection import Brokers
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Chosen
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
+from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
 from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.standing import check_stands_at
+from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
 from streambank.savepoint.layout import Owner, check_target
+from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.target import check_target_apart
@@ -39,9 +42,10 @@ class Wanted(TypedDict, total=False):
         mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
             `fork` begins a second query with a new id.
         sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
-            output aside; `accept`: leave it as it is.
-        source: What to do where Kafka no longer has what the query would read next, or cannot be asked:
-            `refuse` (default); `accept`: go on without those records.
+            output of file sinks aside; `accept`: leave it as it is, the only choice for sinks that are not
+            guarded.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
+            a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
         kafka: How Kafka is reached; by what the savepoint says when left out.
         moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
         new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
@@ -207,13 +211,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         against.append(error)
     if request.unmoved:
         _check_unmoved(request, chosen, against)
-    found = look_at_sinks(
-        request.repository,
-        manifest,
-        request.moved_sinks,
-        request.new_sinks,
-        kafka=None if request.unmoved else request.kafka,
-    )
+    found = _look_at_sinks(request, manifest)
     by_sinks = _sink_refusals(request, chosen, found)
     sinks = found.under(request.sink, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
@@ -237,6 +235,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         mode=request.mode,
         sink=request.sink,
         sinks=tuple(sinks.to_dicts()),
+        reached=sinks.reached,
         source=request.source,
         sources=tuple(sources.to_dicts()),
         skipped=chosen.skipped,
@@ -251,6 +250,44 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
         ),
     )
     return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
+    """The sinks as they stand; those of a query that stands where the savepoint is need not be asked."""
+    reached, unnamed = None, None
+    if not request.unmoved:
+        guarded = [record.get("guarded") is True for record in manifest.sinks]
+        try:
+            control = records_to_ask(request.generation or request.control, request.repository, manifest)
+            unnamed = unnamed_sink(control, manifest)
+            if unnamed is not None or not guarded or not all(guarded):
+                reached = how_far(request.repository, manifest, control, request.checkpoint)
+        except StreambankError as error:
+            reached = Reached(not_known=error.message.rstrip("."))
+    return look_at_sinks(
+        request.repository,
+        manifest,
+        request.moved_sinks,
+        request.new_sinks,
+        kafka=None if request.unmoved else request.kafka,
+        mode=request.mode,
+        reached=reached,
+        unnamed=unnamed,
+    )
+
+
+def check_still_at(request: Request, manifest: Manifest) -> None:
+    """Look once more how far the query got, right before the restored directory becomes a checkpoint.
+
+    Files may have been written for hours since the first look, beside a query that runs on without a lease.
+
+    Raises:
+        RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`).
+    """
+    if request.unmoved or request.sink == "accept" or all(one.get("guarded") for one in manifest.sinks):
+        return
+    for refusal in unguarded_refusals(_look_at_sinks(request, manifest).unguarded, request.sink):
+        raise refusal
 
 
 def _sink_refusals(

@@ -152,16 +152,16 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
     sinks = look_at_sinks(repository, manifest, {}, {})
     for refusal in refusals(sinks, "refuse", "no-claim"):
         raise refusal
-    if found.planned != manifest.batch and (sinks.unguarded or not manifest.sinks):
-        named = (
-            ", ".join(path for _, path in sinks.unguarded) or "its sink, which the savepoint does not name,"
-        )
+    unguarded = [sink for sink in sinks.unguarded if sink.harm != "none"]
+    if found.planned != manifest.batch and (unguarded or not manifest.sinks):
+        named = ", ".join(sink.name for sink in unguarded) or "its sink, which the savepoint does not name,"
         raise RefusedError(
             f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and {named} cannot "
             "be asked what it got of it.",
             code="batch-begun",
             hint=f"Start the job to go on there, which repeats that batch as any restart does; or restore "
-            f"{manifest.savepoint} with `--sink accept`, where rows may come twice.",
+            f"{manifest.savepoint} with `--sink accept`: rows may be repeated then, or skipped for good by a "
+            "sink that remembers batch ids.",
         )
 
 

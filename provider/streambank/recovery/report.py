@@ -10,6 +10,7 @@ from typing import Any
 
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Skipped
+from streambank.recovery.reached import Reached
 from streambank.savepoint.layout import LayoutReport
 from streambank.storage.base import Opener
 from streambank.times import to_json_time
@@ -30,8 +31,12 @@ class RestoreReport:
         mode: `no-claim`, `claim` or `fork`.
         sink: What was chosen for the sinks.
         sinks: Where each sink stood before.
-        source: What was chosen for Kafka sources.
-        sources: Where each Kafka source stood before.
+        sink_effect: What became of output that is newer than the savepoint, in a sentence for people.
+        reached: How far the query ever got; None where no sink needed to know.
+        source: What was chosen for sources.
+        sources: Where each source stood before.
+        source_effect: What became of the input, in a sentence for people; empty where there is nothing to
+            say.
         rolled_back: What was done to each sink that was taken back.
         new_outputs: Output directories that were begun for the restored query.
         layout: What was laid out.
@@ -53,8 +58,11 @@ class RestoreReport:
     mode: Mode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
+    sink_effect: str
+    reached: Reached | None
     source: SourceChoice
     sources: tuple[Mapping[str, Any], ...]
+    source_effect: str
     rolled_back: tuple[Mapping[str, Any], ...]
     new_outputs: tuple[Mapping[str, Any], ...]
     layout: LayoutReport
@@ -79,8 +87,11 @@ class RestoreReport:
             "generation": self.generation,
             "mode": self.mode,
             "sink": self.sink,
+            "sink_effect": self.sink_effect,
             "sinks": [dict(sink) for sink in self.sinks],
+            "reached": None if self.reached is None else self.reached.to_dict(),
             "source": self.source,
+            "source_effect": self.source_effect,
             "sources": [dict(one) for one in self.sources],
             "rolled_back": [dict(one) for one in self.rolled_back],
             "new_outputs": [dict(one) for one in self.new_outputs],

@@ -38,7 +38,15 @@ from streambank.job.taken_back import note_taking_back
 from streambank.recovery.choose import Chosen, choose
 from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.prepare import Prepared, Request, Wanted, check_request, prepare, records_of
+from streambank.recovery.prepare import (
+    Prepared,
+    Request,
+    Wanted,
+    check_request,
+    check_still_at,
+    prepare,
+    records_of,
+)
 from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.recovery.sources import check_still_there
@@ -198,8 +206,11 @@ def restore(
             mode=request.mode,
             sink=request.sink,
             sinks=plan.sinks,
+            sink_effect=plan.sink_effect(done=True),
+            reached=plan.reached,
             source=request.source,
             sources=plan.sources,
+            source_effect=plan.source_effect(),
             rolled_back=tuple(one.to_dict() for one in rolled_back),
             new_outputs=tuple(one.to_dict() for one in begun),
             layout=layout,
@@ -300,6 +311,7 @@ def _write(
             held.check()
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
+        check_still_at(request, manifest)
         if request.sink == "rollback":
             if held is not None:
                 note_taking_back(

@@ -11,6 +11,13 @@ from streambank.kafka.connection import Brokers
 from streambank.kafka.sink_standing import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.kafka_sinks import kafka_refusals, kafka_warnings
+from streambank.recovery.reached import Reached
+from streambank.recovery.unguarded import (
+    UnguardedStanding,
+    standing_of,
+    unguarded_refusals,
+    unguarded_warnings,
+)
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.repository import Repository
@@ -63,13 +70,16 @@ class Sinks:
 
     Attributes:
         guarded: Those that can be judged and taken back.
-        unguarded: Those that are only named: kind and path.
+        unguarded: Those that can be neither judged nor rolled back.
         kafka: Kafka sinks, which can be judged and not be taken back.
+        reached: How far the query ever got; None where it is known to stand at the savepoint's batch, or no
+            sink needs to know.
     """
 
     guarded: tuple[GuardedSink, ...]
-    unguarded: tuple[tuple[str, str], ...]
+    unguarded: tuple[UnguardedStanding, ...]
     kafka: tuple[KafkaSinkStanding, ...] = ()
+    reached: Reached | None = None
 
     def under(self, choice: SinkChoice, mode: Mode) -> Sinks:
         """The sinks as a choice takes them: to accept an emptied output directory is to begin it again."""
@@ -90,17 +100,8 @@ class Sinks:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each sink as JSON, for plans and reports."""
-        named = [
-            {
-                "kind": kind,
-                "path": path,
-                "guarded": False,
-                "safe": None,
-                "says": f"The sink {path} is not guarded: what it was sent after the savepoint stays there.",
-            }
-            for kind, path in self.unguarded
-        ]
         judged = [sink.to_dict() for sink in self.kafka]
+        named = [sink.to_dict() for sink in self.unguarded]
         return [*(sink.to_dict() for sink in self.guarded), *judged, *named]
 
 
@@ -111,6 +112,9 @@ def look_at_sinks(
     new: Mapping[str, str],
     *,
     kafka: Brokers | None = None,
+    mode: Mode = "no-claim",
+    reached: Reached | None = None,
+    unnamed: tuple[str, str] | None = None,
 ) -> Sinks:
     """Compare each sink with the savepoint. Reads only.
 
@@ -121,6 +125,9 @@ def look_at_sinks(
         new: Sinks instead of which the query goes on in a new output directory: the location in the
             savepoint to the new one.
         kafka: Who is asked about Kafka sinks; None to name them only.
+        mode: What becomes of the query id.
+        reached: How far the query ever got; None where it is known to stand at the savepoint's batch.
+        unnamed: Kind and description of a sink that the savepoint does not name, and the job's records do.
 
     Raises:
         InputError: `unknown-sink`, `two-sinks-one-directory`: what `new` says makes no sense.
@@ -131,7 +138,7 @@ def look_at_sinks(
     outputs = {normalize_location(old): normalize_location(now) for old, now in new.items()}
     _check_new(manifest, outputs)
     guarded: list[GuardedSink] = []
-    unguarded: list[tuple[str, str]] = []
+    unguarded: list[UnguardedStanding] = []
     judged: list[KafkaSinkStanding] = []
     for record in manifest.sinks:
         kind, path = str(record.get("kind")), str(record.get("path"))
@@ -139,7 +146,7 @@ def look_at_sinks(
             judged.append(found)
             continue
         if kind != KIND or record.get("guarded") is not True:
-            unguarded.append((kind, path))
+            unguarded.append(standing_of(kind, path, manifest, mode, reached))
             continue
         entries = [FileEntry.from_dict(fields) for fields in record.get("files", ())]
         content = {entry.path: repository.read_object(entry.digest) for entry in entries}
@@ -157,7 +164,9 @@ def look_at_sinks(
         emptied = output is None and standing.sink_batch is None and not any(store.list())
         others = () if output is None else in_the_way(saved, output)
         guarded.append(GuardedSink(path, store, saved, standing, output, others, emptied))
-    return Sinks(tuple(guarded), tuple(unguarded), tuple(judged))
+    if unnamed is not None:
+        unguarded.append(standing_of(*unnamed, manifest, mode, reached, unnamed=True))
+    return Sinks(tuple(guarded), tuple(unguarded), tuple(judged), reached)
 
 
 def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
@@ -183,7 +192,11 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
 
 def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[StreambankError]:
     """Why a restore must not go on with this choice; empty where it may."""
-    found: list[StreambankError] = [*kafka_refusals(sinks.kafka, choice, mode)]
+    ahead = [one.standing.path for one in sinks.guarded if one.new is None and not one.standing.safe]
+    found: list[StreambankError] = [
+        *kafka_refusals(sinks.kafka, choice, mode, sinks.reached),
+        *unguarded_refusals(sinks.unguarded, choice, ahead),
+    ]
     for sink in sinks.guarded:
         standing = sink.standing
         if sink.new is not None:
@@ -263,6 +276,7 @@ def _some(names: tuple[str, ...]) -> str:
 def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
     """What a choice lets through: rows that come twice, and what Spark would not go on with."""
     yield from kafka_warnings(sinks.kafka, mode)
+    yield from unguarded_warnings(sinks.unguarded)
     if choice != "accept" or mode != "fork":
         return
     for sink in sinks.guarded:

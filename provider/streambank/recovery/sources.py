@@ -1,7 +1,8 @@
-"""Whether Kafka still has what a restored query would read next, and what a choice makes of that.
+"""Whether the input that a restored query would read next is there, and what a choice makes of that.
 
 Only Kafka is asked. A query whose records are gone fails inside its first batch, when its start has already
 written into the restored checkpoint; or goes on without them in silence, where `failOnDataLoss` is off.
+A source that gives no row twice, such as a socket, has nothing of what comes after a savepoint.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streambank.checkpoint.sources import cannot_repeat
 from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.kafka.connection import Brokers
 from streambank.kafka.earlier import sources_before
@@ -22,19 +24,61 @@ from streambank.times import utc_now
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """The Kafka sources of a savepoint as they are now.
+class Unrepeatable:
+    """A source that gives no row twice.
 
     Attributes:
-        kafka: How each compares with its topics.
+        source: Its name in the offset log.
+        what: Spark's word for it.
+    """
+
+    source: str
+    what: str
+
+    def sentence(self) -> str:
+        """What is wrong, for a person who decides."""
+        return (
+            f"Source {self.source} ({self.what}) cannot be repeated: what it gave after the savepoint is "
+            "gone, and its offsets mean nothing to a new run. Spark may refuse to go on."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, for plans and reports."""
+        return {
+            "kind": self.what,
+            "source": self.source,
+            "repeatable": False,
+            "safe": False,
+            "records_to_read_again": None,
+            "replay": None,
+            "says": self.sentence(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of a savepoint that can be judged, as they are now.
+
+    Attributes:
+        kafka: How each of Kafka compares with its topics.
         replays: For each, until when it can be read again; empty where that was not asked.
+        unrepeatable: Those that give no row twice.
     """
 
     kafka: tuple[SourceStanding, ...]
     replays: tuple[Replay, ...] = ()
+    unrepeatable: tuple[Unrepeatable, ...] = ()
 
     def refusals(self, choice: SourceChoice) -> Iterator[StreambankError]:
         """Why a restore must not go on with this choice; nothing where it may."""
+        if choice != "accept":
+            for one in self.unrepeatable:
+                yield RefusedError(
+                    one.sentence(),
+                    code="source-cannot-repeat",
+                    hint="--source accept restores all the same; a query that must go on reads from a source "
+                    "that keeps its records, such as files or Kafka.",
+                )
         for source in self.kafka:
             if choice == "accept" or source.safe:
                 continue
@@ -50,6 +94,8 @@ class Sources:
 
     def warnings(self, choice: SourceChoice) -> Iterator[str]:
         """What a person should know although it stops nothing."""
+        if choice == "accept":
+            yield from (one.sentence() for one in self.unrepeatable)
         for source in self.kafka:
             yield from source.notes()
             if choice == "accept" and not source.safe:
@@ -60,7 +106,8 @@ class Sources:
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each source as JSON, for plans and reports."""
         replays = {one.source: one.to_dict() for one in self.replays}
-        return [source.to_dict() | {"replay": replays.get(source.source)} for source in self.kafka]
+        asked = [source.to_dict() | {"replay": replays.get(source.source)} for source in self.kafka]
+        return [*asked, *(one.to_dict() for one in self.unrepeatable)]
 
 
 def _not_known(source: SourceStanding) -> StreambankError:
@@ -71,7 +118,7 @@ def _not_known(source: SourceStanding) -> StreambankError:
 
 
 def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers) -> Sources:
-    """Compare each Kafka source of a savepoint with its topics. Reads only.
+    """Compare each Kafka source of a savepoint with its topics, and name what cannot be repeated. Reads only.
 
     Args:
         repository: Where the savepoint is, and those before it.
@@ -81,7 +128,12 @@ def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers
     looked = list(_look(repository, manifest, brokers))
     now = utc_now()
     replays = [replay_of_standing(standing, record, brokers, now) for record, standing in looked]
-    return Sources(tuple(standing for _, standing in looked), tuple(replays))
+    unrepeatable = [
+        Unrepeatable(str(record.get("source")), what)
+        for record in manifest.sources
+        if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
+    ]
+    return Sources(tuple(standing for _, standing in looked), tuple(replays), tuple(unrepeatable))
 
 
 def check_still_there(
@@ -95,7 +147,7 @@ def check_still_there(
         repository: Where the savepoint is.
         manifest: The savepoint.
         brokers: Who is asked; whoever did not answer before is asked again.
-        choice: What was chosen for Kafka sources.
+        choice: What was chosen for sources.
 
     Raises:
         RefusedError: Kafka has not all of the input any more (code `source-would-lose-records`).

@@ -23,11 +23,13 @@ class Captured:
         record: What the manifest keeps about the sink besides its files: JSON values only.
         store: Where `files` are; None where there are none.
         files: The sink's own files that are saved, by their keys in `store`.
+        warning: What a restore will not be able to do about the sink; empty where there is nothing to say.
     """
 
     record: Mapping[str, Any]
     store: Store | None = None
     files: tuple[FileInfo, ...] = field(default=())
+    warning: str = ""
 
 
 class SinkCapture(Protocol):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streambank.checkpoint.sources import cannot_repeat
+from streambank.savepoint.capture import Captured
 from streambank.savepoint.manifest import Manifest
 
 
@@ -54,6 +56,31 @@ class TakeResult:
             "already_there": self.already_there,
             "warnings": list(self.warnings),
         }
+
+
+def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
+    """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
+
+    Args:
+        manifest: The savepoint.
+        captured: What its sinks gave.
+        before: The job's savepoint before it, of the same checkpoint; None for none.
+    """
+    known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
+    yield from (sink.warning for sink in captured if sink.warning and sink.record.get("kind") not in known)
+    said = set(_unrepeatable(before)) if before is not None else set()
+    for name, what in _unrepeatable(manifest):
+        if (name, what) not in said:
+            yield (
+                f"Source {name} ({what}) cannot be repeated: it gives no row twice, so a query cannot go on "
+                "from this savepoint without losing rows, or at all. A restore needs --source accept."
+            )
+
+
+def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for source in manifest.sources:
+        if isinstance(source, Mapping) and (what := cannot_repeat(source)) is not None:
+            yield str(source.get("source")), what
 
 
 def not_asked(manifest: Manifest) -> tuple[str, ...]:

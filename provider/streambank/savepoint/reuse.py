@@ -23,10 +23,12 @@ class Arrived:
     Attributes:
         entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
         parent: The savepoint they are known from.
+        before: That savepoint; None where there is none.
     """
 
     entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
     parent: str | None = None
+    before: Manifest | None = None
 
     def add(self, task: CopyTask, entry: FileEntry) -> None:
         """A file has arrived."""
@@ -51,7 +53,7 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
         return arrived
     whole = healed_objects(repository, manifest)
     whole -= repository.condemned(whole, refresh=True)
-    arrived.parent = manifest.savepoint
+    arrived.parent, arrived.before = manifest.savepoint, manifest
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):
         saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})

@@ -38,7 +38,7 @@ from streambank.savepoint.plan import Budget, TakePlan, make_plan
 from streambank.savepoint.progress import Meter, Progress
 from streambank.savepoint.rate import RateLimit
 from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.result import TakeResult, not_asked
+from streambank.savepoint.result import TakeResult, first_said, not_asked
 from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
 from streambank.storage.base import Store
 from streambank.storage.names import split_job
@@ -250,7 +250,9 @@ class _Take:
                     hint="Somebody let it expire meanwhile: take again.",
                 )
             return there
-        return self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
+        result = self._result(manifest, replans, already_there=False, new_bytes=writer.new_bytes)
+        first = first_said(manifest, plan.captured, self.arrived.before)
+        return replace(result, warnings=(*result.warnings, *first))
 
     def _check_query(self, query_id: str, new_query: bool) -> None:
         known: set[str] = set()

@@ -1,22 +1,58 @@
 """Sinks that a savepoint names but cannot guard: what was written after its batch stays written.
 
 Spark says what a query writes to as text (`FileSink[/data/out]`, `ForeachBatchSink`, ...); only the file
-sink can be taken back so far.
+sink can be rolled back so far. A query that goes back to batch N counts from N+1 again, with other rows in
+those batches. What that does to a sink depends on what the sink remembers: see `Harm`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from streambank.savepoint.capture import Captured, SinkCapture
 from streambank.sinks.file_sink import FileSinkCapture
 
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z", re.DOTALL)
+_SPARK_PACKAGE = re.compile(r"\Aorg\.apache\.spark\.(?:[a-z0-9_]+\.)*")
+_MOST_SHOWN = 100
+
+Harm = Literal["none", "repeated", "skipped", "unknown"]
+"""What a sink makes of batches whose numbers it was sent before: `none`: it keeps nothing; `repeated`: it
+writes their rows again; `skipped`: it remembers batch ids, takes them for done, and loses their rows for
+good; `unknown`: either, as the application decides (foreachBatch), or nobody here knows the sink."""
+
+_KEEPS_NOTHING = ("console", "memorysink", "noop")
+_REMEMBERS = ("deltasink", "hoodie", "iceberg", "filesink")
+_REPEATS = ("kafka",)
+
+
+def harm_of(kind: str) -> Harm:
+    """What going back does to a sink.
+
+    Delta, Hudi, Iceberg and the file sink compare batch ids with what they have committed. Iceberg calls
+    itself by the name of its table, so most of its tables are `unknown` here.
+
+    Args:
+        kind: Spark's word for the sink, as a savepoint keeps it.
+    """
+    word = _SPARK_PACKAGE.sub("", kind).lower()
+    if word.startswith(_KEEPS_NOTHING):
+        return "none"
+    if word.startswith(_REMEMBERS):
+        return "skipped"
+    return "repeated" if word.startswith(_REPEATS) else "unknown"
+
+
+def sink_name(kind: str, path: str) -> str:
+    """A sink as messages name it: Spark's description without packages and what differs from run to run."""
+    name = _SPARK_PACKAGE.sub("", path).rstrip("$")
+    return name if len(name) <= _MOST_SHOWN and "$" not in name else _SPARK_PACKAGE.sub("", kind).rstrip("$")
 
 
 class UnguardedSink:
-    """A sink of a kind that a restore cannot take back.
+    """A sink of a kind that a restore cannot roll back.
 
     Args:
         kind: Spark's word for it.
@@ -31,7 +67,22 @@ class UnguardedSink:
 
     def capture(self, batch: int) -> Captured:
         """Only that it is there."""
-        return Captured({"kind": self.kind, "path": self.path, "guarded": False, "batch": batch})
+        record = {"kind": self.kind, "path": self.path, "guarded": False, "batch": batch}
+        return Captured(record, warning=self._warning())
+
+    def _warning(self) -> str:
+        harm = harm_of(self.kind)
+        if harm == "none":
+            return ""
+        what = {
+            "repeated": "its later rows are repeated",
+            "skipped": "it skips the batches whose ids it remembers, and their new rows are lost for good",
+            "unknown": "its later rows are repeated, or skipped for good if it remembers batch ids",
+        }[harm]
+        return (
+            f"The sink {sink_name(self.kind, self.path)} is not guarded: a restore cannot roll it back. If "
+            f"the query has gone on since, {what}; such a restore needs --sink accept."
+        )
 
 
 def sink_from_description(description: str) -> SinkCapture:

@@ -267,6 +267,8 @@ class StopStreamingJobOperator(DriverOperator):
                     savepoint_asset(self.job), extra=event
                 )
         self.show_driver_log()
+        for warning in result.warnings:
+            self.log.warning("%s", warning)
         if result.savepoints:
             task_instance: Any = context["ti"]
             task_instance.xcom_push(key=SAVEPOINTS_KEY, value=dict(result.savepoints))

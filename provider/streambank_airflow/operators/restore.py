@@ -29,10 +29,10 @@ class RestoreSavepointOperator(SparkWork):
     Args:
         savepoint: Its id, the beginning of one, or `latest-good`: the newest that verifies.
         into: An empty directory; None makes the job's next generation and switches to it.
-        sink: `refuse` where rows would be lost or repeated, `rollback` to set later output aside, `accept` to
-            leave it.
-        source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked;
-            `accept` to go on without it.
+        sink: `refuse` where rows would be lost or repeated, also in a sink that is not guarded; `rollback` to
+            set later output aside, `accept` to leave it.
+        source: `refuse` where Kafka no longer has what the query would read next, or cannot be asked, or a
+            source cannot be repeated; `accept` to go on without it.
         kafka: Kafka's servers (`host:port,...`), where they are not those that the savepoint or the job's
             declaration names.
         mode: `no-claim`, `claim` or `fork`.
@@ -51,7 +51,7 @@ class RestoreSavepointOperator(SparkWork):
 
     Returns:
         Flat: `savepoint`, `job`, `batch`, `taken_at`, `age_s`, `files`, `bytes`, `rows`, `location`,
-            `generation`, ...
+            `generation`, `sink_effect` (what became of output that is newer than the savepoint), ...
     """
 
     template_fields: Sequence[str] = (
@@ -134,6 +134,11 @@ class RestoreSavepointOperator(SparkWork):
                 **choices,
             )
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
+        for said in (report["sink_effect"], report["source_effect"]):
+            if said:
+                self.log.info("%s", said)
+        for warning in report["warnings"]:
+            self.log.warning("%s", warning)
         return flat(report)
 
     def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
@@ -156,7 +161,8 @@ def plan_markdown(plan: RestorePlan) -> str:
         ("Output written later", cell(plan.sink_effect())),
     ]
     if plan.sources:
-        rows.append(("Input in Kafka", cell(plan.source_effect())))
+        only_kafka = all(one.get("repeatable") is not False for one in plan.sources)
+        rows.append(("Input in Kafka" if only_kafka else "Input", cell(plan.source_effect())))
     rows += [
         ("Writes to", f"`{sink['new_path']}` instead of `{sink['path']}`")
         for sink in plan.sinks
