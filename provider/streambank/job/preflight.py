@@ -247,8 +247,8 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
 
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
-    """A job of the same name and checkpoint, whose records are elsewhere, and which runs."""
-    if marker.control == records_root(query.control):
+    """Whether the job that the marker names runs by other records than those of this query."""
+    if f"{marker.control}/{marker.job}" == query.control.store.uri:
         return None
     try:
         view = JobControl.open(marker.control, marker.job).lease.view()
