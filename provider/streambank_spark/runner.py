@@ -276,7 +276,8 @@ class Driver:
             "kafka": _kafka(managed.kafka, jvm.is_kafka_sink(managed.query)),
             "spark_version": jvm.spark_version(managed.query),
         }
-        self.control.record_query(managed.key, {"epoch": self.claim.epoch, **facts})
+        launched = {"epoch": self.claim.epoch, "launch_id": self.spec.launch_id}
+        self.control.record_query(managed.key, {**launched, **facts})
         self.journal.record("query-started", query=managed.name, **facts)
         self._mark(managed, facts)
 
