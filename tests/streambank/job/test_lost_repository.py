@@ -23,6 +23,7 @@ from streambank.job.processes import this_process
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
+from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
@@ -179,6 +180,36 @@ def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -
     prepare_launch(job, job.records(), by=BY, fresh_start=True)
 
     assert job.records().last_event("fresh-start") is None
+
+
+def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
+    job = declare(folder)
+    checkpoint = worked(job)
+    move_on(job)
+    savepoint_job(job, by=BY)
+    shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
+    lose_repository(folder)
+
+    report = restore(
+        Repository.open(open_store(folder / "replica")),
+        "latest-good",
+        job="flights",
+        generation=job.records(),
+        checkpoint=job.checkpoint,
+        sink="accept",
+        by=BY,
+    )
+
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and report.warnings == ()
+    assert (marker.generation, marker.location) == (report.generation, report.layout.target)
+    assert marker.repository == job.repository, "where its savepoints belong"
+    spec = prepare_launch(job, job.records(), by=BY)
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].committed) == (
+        report.generation,
+        checkpoint.last,
+    )
+    assert spec.queries[MAIN].declared == job.checkpoint
 
 
 def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> None:
