@@ -86,7 +86,19 @@ def query_form(queries: Sequence[str]) -> dict[str, Param]:
 
 def run_form() -> dict[str, Param]:
     """The form of `<job>.run`."""
-    return {"note": _note()}
+    return {
+        "note": _note(),
+        "fresh_start": Param(
+            False,
+            type="boolean",
+            title="Accept lost records",
+            description=(
+                "Only where a run has failed with repository-lost, and the repository is lost for good: "
+                "begin again without the job's records and savepoints. It is recorded who did so."
+            ),
+            section="Lost repository",
+        ),
+    }
 
 
 def stop_form(force_after_s: float) -> dict[str, Param]:

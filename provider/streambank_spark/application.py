@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+
+from streambank.errors import StreambankError
 
 INTERRUPTED = 130
 """Exit code of a program that Ctrl-C ended."""
 
 
-def run(application: Path, arguments: Sequence[str]) -> int:
+def run(
+    application: Path,
+    arguments: Sequence[str],
+    refused: Callable[[StreambankError], int] = lambda error: error.exit_code,
+) -> int:
     """Run a program in this process, as its `__main__`, with its folder first on the path.
 
     The module stays `__main__` afterwards: a batch that is just finishing may still call its functions.
+
+    Args:
+        application: The program.
+        arguments: Its arguments.
+        refused: The exit code where the runner refused something, and the program let that pass.
 
     Returns:
         The exit code that Python would have ended with; a traceback has been printed where Python prints one.
@@ -34,6 +45,9 @@ def run(application: Path, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         traceback.print_exc()
         return INTERRUPTED
+    except StreambankError as error:
+        traceback.print_exc()
+        return refused(error)
     except BaseException:
         traceback.print_exc()
         return 1

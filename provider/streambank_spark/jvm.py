@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-from streambank.errors import InternalError
+from streambank.errors import InputError, InternalError
 from streambank.storage import normalize_location
 
 _FILE_SINK = re.compile(r"FileSink\[(.*)\]\Z", re.DOTALL)
@@ -22,6 +22,20 @@ _KAFKA_OPTIONS = {
 _KAFKA = "kafka"
 _KAFKA_CLASS = re.compile(r"(?:.*[.$])?Kafka(?:Table|Sink)\Z")
 """Classes of Spark's connector by which it is known, however an application wrote `format(...)`."""
+_STATEFUL = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
+"""Nodes of a streaming plan that keep state, as Spark 4.3 calls them; and joins of two streams."""
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
 
@@ -92,11 +106,54 @@ def sink_of(query: Any) -> tuple[str, str | None]:
     match = _FILE_SINK.match(text)
     if match is None:
         return _IDENTITY_HASH.sub("", text), None
-    jvm = gateway().jvm
-    path = getattr(jvm, "org.apache.hadoop.fs.Path")(match[1])
-    configuration = query._jsq.streamingQuery().sparkSession().sessionState().newHadoopConf()
-    qualified = str(path.getFileSystem(configuration).makeQualified(path).toString())
+    qualified = _qualified(match[1], query._jsq.streamingQuery().sparkSession())
     return f"FileSink[{qualified}]", normalize_location(qualified)
+
+
+def _qualified(path: str, session: Any) -> str:
+    place = getattr(gateway().jvm, "org.apache.hadoop.fs.Path")(path)
+    configuration = session.sessionState().newHadoopConf()
+    return str(place.getFileSystem(configuration).makeQualified(place).toString())
+
+
+def location_of(path: str, frame: Any) -> str | None:
+    """A path of an application as a URI, as Hadoop's file systems take it in this driver.
+
+    Args:
+        path: In the application's words.
+        frame: The DataFrame that is to be written there.
+
+    Returns:
+        None where it is none: Spark says what it thinks of it.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        return normalize_location(_qualified(path, frame._jdf.sparkSession()))
+    except (Py4JError, InputError):
+        return None
+
+
+def default_format(frame: Any) -> str:
+    """The format that Spark writes where an application names none."""
+    return str(frame._jdf.sparkSession().sessionState().conf().defaultDataSourceName())
+
+
+def operators_of(frame: Any) -> tuple[str, ...]:
+    """Spark's words for what keeps state in a streaming DataFrame, in the order of its plan."""
+    return tuple(_operators(frame._jdf.queryExecution().analyzed()))
+
+
+def _operators(node: Any) -> Iterator[str]:
+    if not node.isStreaming():
+        return
+    children = node.children()
+    below = [children.apply(number) for number in range(children.size())]
+    name = str(node.nodeName())
+    if name in _STATEFUL or (name == "Join" and all(one.isStreaming() for one in below)):
+        yield name
+    for one in below:
+        yield from _operators(one)
 
 
 def is_kafka_sink(query: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from streambank.errors import RefusedError
 from streambank.job.generations import MAIN
 from streambank.job.launch import QuerySpec
+from streambank.job.preflight import Output
 from streambank_spark import jvm
 
 _DECLARE = (
@@ -35,6 +36,7 @@ class Managed:
         failure: Why it failed.
         kafka: Its Kafka sources, and what was said about a Kafka sink: servers and topics.
         trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
+        output: Where it writes, as its application says; None where that is not known.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Managed:
     failure: str | None = None
     trigger_s: float | None = None
     kafka: Mapping[str, Any] = field(default_factory=dict)
+    output: Output | None = None
 
     @property
     def key(self) -> str | None:
@@ -56,12 +59,44 @@ class Managed:
         return None if self.name == MAIN else self.name
 
 
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What a query looks like before Spark starts it, so that two of them can be told apart.
+
+    Attributes:
+        name: The name that the application gave it; None for none.
+        sources: What it reads, in Spark's words.
+        output: Where it is to write; None where that is not known.
+        operators: Its operators that keep state, in Spark's words.
+        checkpoint: The checkpoint location that the application itself named; None for none.
+    """
+
+    name: str | None
+    sources: tuple[str, ...]
+    output: Output | None = None
+    operators: tuple[str, ...] = ()
+    checkpoint: str | None = None
+
+    def unlike(self, other: Looks) -> str | None:
+        """In what it differs from an earlier one, for people; None where it may be the same query."""
+        if self.name != other.name:
+            return f"was {_shown(other.name)} before"
+        if self.sources != other.sources:
+            return "read something else"
+        if self.output != other.output:
+            return f"wrote to {other.output}, and not to {self.output}"
+        if self.operators != other.operators:
+            return f"kept state for {_listed(other.operators)}, and not for {_listed(self.operators)}"
+        if self.checkpoint != other.checkpoint:
+            return f"named the checkpointLocation {other.checkpoint}, and not {self.checkpoint}"
+        return None
+
+
 @dataclass(slots=True)
 class _Seen:
     """What a declared query looked like when it was started first."""
 
-    spark_name: str | None
-    sources: list[str]
+    looks: Looks
     starting: bool = False
     runs: list[Managed] = field(default_factory=list)
 
@@ -81,30 +116,31 @@ class Queries:
         self._changed = threading.Condition()
 
     @contextmanager
-    def starting(self, spark_name: str | None, sources: list[str]) -> Iterator[tuple[str, QuerySpec]]:
+    def starting(self, looks: Looks) -> Iterator[tuple[str, QuerySpec]]:
         """Decide which declared query a start is, and keep its place while Spark starts it.
 
         Args:
-            spark_name: The name that the application gave it.
-            sources: What it reads, in Spark's words.
+            looks: What it looks like.
 
         Raises:
             RefusedError: It is not declared (code `undeclared-query`), or runs already
             (`query-runs-already`).
         """
+        spark_name = looks.name
         with self._changed:
             name = self._identify(spark_name)
-            seen = self._seen.setdefault(name, _Seen(spark_name, sources))
+            seen = self._seen.setdefault(name, _Seen(looks))
             if seen.starting or any(not run.ended.is_set() for run in seen.runs):
                 raise RefusedError(
                     f"Job {self.job} starts {_shown(spark_name)} while its query {name} runs.",
                     code="undeclared-query" if name == MAIN else "query-runs-already",
                     hint=_DECLARE,
                 )
-            if (seen.spark_name, seen.sources) != (spark_name, sources):
+            other = looks.unlike(seen.looks)
+            if other is not None:
                 raise RefusedError(
                     f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query {name}, "
-                    f"which was {_shown(seen.spark_name)} before and read something else.",
+                    f"which {other}.",
                     code="undeclared-query",
                     hint=_DECLARE,
                 )
@@ -114,6 +150,8 @@ class Queries:
         finally:
             with self._changed:
                 seen.starting = False
+                if not seen.runs:
+                    del self._seen[name]  # it was refused, or failed: nothing was written by it
                 self._changed.notify_all()
 
     def _identify(self, spark_name: str | None) -> str:
@@ -151,6 +189,10 @@ class Queries:
         """Whether Spark is at work on a start right now."""
         with self._changed:
             return any(seen.starting for seen in self._seen.values())
+
+
+def _listed(operators: tuple[str, ...]) -> str:
+    return ", ".join(operators) or "nothing"
 
 
 def _shown(spark_name: str | None) -> str:

@@ -23,12 +23,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from streambank.errors import ConflictError, InternalError, RefusedError, StreambankError
+from streambank.errors import InternalError, RefusedError, StreambankError
 from streambank.job.awake import AwakeClock
 from streambank.job.claims import Claim
 from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
-from streambank.job.launch import LaunchSpec, check_generations
+from streambank.job.launch import LaunchSpec, QuerySpec, check_generations
+from streambank.job.marker import renew_marker
+from streambank.job.preflight import Output, check_output, check_records, check_start, launched_query
 from streambank.job.prepare import check_application
 from streambank.job.processes import ProcessId, process, program_of, this_process
 from streambank.job.whereabouts import REFUSED
@@ -38,7 +40,7 @@ from streambank_spark.poll import ControlJournal, Poll
 from streambank_spark.queries import Managed, Queries
 from streambank_spark.signs import Signs
 from streambank_spark.stopping import Stopping, Wish
-from streambank_spark.wanted import check_wanted, take_lease
+from streambank_spark.wanted import check_wanted, exit_code, take_lease
 
 
 def run(spec: LaunchSpec) -> int:
@@ -67,11 +69,35 @@ def run(spec: LaunchSpec) -> int:
     try:
         check_generations(spec, control)
         check_wanted(spec, control, claim)
-    except (ConflictError, RefusedError):
+        for name in spec.queries:
+            check_query(spec, name, control)
+    except StreambankError:
         driver.keeper.stop()
         claim.release(REFUSED)
         raise
     return driver.run(program)
+
+
+def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output | None = None) -> None:
+    """Make sure, with the lease in hand, that a query may start: what its launcher asked may have changed.
+
+    Args:
+        spec: The launch.
+        name: The query's name, `main` for the only one.
+        control: The job's records.
+        output: Where it is to write; None before its application says so.
+
+    Raises:
+        RefusedError: Something speaks against it (job/preflight.py).
+    """
+    query = launched_query(spec, name, control)
+    check_records(query)
+    generation = control.generation(query.key)
+    if generation is None:
+        return  # no start and no restore has ever recorded one, so nothing is known of it
+    check_start(query, generation)
+    if output is not None:
+        check_output(query, generation, output)
 
 
 def where_it_is(spec: LaunchSpec) -> str:
@@ -142,7 +168,7 @@ class Driver:
         wrap.install(self)
         self.stopping.start()
         self.poll.start()
-        code = application.run(program, self.spec.args)
+        code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))
         # An interrupt that was on its way when the application ended by itself may arrive here.
         with contextlib.suppress(KeyboardInterrupt):
             self.stopping.application_is_over()
@@ -229,6 +255,10 @@ class Driver:
                 )
             self._java_handler = signals.watch_jvm(self._on_term)
 
+    def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
+        """Ask what its launcher asked, and what only shows now, before Spark writes anything."""
+        check_query(self.spec, name, self.control, output)
+
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Write down what Spark says about a query that has just been started."""
         self.signs.begun(managed.name)
@@ -241,12 +271,35 @@ class Driver:
             "run_id": managed.run_id,
             "sink": sink,
             "sink_path": sink_path,
+            "output": None if managed.output is None else managed.output.to_dict(),
             "sources": sources,
             "kafka": _kafka(managed.kafka, jvm.is_kafka_sink(managed.query)),
             "spark_version": jvm.spark_version(managed.query),
         }
-        self.control.record_query(managed.key, {"epoch": self.claim.epoch, **facts})
+        launched = {"epoch": self.claim.epoch, "launch_id": self.spec.launch_id}
+        self.control.record_query(managed.key, {**launched, **facts})
         self.journal.record("query-started", query=managed.name, **facts)
+        self._mark(managed, facts)
+
+    def _mark(self, managed: Managed, facts: Mapping[str, Any]) -> None:
+        """Leave beside the checkpoint that the query has worked there. It runs on where that fails."""
+        query = launched_query(self.spec, managed.name, self.control)
+        generation = self.control.generation(query.key)
+        if generation is None:
+            return
+        why = renew_marker(
+            query.checkpoint,
+            job=self.spec.job,
+            query=managed.name,
+            generation=generation,
+            control=self.control,
+            by=self.spec.by,
+            repository=self.spec.repository,
+            repository_id=self.spec.repository_id,
+            facts=facts,
+        )
+        if why is not None:
+            self.journal.record("marker-not-written", query=managed.name, why=why)
 
     def before_context_stops(self) -> None:
         """The application ends its context: let every query end at a batch boundary first."""

@@ -2,8 +2,10 @@
 
 * `DataStreamWriter.start` and `toTable`: the query gets its job's current generation as checkpoint, whatever
   the application says; undeclared queries are refused; after a stop was asked nothing starts any more.
-* `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for; and so
-  is, at the start, an output from which a restore took the query away.
+* `DataStreamWriter.trigger`, `option`, `options`: what cannot be run is refused where it is asked for; and
+  at the start, before Spark writes anything, whatever speaks against it (job/preflight.py).
+* `DataStreamWriter.format`, `foreachBatch`, `foreach`: where a query is to write is remembered, and the
+  checkpointLocation that the application itself names: by them two queries are told apart.
 * `SparkContext.stop` (also behind `SparkSession.stop`): queries end at a batch boundary first.
 * `StreamingQuery.stop`: held while the runner itself ends the query at a boundary.
 """
@@ -15,12 +17,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from streambank.errors import InputError
+from streambank.job.launch import QuerySpec
+from streambank.job.preflight import FILES, Output
+from streambank.storage import normalize_location
 from streambank_spark import jvm, refusals
-from streambank_spark.queries import Managed, Queries
+from streambank_spark.queries import Looks, Managed, Queries
 
 _NAME = "_streambank_query_name"
 _PATH = "_streambank_path"
 _KAFKA = "_streambank_kafka"
+_FORMAT = "_streambank_format"
+_CHECKPOINT = "_streambank_checkpoint"
+_FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats that Spark writes by its file sink."""
 _KAFKA_OPTIONS = {"kafka.bootstrap.servers": "bootstrap", "topic": "topic"}
 """Options of a Kafka sink that are written down. Others may hold secrets, and are not even looked at."""
 
@@ -32,6 +42,9 @@ class Host(Protocol):
 
     def before_start(self) -> None:
         """A query is about to start; raises SystemExit where a stop was asked."""
+
+    def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
+        """Spark is about to start a query; raises a refusal where something speaks against it."""
 
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Spark has started a query."""
@@ -52,6 +65,9 @@ def install(host: Host) -> None:
     writer: Any = DataStreamWriter
     writer.start = _starting(writer.start, host)
     writer.toTable = _starting(writer.toTable, host)
+    writer.format = _remembering_format(writer.format)
+    writer.foreachBatch = _remembering_function(writer.foreachBatch, "foreachBatch")
+    writer.foreach = _remembering_function(writer.foreach, "foreach")
     writer.queryName = _remembering_name(writer.queryName)
     writer.trigger = _checking_trigger(writer.trigger)
     writer.option = _checking_option(writer.option)
@@ -82,16 +98,70 @@ def _starting(original: Callable[..., Any], host: Host) -> Callable[..., Any]:
         _remember(self, options)
         sources = jvm.sources_of(self._df)
         kafka = {**jvm.kafka_of(self._df), "sink": dict(getattr(self, _KAFKA, {}))}
-        with host.queries.starting(name, sources) as (declared, spec):
+        output = _output(self, call.arguments.get("format"), path, call.arguments.get("tableName"))
+        named = getattr(self, _CHECKPOINT, None)
+        looks = Looks(name, tuple(sources), output, jvm.operators_of(self._df), _normalized(named))
+        with host.queries.starting(looks) as (declared, spec):
             refusals.check_output(path, spec.new_sinks)
+            host.check_start(declared, spec, output)
             self.option("checkpointLocation", spec.checkpoint)
+            setattr(self, _CHECKPOINT, named)
             query = original(*call.args, **call.kwargs)
-            managed = Managed(declared, spec, query, str(query.id), str(query.runId), kafka=kafka)
+            managed = Managed(
+                declared, spec, query, str(query.id), str(query.runId), kafka=kafka, output=output
+            )
             host.queries.add(managed)
         host.started(managed, sources)
         return query
 
     return start
+
+
+def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
+    """Where a query is to write, by what its application has said so far.
+
+    Args:
+        writer: The writer.
+        said: The format that the start itself names; None for none.
+        path: The path, in the application's words.
+        table: The table that it is to write; None for none.
+    """
+    if table is not None:
+        return Output("table", name=str(table))
+    kind = str(said or getattr(writer, _FORMAT, None) or jvm.default_format(writer._df))
+    if kind in ("foreachBatch", "foreach"):
+        return Output(kind)
+    location = jvm.location_of(path, writer._df) if path else None
+    if kind.lower() in _FILE_FORMATS:
+        return Output(FILES, location)
+    return Output(kind.lower(), location, getattr(writer, _KAFKA, {}).get("topic"))
+
+
+def _normalized(location: str | None) -> str | None:
+    try:
+        return normalize_location(location) if location else None
+    except InputError:
+        return location
+
+
+def _remembering_format(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def set_format(self: Any, source: str) -> Any:
+        writer = original(self, source)
+        setattr(writer, _FORMAT, source)
+        return writer
+
+    return set_format
+
+
+def _remembering_function(original: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def set_function(self: Any, *args: Any, **kwargs: Any) -> Any:
+        writer = original(self, *args, **kwargs)
+        setattr(writer, _FORMAT, kind)
+        return writer
+
+    return set_function
 
 
 def _remembering_name(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,6 +209,8 @@ def _remember(writer: Any, options: Mapping[str, Any]) -> None:
     for key, value in options.items():
         if key.lower() == "path":
             setattr(writer, _PATH, str(value))
+        elif key.lower() == "checkpointlocation":
+            setattr(writer, _CHECKPOINT, str(value))
         elif (name := _KAFKA_OPTIONS.get(key.lower())) is not None:
             setattr(writer, _KAFKA, {**getattr(writer, _KAFKA, {}), name: str(value)})
 

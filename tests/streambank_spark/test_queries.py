@@ -11,7 +11,8 @@ import pytest
 
 from streambank.errors import RefusedError
 from streambank.job.launch import QuerySpec
-from streambank_spark.queries import Managed, Queries
+from streambank.job.preflight import Output
+from streambank_spark.queries import Looks, Managed, Queries
 
 
 @dataclass
@@ -29,8 +30,8 @@ class Query:
     _jsq: Wire = field(default_factory=Wire)
 
 
-def start(queries: Queries, name: str | None, sources: list[str]) -> Managed:
-    with queries.starting(name, sources) as (declared, spec):
+def start(queries: Queries, name: str | None, sources: list[str], **looks: Any) -> Managed:
+    with queries.starting(Looks(name, tuple(sources), **looks)) as (declared, spec):
         assert queries.is_starting()
         query: Any = Query()
         managed = Managed(declared, spec, query, "id", "run")
@@ -89,7 +90,37 @@ def test_declared_queries_by_name(several: Queries) -> None:
 
 
 def test_a_start_that_fails_leaves_its_place_free(one: Queries) -> None:
-    with pytest.raises(OSError, match="no space"), one.starting(None, ["a"]):
+    with pytest.raises(OSError, match="no space"), one.starting(Looks(None, ("a",))):
         raise OSError("no space")
     assert not one.is_starting()
     end(start(one, None, ["a"]))
+
+
+FILES = {"output": Output("files", "file:///out"), "checkpoint": "file:///own"}
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"output": Output("foreachBatch")}, "wrote to files file:///out, and not to foreachBatch"),
+        ({"output": Output("files", "file:///other")}, "and not to files file:///other"),
+        ({"operators": ("Aggregate",)}, "kept state for nothing, and not for Aggregate"),
+        (
+            {"checkpoint": "file:///second"},
+            "named the checkpointLocation file:///own, and not file:///second",
+        ),
+        ({"checkpoint": None}, "named the checkpointLocation file:///own, and not None"),
+    ],
+)
+def test_two_unnamed_queries_are_told_apart(one: Queries, other: dict[str, Any], said: str) -> None:
+    end(start(one, None, ["a"], **FILES))
+    with pytest.raises(RefusedError, match=said) as error:
+        start(one, None, ["a"], **{**FILES, **other})
+    assert error.value.code == "undeclared-query"
+    end(start(one, None, ["a"], **FILES))
+
+
+def test_a_start_that_was_refused_says_nothing_of_the_query(one: Queries) -> None:
+    with pytest.raises(OSError, match="refused"), one.starting(Looks(None, ("a",), Output("files"))):
+        raise OSError("refused")
+    end(start(one, None, ["a"], output=Output("noop")))

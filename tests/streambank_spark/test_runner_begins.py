@@ -15,7 +15,7 @@ from streambank.job.control import JobControl
 from streambank.job.launch import LaunchSpec
 from streambank.job.prepare import prepare_launch
 from streambank.job.processes import ProcessId, program_of, this_process
-from streambank_spark import boundary, refusals, runner
+from streambank_spark import boundary, refusals, runner, wanted
 from tests.support.jobs import BY, declare, poll
 
 JAVA = "import time; print(flush=True); time.sleep(60)"
@@ -46,6 +46,33 @@ def test_the_program_of_a_later_process_with_the_same_pid_is_not_told() -> None:
     mine = this_process("python")
     assert program_of(mine) is not None
     assert program_of(ProcessId("python", mine.pid, mine.start_ticks - 1)) is None
+
+
+def test_a_driver_that_comes_up_late_begins_nothing_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launcher saw the checkpoint, as did the launcher of one that a master brings back."""
+    job = declare(tmp_path)
+    control = job.records()
+    (tmp_path / "checkpoints/flights").mkdir(parents=True)
+    (tmp_path / "checkpoints/flights/metadata").write_text("{}")
+    control.record_query(None, {"generation": 1, "query_id": "q"})
+    spec = prepare_launch(job, control, by=BY)
+    (tmp_path / "checkpoints/flights").rename(tmp_path / "checkpoints/away")
+    monkeypatch.setattr(runner, "_jvm_process", lambda: this_process("jvm"))
+    monkeypatch.setattr(refusals, "check_environment", lambda environment: None)
+    monkeypatch.setattr(boundary, "require_known_spark", lambda version: None)
+
+    with pytest.raises(RefusedError) as refused:
+        runner.run(spec)
+
+    assert refused.value.code == "checkpoint-lost"
+    view = control.lease.view()
+    assert view is not None and (view.state, view.end["how"]) == ("ended", "refused")
+    supervised = replace(spec, deploy_mode="cluster", supervised=True)
+    assert wanted.exit_code(supervised, refused.value) == 0, "its master would bring it back again and again"
+    event = control.last_event("driver-refused")
+    assert event is not None and event["code"] == "checkpoint-lost"
 
 
 def test_the_lease_is_kept_while_the_records_are_read(

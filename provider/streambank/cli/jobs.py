@@ -73,6 +73,13 @@ def start(
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long to wait; the declared time by default.")
     ] = None,
+    fresh_start: Annotated[
+        bool,
+        typer.Option(
+            "--fresh-start",
+            help="Accept that the job's records are lost (repository-lost), and begin again; recorded.",
+        ),
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -82,7 +89,13 @@ def start(
 
     timeout_s = parse_duration_s(timeout) if timeout is not None else None
     result = start_job(
-        _job(jobs, name), by=_by(), why=why, wait=wait, timeout_s=timeout_s, tell=console.waits()
+        _job(jobs, name),
+        by=_by(),
+        why=why,
+        wait=wait,
+        timeout_s=timeout_s,
+        tell=console.waits(),
+        fresh_start=fresh_start,
     )
     console.answer(result.to_dict(), lambda: _show_start(result))
 
@@ -269,6 +282,13 @@ def savepoint(
     note: Note = "",
     pin: Pin = False,
     new_query: NewQuery = False,
+    new_repository: Annotated[
+        bool,
+        typer.Option(
+            "--new-repository",
+            help="Accept that the job's repository is lost, and make another one in its place.",
+        ),
+    ] = False,
     why: Why = "",
     on: On = Where.auto,
     master: Master = None,
@@ -293,6 +313,7 @@ def savepoint(
             note=note,
             pin=pin,
             new_query=new_query,
+            new_repository=new_repository,
             executor=machines,
             progress=progress,
         )

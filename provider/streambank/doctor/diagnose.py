@@ -148,26 +148,38 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     location = job.queries[name]
     try:
         asked = declared_query(job, name, job.records())
-        lost = records_lost(asked) or savepoints_lost(asked)
+        lost = records_lost(asked)
         if lost is not None:
             raise lost
+        savepoints = savepoints_lost(asked)
         query = look_at_job(job, name, machine.clock())
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
-        found = Finding(
-            error.code, "error", location, error.message, "Nothing can be said of it.", error.hint
-        )
-        return Diagnosis(job.name, name, location, (found,))
+        return Diagnosis(job.name, name, location, (_error(error, location, "Nothing can be said of it."),))
+    first = []
+    if savepoints is not None:
+        effect = "The job has no savepoint to go back to, and none is taken until this is repaired."
+        first.append(_error(savepoints, job.repository, effect))
     if query is None:
         nothing = Unseen(
             "the checkpoint, the history and the savepoints",
             f"Query {name} of job {job.name} has no checkpoint yet: {location} is empty.",
             "Start the job, and ask again.",
         )
-        seen = [nothing, *check_location(location, machine.mount_of), *_places(job, location, machine)]
+        seen = [
+            *first,
+            nothing,
+            *check_location(location, machine.mount_of),
+            *_places(job, location, machine),
+        ]
         return Diagnosis(job.name, name, location, tuple(gathered(seen)))
-    return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(_families(query, {}, machine))))
+    seen = [*first, *_families(query, {}, machine)]
+    return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
+
+
+def _error(error: StreambankError, where: str, effect: str) -> Finding:
+    return Finding(error.code, "error", where, error.message, effect, error.hint)
 
 
 def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[Seen]:

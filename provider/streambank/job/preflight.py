@@ -19,7 +19,7 @@ from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
-from streambank.job.launch import LaunchSpec
+from streambank.job.launch import LaunchSpec, read_launch
 from streambank.job.marker import Marker, marker_location, read_marker, records_root
 from streambank.job.taken_back import check_not_taken_back
 from streambank.savepoint.header import HEADER_KEY, read_header
@@ -247,8 +247,8 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
 
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
-    """A job of the same name and checkpoint, whose records are elsewhere, and which runs."""
-    if marker.control == records_root(query.control):
+    """Whether the job that the marker names runs by other records than those of this query."""
+    if f"{marker.control}/{marker.job}" == query.control.store.uri:
         return None
     try:
         view = JobControl.open(marker.control, marker.job).lease.view()
@@ -322,7 +322,7 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
     why = (
         f"query {query.name} has worked in it"
         if worked
-        else f"{generation.from_savepoint} was restored there"
+        else f"savepoint {generation.from_savepoint} was restored there"
     )
     raise RefusedError(
         f"The checkpoint {generation.location} of job {query.job} is gone or empty, though {why}.",
@@ -361,7 +361,8 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
 
     Raises:
         RefusedError: A restore took the query away from an output that they name (code `old-sink`); or they
-            name its old output, whose log has batches, and its checkpoint begins from nothing (`sink-used`).
+            name its old output, whose log has batches, and its checkpoint begins from nothing (`sink-used`);
+            or another one stands where it stood at the last launch (`sink-changed`).
     """
     said = {place for arg in args for place in places_of(arg, folder)}
     for old, new in generation.new_sinks.items():
@@ -380,6 +381,27 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
     known = query.facts.get("sink_path") or (marker.sink_path if marker is not None else None)
     if isinstance(known, str) and known in said:
         check_not_used(query.called, known, generation.location)
+    elif isinstance(known, str):
+        _check_not_moved(query, generation, args, folder, known)
+
+
+def _check_not_moved(
+    query: DeclaredQuery, generation: Generation, args: Sequence[str], folder: str, old: str
+) -> None:
+    """Compare with the last launch: where its arguments named the output, these may name another one."""
+    facts = query.facts
+    if facts.get("generation") != generation.number or facts.get("launch_id") is None:
+        return
+    try:
+        launched = read_launch(query.control, str(facts["launch_id"])).args
+    except (NotFoundError, FormatError):
+        return  # pruned, or of another version: the driver asks again
+    if len(launched) != len(args):
+        return
+    for was, now in zip(launched, args, strict=True):
+        if was != now and old in places_of(was, folder):
+            for place in list(places_of(now, folder))[-1:]:
+                _check_goes_on(query, Output(FILES, old), place, generation, restored=False)
 
 
 def check_not_used(called: str, output: str, checkpoint: str) -> None:

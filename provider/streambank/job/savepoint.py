@@ -153,7 +153,7 @@ def _refuse_lost_repository(job: Job, records: JobControl, names: Sequence[str])
 
 
 def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:
-    """Let the marker beside the checkpoint know of the repository, and of a job that is older than markers."""
+    """Let the marker know of the repository; a job that is older than markers gets one here."""
     query = declared_query(job, name, records)
     generation, facts = records.generation(query.key), query.facts
     if generation is None or facts.get("query_id") is None or facts.get("generation") != generation.number:

@@ -28,7 +28,9 @@ def run_dag(job: Job, jobs_file: str) -> DAG:
         one_at_a_time=False,
     )
     with dag:
-        start = StartStreamingJobOperator(task_id="start", **task_args(job, jobs_file))
+        start = StartStreamingJobOperator(
+            task_id="start", fresh_start="{{ params.fresh_start }}", **task_args(job, jobs_file)
+        )
         keep = KeepStreamingJobRunningOperator(task_id="keep_running", **task_args(job, jobs_file))
         start >> keep
     return dag

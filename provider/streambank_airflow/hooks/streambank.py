@@ -40,14 +40,29 @@ class StreambankHook(StateHook):
 
     @connected
     def start(
-        self, ref: str, *, obey_desired: bool, wait: bool, note: str, by: Mapping[str, str]
+        self,
+        ref: str,
+        *,
+        obey_desired: bool,
+        wait: bool,
+        note: str,
+        by: Mapping[str, str],
+        fresh_start: bool = False,
     ) -> StartResult:
         """Make sure that a driver of a job runs: `streambank.job.start.start_job`."""
         from streambank.job.start import start_job
 
         job, _ = self.declared(ref)
         tell = Lines(self.log.info, TELL_EVERY_S)
-        return start_job(job, by=by, why=note, obey_desired=obey_desired, wait=wait, tell=tell)
+        return start_job(
+            job,
+            by=by,
+            why=note,
+            obey_desired=obey_desired,
+            wait=wait,
+            tell=tell,
+            fresh_start=fresh_start,
+        )
 
     @connected
     def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:

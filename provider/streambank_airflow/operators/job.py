@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from streambank.errors import RefusedError
 from streambank.job.generations import MAIN
 from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
@@ -51,6 +52,8 @@ class StartStreamingJobOperator(DriverOperator):
 
     Args:
         only_if: Skip unless this is true; for a form's answer.
+        fresh_start: Accept that the job's records are lost (`repository-lost`), and begin again. It takes a
+            person: in a run that a schedule has made it is refused.
         deferrable: Wait for the first batch in the triggerer.
         poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
@@ -60,18 +63,20 @@ class StartStreamingJobOperator(DriverOperator):
         `jvm_pid`, `batch`, `log`, `seconds`.
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if", "fresh_start")
 
     def __init__(
         self,
         *,
         only_if: bool | str = True,
+        fresh_start: bool | str = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.only_if = only_if
+        self.fresh_start = fresh_start
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
 
@@ -82,7 +87,8 @@ class StartStreamingJobOperator(DriverOperator):
                 raise AirflowSkipException(f"Job {self.job} is not to be started.")
             persist_driver_log_link(context)
             obey = self.hook.obeys(self.job, asked_at(context), context["dag_run"].run_id)
-            result = self._start(context, obey=obey, wait=not self.deferrable)
+            fresh = self._is_fresh(context)
+            result = self._start(context, obey=obey, wait=not self.deferrable, fresh=fresh)
             if not self.deferrable or result.state == "finished":
                 return self._done(result)
             timeout_s = self.hook.declared(self.job)[0].start.timeout_s
@@ -123,10 +129,27 @@ class StartStreamingJobOperator(DriverOperator):
             before = event["remember"]
             return self._done(result, before["state"] if result.launch_id == before["launch_id"] else None)
 
-    def _start(self, context: Context, *, obey: bool, wait: bool) -> StartResult:
+    def _is_fresh(self, context: Context) -> bool:
+        """Whether a person lets the job begin again although its records are lost."""
+        fresh = as_bool(self.fresh_start, "fresh_start")
+        if fresh and by_schedule(context):
+            raise RefusedError(
+                f"A scheduled run asks for a fresh start of job {self.job}: only a person may accept that "
+                "its records are lost.",
+                code="fresh-start-by-schedule",
+                hint="Trigger the DAG by hand, with that answer in its form.",
+            )
+        return fresh
+
+    def _start(self, context: Context, *, obey: bool, wait: bool, fresh: bool = False) -> StartResult:
         try:
             result = self.hook.start(
-                self.job, obey_desired=obey, wait=wait, note=self.why, by=asked_by(context)
+                self.job,
+                obey_desired=obey,
+                wait=wait,
+                note=self.why,
+                by=asked_by(context),
+                fresh_start=fresh,
             )
         except Exception:
             self.show_driver_log()

@@ -1,0 +1,372 @@
+"""A job whose repository is gone is not taken for one that never ran: its checkpoint's marker says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.compaction.job import compact_job
+from streambank.doctor.diagnose import diagnose_job
+from streambank.errors import RefusedError, StreambankError
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job, load_jobs
+from streambank.job.generations import MAIN
+from streambank.job.marker import Marker, marker_location, read_marker, renew_marker, write_marker
+from streambank.job.prepare import prepare_launch
+from streambank.job.processes import this_process
+from streambank.job.savepoint import savepoint_job
+from streambank.job.start import start_job
+from streambank.job.status import job_status
+from streambank.recovery.restore import restore
+from streambank.savepoint.repository import Repository
+from streambank.sla.assess import assess_job
+from streambank.storage import open_store
+from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.live_checkpoint import LiveCheckpoint
+
+SINK = "ForeachBatchSink"
+
+
+def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
+    """Let a driver have worked in the job's current generation."""
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    checkpoint = LiveCheckpoint(open_store(location or generation.location), retain=20)
+    checkpoint.run(3)
+    facts = {"generation": generation.number, "query_id": checkpoint.query_id, "sink": SINK}
+    control.record_query(None, facts)
+    why = renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        repository=job.repository,
+        facts=facts,
+    )
+    assert why is None
+    return checkpoint
+
+
+def move_on(job: Job) -> str:
+    """Do what a restore does to the job's records; where the next generation is."""
+    records = job.records()
+    generations = records.generations()
+    with records.operation("restore", by=BY) as operation:
+        proposed = generations.propose(taken=lambda location: False)
+        generations.switch(proposed, operation=operation)
+    worked(job)
+    return proposed.location
+
+
+def lose_repository(folder: Path) -> None:
+    """Leave an empty directory in its place, as where a disk is not mounted."""
+    (folder / "repository").rename(folder / "repository.gone")
+    (folder / "repository").mkdir()
+
+
+def refused(act: Callable[[], object], code: str = "repository-lost") -> StreambankError:
+    with pytest.raises(RefusedError) as caught:
+        act()
+    assert caught.value.code == code
+    return caught.value
+
+
+def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    second = move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+
+    error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder)))
+
+    assert f"nothing of it at file://{folder}/repository/jobs/flights" in error.message
+    assert second in error.message
+    for way in ("Mount the repository", "-r REPLICA", "another output", "--fresh-start"):
+        assert way in error.hint
+    assert list((folder / "repository").iterdir()) == [], "nothing was created in its place"
+    assert not (folder / "checkpoints/flights").exists()
+
+
+def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    lose_repository(folder)
+
+    refused(lambda: savepoint_job(job, by=BY))
+    refused(lambda: compact_job(job, label="x", by=BY))
+    refused(lambda: prepare_launch(job, job.records(), by=BY))
+    status = job_status(job)
+    assert (status.state, "its generation 1" in status.why) == ("repository-lost", True)
+    assessment = assess_job(job)
+    assert assessment.level == "breach"
+    assert "[repository-lost]" in assessment.verdicts[0].why
+    (diagnosis,) = diagnose_job(job)
+    assert [(one.code, one.severity) for one in diagnosis.findings] == [("repository-lost", "error")]
+    assert list((folder / "repository").iterdir()) == []
+
+
+def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    shutil.copytree(folder / "repository", folder / "copy")
+    move_on(job)
+    shutil.rmtree(folder / "repository")
+    (folder / "copy").rename(folder / "repository")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "they say generation 1" in error.message and "its generation 2" in error.message
+    assert job_status(job).state == "repository-lost"
+
+
+def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    second = move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True, why="it burnt")
+
+    assert spec.queries[MAIN].generation == 1
+    event = job.records().last_event("fresh-start")
+    assert event is not None
+    assert (event["by"], event["why"], event["was"]["location"]) == (BY, "it burnt", second)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and marker.accepted is not None
+    assert (marker.generation, marker.location, marker.by) == (1, job.checkpoint, BY)
+    assert (marker.accepted["why"], marker.accepted["was"]["generation"]) == ("it burnt", 2)
+    prepare_launch(job, job.records(), by=BY)
+    worked(job)
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and renewed.accepted == marker.accepted, "it stays known"
+
+
+def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    move_on(job)
+    lose_repository(folder)
+
+    error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder), fresh_start=True))
+
+    assert "an older checkpoint than" in error.message and "Move" in error.hint
+    assert list((folder / "repository").iterdir()) == []
+
+
+def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> None:
+    job = declare(folder)
+    checkpoint = worked(job)
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert spec.queries[MAIN].committed == checkpoint.last
+
+
+def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -> None:
+    job = declare(folder)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    worked(job)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert job.records().last_event("fresh-start") is None
+
+
+def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
+    job = declare(folder)
+    checkpoint = worked(job)
+    move_on(job)
+    savepoint_job(job, by=BY)
+    shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
+    lose_repository(folder)
+
+    report = restore(
+        Repository.open(open_store(folder / "replica")),
+        "latest-good",
+        job="flights",
+        generation=job.records(),
+        checkpoint=job.checkpoint,
+        sink="accept",
+        by=BY,
+    )
+
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and report.warnings == ()
+    assert (marker.generation, marker.location) == (report.generation, report.layout.target)
+    assert marker.repository == job.repository, "where its savepoints belong"
+    spec = prepare_launch(job, job.records(), by=BY)
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].committed) == (
+        report.generation,
+        checkpoint.last,
+    )
+    assert spec.queries[MAIN].declared == job.checkpoint
+
+
+def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    assert job.control == f"file://{folder}/control"
+    worked(job)
+    savepoint_job(job, by=BY)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and marker.repository_id == Repository.open(open_store(job.repository)).id
+    lose_repository(folder)
+
+    error = refused(lambda: savepoint_job(job, by=BY))
+
+    assert "no repository.json" in error.message and "--new-repository" in error.hint
+    assert list((folder / "repository").iterdir()) == [], "no new one in an empty mount point"
+    assert assess_job(job).level == "breach"
+    (diagnosis,) = diagnose_job(job)
+    found = diagnosis.findings[0]
+    assert (found.code, found.severity) == ("repository-lost", "error")
+    assert len(diagnosis.findings) > 1, "the rest is looked at, too"
+    prepare_launch(job, job.records(), by=BY)  # nothing of the query is lost
+
+    savepoint_job(job, by=BY, new_repository=True)
+    savepoint_job(job, by=BY)
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and renewed.repository_id != marker.repository_id
+
+
+def test_another_repository_that_is_declared_is_no_loss(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    worked(job)
+    savepoint_job(job, by=BY)
+
+    savepoint_job(replace(job, repository=f"file://{folder}/other"), by=BY)
+
+
+def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = Path(str(marker_location(job.checkpoint)).removeprefix("file://"))
+    assert marker == folder / "checkpoints/flights.streambank.json"
+    marker.unlink()
+
+    prepare_launch(job, job.records(), by=BY)
+    assert not marker.exists(), "the driver writes it"
+    savepoint_job(job, by=BY)
+
+    said = json.loads(marker.read_bytes())
+    assert (said["format"], said["job"], said["query"], said["generation"]) == (1, "flights", "main", 1)
+    assert (said["control"], said["sink"]) == (f"file://{folder}/repository/jobs", SINK)
+    before = marker.stat().st_mtime_ns
+    savepoint_job(job, by=BY)
+    assert marker.stat().st_mtime_ns == before, "a take that has nothing to add leaves it alone"
+
+
+def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Path) -> None:
+    job = declare(folder)
+    (folder / "checkpoints/flights.g0003").mkdir(parents=True)
+    prepare_launch(job, job.records(), by=BY)
+    shutil.rmtree(folder / "repository")
+    (folder / "checkpoints/flights.g0003/metadata").write_text("{}")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "flights.g0003 is the directory of a later generation" in error.message
+
+
+def test_a_checkpoint_that_another_program_made_is_adopted(folder: Path) -> None:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint), retain=20).run(2)
+
+    assert prepare_launch(job, job.records(), by=BY).queries[MAIN].committed == 1
+
+
+def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
+    one = declare(folder)
+    worked(one)
+    text = (folder / "streaming_jobs.toml").read_text()
+    (folder / "other.toml").write_text(text.replace("jobs.flights", "jobs.planes"))
+    other = load_jobs(folder / "other.toml").job("planes")
+    assert other.checkpoint == one.checkpoint
+
+    error = refused(
+        lambda: start_job(other, by=BY, launcher=fake_launcher(folder)), "checkpoint-of-another-job"
+    )
+
+    assert "belongs to job flights" in error.message
+    assert job_status(other).state == "never-started"
+    claim = one.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
+    held = refused(
+        lambda: start_job(other, by=BY, launcher=fake_launcher(folder), fresh_start=True),
+        "checkpoint-of-another-job",
+    )
+    assert "which is held by" in held.message
+    claim.release("released")
+    prepare_launch(other, other.records(), by=BY, fresh_start=True)  # it was renamed
+    refused(lambda: prepare_launch(one, one.records(), by=BY), "checkpoint-of-another-job")
+
+
+def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    elsewhere = replace(job, control=f"file://{folder}/elsewhere")
+    elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
+    prepare_launch(elsewhere, elsewhere.records(), by=BY)  # its records were moved
+    claim = job.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
+
+    refused(lambda: prepare_launch(elsewhere, elsewhere.records(), by=BY), "checkpoint-of-another-job")
+
+    claim.release("released")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
+def test_a_marker_that_cannot_be_read(folder: Path, data: bytes) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = folder / "checkpoints/flights.streambank.json"
+    marker.write_bytes(data)
+
+    prepare_launch(job, job.records(), by=BY)  # its records are there
+    lose_repository(folder)
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+    assert "flights.streambank.json" in error.message
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    assert read_marker(job.checkpoint) is not None
+
+
+def test_a_checkpoint_at_the_root_of_its_store_has_no_beside() -> None:
+    for root in ("file:///checkpoint", "s3://bucket", "memory://name"):
+        assert marker_location(root) is None
+        assert read_marker(root) is None
+    write_marker("file:///checkpoint", Marker("job", MAIN, 1, "file:///checkpoint", "file:///control"))
+    assert marker_location("s3://bucket/ck") == "s3://bucket/ck.streambank.json"
+
+
+def test_a_marker_holds_no_secret(folder: Path) -> None:
+    job = declare(folder)
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    (folder / "checkpoints").mkdir()
+    facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
+    told = {"job": "flights", "query": MAIN, "generation": generation, "control": control, "by": BY}
+
+    assert renew_marker(job.checkpoint, facts=facts, **told) is None
+
+    text = (folder / "checkpoints/flights.streambank.json").read_text()
+    assert '"sink": "JdbcSink"' in text and "hunter2" not in text
+
+
+def test_a_marker_that_cannot_be_written_is_said(folder: Path) -> None:
+    job = declare(folder)
+    control = JobControl.open(job.control, job.name)
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    (folder / "checkpoints").write_text("a file")
+
+    why = renew_marker(
+        job.checkpoint, job="flights", query=MAIN, generation=generation, control=control, by=BY
+    )
+
+    assert why
