@@ -44,9 +44,8 @@ def prepare_launch(
         RefusedError: The declared checkpoint is another one than the job began with (code
             `checkpoint-changed`), the checkpoint that the query worked in is gone (`checkpoint-lost`), a
             restore that was not finished has taken its sinks back (`sinks-taken-back`), or its generation
-            writes elsewhere than the arguments say (`old-sink`).
-        IntegrityError: Files of the checkpoint that Spark would load are damaged, and there is a savepoint to
-            restore (code `checkpoint-damaged`).
+            writes elsewhere than the arguments say (`old-sink`); or files of the checkpoint that Spark would
+            load are damaged, and there is a savepoint to restore (`checkpoint-damaged`).
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())

@@ -117,9 +117,8 @@ def start_job(
         ConflictError: Another operation works on the job (code `operation-in-progress`).
         InputError: Where the job runs is not known here (`connection-not-known`).
         RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the declared
-            checkpoint is another one (`checkpoint-changed`).
-        IntegrityError: The checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load it
-            (`state-not-loadable`): no further start changes that.
+            checkpoint is another one (`checkpoint-changed`), or is damaged (`checkpoint-damaged`), or Spark
+            cannot load it (`state-not-loadable`): no further start changes that.
         StorageError: The driver died before its first batch (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
+from streambank.errors import StreambankError
 from streambank.job.generations import MAIN
 from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
@@ -48,6 +49,9 @@ class StartStreamingJobOperator(DriverOperator):
     when each query has committed a batch since, or found no data. From now on the job is meant to run; but a
     stop that came after this DAG run was asked for counts, so a queued or retried start never undoes it: the
     task is skipped.
+
+    Airflow does not try again what would end the same way: a checkpoint that is damaged or that Spark cannot
+    load, and a second driver of this run that dies before its first batch by the same error.
 
     Args:
         only_if: Skip unless this is true; for a form's answer.
@@ -116,6 +120,7 @@ class StartStreamingJobOperator(DriverOperator):
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
             self.show_driver_log()
+            self.raise_hopeless(context)
             self.raise_gone(f"The driver of job {self.job} ended before its first batch", event)
         with airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
@@ -128,8 +133,10 @@ class StartStreamingJobOperator(DriverOperator):
             result = self.hook.start(
                 self.job, obey_desired=obey, wait=wait, note=self.why, by=asked_by(context)
             )
-        except Exception:
+        except Exception as error:
             self.show_driver_log()
+            if isinstance(error, StreambankError) and error.code == "driver-died":
+                self.raise_hopeless(context)
             raise
         self.link_to(context, result)
         return result
