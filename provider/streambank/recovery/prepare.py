@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, get_args
 
+from streambank.choice import check_choice
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
@@ -118,12 +119,7 @@ def check_request(request: Request) -> None:
         )
     kinds = (("mode", request.mode, Mode), ("sink", request.sink, SinkChoice))
     for name, value, choices in (*kinds, ("source", request.source, SourceChoice)):
-        if value not in get_args(choices):
-            raise InputError(
-                f"There is no {name} {value!r}.",
-                code="bad-choice",
-                hint=f"One of: {', '.join(get_args(choices))}.",
-            )
+        check_choice(value, name, get_args(choices))
     if request.unmoved and request.generation is None:
         raise InputError(
             "Only the next generation of a job can ask that the job has not gone on.",

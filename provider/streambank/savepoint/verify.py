@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.errors import FormatError, InputError, IntegrityError, StorageError, StreambankError
+from streambank.choice import check_choice
+from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.check_work import check_objects
@@ -44,6 +45,16 @@ _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = (
     "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
 )
+
+
+def known_level(text: str) -> Level:
+    """The level that a form names.
+
+    Raises:
+        InputError: There is no such level (code `bad-choice`).
+    """
+    check_choice(text, "level", get_args(Level))
+    return "full" if text == "full" else "quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +137,11 @@ def verify(
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
 
     Raises:
-        InputError: The level is not known, or a number cannot be right.
+        InputError: The level is not known (code `bad-choice`), or a number cannot be right.
         NotFoundError: There is no such savepoint, or not any more.
         StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
     """
-    if level not in get_args(Level):
-        raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
+    check_choice(level, "level", get_args(Level))
     check_parallel(parallel)
     rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()

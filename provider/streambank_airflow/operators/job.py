@@ -15,6 +15,7 @@ from streambank.job.generations import MAIN
 from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
+from streambank_airflow.choices import IF_RUNNING, one_of
 from streambank_airflow.driver import DriverOperator
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.links import persist_driver_log_link
@@ -26,6 +27,7 @@ from streambank_airflow.operators.base import (
     by_schedule,
     flat,
     is_template,
+    known_or_template,
 )
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
@@ -201,7 +203,7 @@ class StopStreamingJobOperator(DriverOperator):
         self.savepoint = savepoint
         self.drain = drain
         self.force_after_s = force_after_s
-        self.if_running = if_running
+        self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
         self.only_if = only_if
         self.skip_if_stopped = skip_if_stopped
         self.deferrable = deferrable
@@ -213,7 +215,7 @@ class StopStreamingJobOperator(DriverOperator):
         """Stop it; see the class."""
         with airflow_failures():
             self._skip_unless_wanted(context)
-            if self.if_running == "refuse":
+            if one_of(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.require_stopped(self.job)
             persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")
