@@ -14,7 +14,7 @@ from typing import get_args
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
 from streambank.checkpoint.logs import Commit, Offsets
-from streambank.checkpoint.operators import OperatorMetadata, is_keyless
+from streambank.checkpoint.operators import OperatorMetadata, is_keyless, require_schemas
 from streambank.checkpoint.retained import check_logs, choose_batch, refuse_asynchronous
 from streambank.checkpoint.rocksdb import ReadRange
 from streambank.checkpoint.shape import (
@@ -236,6 +236,7 @@ class _Plan:
                 )
             path = files.metadata_v2[batch]
             metadata = self._files.operator(path)
+            require_schemas(metadata, path)
             self._add(path, "operator", URGENCY_LAST)
             for store in metadata.stores:
                 for schema in store.schema_paths:

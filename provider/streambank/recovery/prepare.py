@@ -17,6 +17,7 @@ from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_ro
 from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
 from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.standing import check_stands_at
+from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
@@ -303,6 +304,8 @@ def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, s
 
 
 def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
+    for _, error in unknown_versions(request.repository, chosen.manifest.files):
+        yield f"{error.message} Spark will refuse it."
     if not chosen.manifest.sinks:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
     job, query = split_job(chosen.manifest.job)

@@ -25,6 +25,7 @@ from streambank.savepoint.check_work import check_objects
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.hashing import BAD_SECTOR
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest
@@ -280,6 +281,15 @@ class _Check:
                 yield from self._findings(digest, wrong[digest])
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         yield from checksum_findings(self.repository, whole)
+        for path, error in unknown_versions(self.repository, whole.values()):
+            yield Finding(
+                error.code,
+                "error",
+                path,
+                error.message,
+                "Spark refuses the file.",
+                error.hint or _USE_ANOTHER,
+            )
 
     def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)
