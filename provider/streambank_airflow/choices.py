@@ -6,27 +6,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
+from streambank.choice import check_choice
 from streambank.errors import InputError
 from streambank.job.sla import PROMISES
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.new_sinks import parse_new_sinks
 from streambank.storage import scheme_of
 
+IF_RUNNING = ("refuse", "stop")
+"""What can be asked for where a job's driver lives."""
+
 
 def restore_choices(sink: str, mode: str, source: str = "refuse") -> dict[str, Any]:
     """The choices of a restore.
 
     Raises:
-        InputError: One of them is no choice there is.
+        InputError: One of them is not a valid choice (code `bad-choice`).
     """
     kinds = (("sink", sink, SinkChoice), ("mode", mode, Mode), ("source", source, SourceChoice))
     for option, value, known in kinds:
-        if value not in get_args(known):
-            raise InputError(
-                f"{option} is to be one of {', '.join(get_args(known))}, not {value!r}.",
-                code="bad-option",
-                hint="docs/reference/airflow.md says what each means.",
-            )
+        check_choice(value, option, get_args(known))
     return {"sink": sink, "mode": mode, "source": source}
 
 
@@ -72,22 +71,16 @@ def one_of(value: Any, option: str, choices: Sequence[str]) -> str:
     """A value that is one of a few.
 
     Raises:
-        InputError: It is none of them (code `bad-option`).
+        InputError: It is none of them (code `bad-choice`).
     """
-    if value not in choices:
-        raise InputError(
-            f"{option} is to be one of {', '.join(choices)}, not {value!r}.",
-            code="bad-option",
-            hint="docs/reference/airflow.md says what each means.",
-        )
-    return str(value)
+    return check_choice(value, option, choices)
 
 
 def check_objectives(names: Sequence[str]) -> list[str]:
     """Names of objectives, checked when the DAG is read rather than waited for in vain.
 
     Raises:
-        InputError: There is no such objective (code `bad-option`).
+        InputError: There is no such objective (code `bad-choice`).
     """
     known = ("history", *PROMISES)
     return [one_of(name, "An objective", known) for name in names]

@@ -12,9 +12,11 @@ from streambank.errors import (
     IntegrityError,
     NotFoundError,
     RefusedError,
+    StreambankError,
 )
+from streambank_airflow.failures import describe
 from streambank_airflow.links import DriverLogLink, persist_driver_page
-from streambank_airflow.operators.base import StreambankOperator
+from streambank_airflow.operators.base import StreambankOperator, asked_by
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,6 +30,9 @@ HOPELESS = frozenset(
     kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
 )
 """Exit codes of a driver that another start would end with as well."""
+
+UNSTARTABLE = frozenset({"checkpoint-damaged", "state-not-loadable"})
+"""Codes of a checkpoint on which no further start succeeds."""
 
 
 class DriverOperator(StreambankOperator):
@@ -60,6 +65,27 @@ class DriverOperator(StreambankOperator):
         """
         kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
         raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
+
+    def raise_hopeless(self, context: Context) -> None:
+        """End the task for good where its driver has died in a way that another start would repeat.
+
+        That is so where the checkpoint cannot be loaded, and where the driver that this run launched before
+        died by the same error, with no batch in between.
+
+        Raises:
+            AirflowFailException: It is so; the message names the way out.
+        """
+        by = asked_by(context)
+        try:
+            why = self.hook.hopeless_death(self.job)
+            if why is None and (error := self.hook.died_alike(self.job, by)) is not None:
+                why = f"two drivers in a row died before their first batch by the same error: {error}"
+                why = self.hook.give_up(self.job, why=why, by=by, failures=2, restarts=1)
+        except StreambankError as error:
+            self.log.warning("Whether another try can help is not known: %s", describe(error))
+            return
+        if why is not None:
+            raise AirflowFailException(why)
 
     def raise_for_error(self, event: dict[str, Any]) -> None:
         """End the task where the wait itself failed.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from streambank.errors import InputError
+from streambank.choice import check_choice
 from streambank.job.environment import driver_environment
 from streambank.savepoint.executing import BySize, Threads
 
@@ -57,14 +57,9 @@ class SparkChoice:
             say: Told where Spark's output goes.
 
         Raises:
-            InputError: `on` is none of its choices (code `bad-option`).
+            InputError: `on` is none of its choices (code `bad-choice`).
         """
-        if self.on not in CHOICES:
-            raise InputError(
-                f"on is {self.on!r}, and can be {' or '.join(CHOICES)}.",
-                code="bad-option",
-                hint="Leave spark_conn_id out to work on this worker alone.",
-            )
+        check_choice(self.on, "on", CHOICES)
         if not self.conn_id:
             return None
         spark: Executor = importlib.import_module(SPARK).SparkExecutor(

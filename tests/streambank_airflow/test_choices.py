@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streambank.errors import InputError
 from streambank_airflow.choices import new_sink_choices
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 
 
 @pytest.mark.parametrize(
@@ -49,3 +54,42 @@ def test_what_would_mean_nothing_to_another_process_is_refused(given: Any, code:
     with pytest.raises(InputError) as refused:
         new_sink_choices(given)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("operator", "option"),
+    [
+        (CreateSavepointOperator, "closure"),
+        (VerifySavepointOperator, "level"),
+        (RestoreSavepointOperator, "sink"),
+        (RestoreSavepointOperator, "source"),
+        (RestoreSavepointOperator, "mode"),
+        (RestoreSavepointOperator, "if_running"),
+        (StopStreamingJobOperator, "if_running"),
+    ],
+)
+def test_an_operator_refuses_what_it_does_not_know_when_its_dag_is_read(operator: Any, option: str) -> None:
+    operator(task_id="task", job="flights", **{option: "{{ params.chosen }}"})
+    with pytest.raises(InputError, match=f"{option} must be one of .*, not 'saef'") as refused:
+        operator(task_id="task", job="flights", **{option: "saef"})
+    assert refused.value.code == "bad-choice"
+
+
+def test_the_hook_takes_nothing_unknown_for_the_default(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        'repository = "r"\n[jobs.flights]\napplication = "a.py"\ncheckpoint = "ck"\n', encoding="utf-8"
+    )
+    hook = StreambankHook(jobs_file=str(jobs))
+    how: dict[str, Any] = {
+        "file_sinks": (),
+        "batch": None,
+        "pin": False,
+        "new_query": False,
+        "note": "",
+        "by": {},
+    }
+    for checkpoint in (None, str(tmp_path / "ck")):
+        with pytest.raises(InputError) as refused:
+            hook.take("flights", checkpoint=checkpoint, closure="saef", **how)
+        assert refused.value.code == "bad-choice"

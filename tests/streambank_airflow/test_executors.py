@@ -92,7 +92,7 @@ def test_without_a_connection_the_worker_does_it() -> None:
 def test_a_choice_that_there_is_not() -> None:
     with pytest.raises(InputError) as caught:
         SparkChoice("spark_here", on="mars").executor(print)
-    assert caught.value.code == "bad-option"
+    assert caught.value.code == "bad-choice"
 
 
 class _Run:

@@ -9,11 +9,12 @@ it was not there yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
 from streambank.checkpoint.logs import Commit, Offsets
-from streambank.checkpoint.operators import OperatorMetadata, is_keyless
+from streambank.checkpoint.operators import OperatorMetadata, is_keyless, require_schemas
 from streambank.checkpoint.retained import check_logs, choose_batch, refuse_asynchronous
 from streambank.checkpoint.rocksdb import ReadRange
 from streambank.checkpoint.shape import (
@@ -29,6 +30,7 @@ from streambank.checkpoint.shape import (
 )
 from streambank.checkpoint.sources import plan_sources
 from streambank.checkpoint.state import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.choice import check_choice
 from streambank.errors import FormatError, NotFoundError
 from streambank.storage import FileInfo
 
@@ -64,6 +66,7 @@ def plan_closure(
         kind: `safe` or `minimal`.
 
     Raises:
+        InputError: `kind` is something else (code `bad-choice`).
         NotFoundError: `not-a-checkpoint`, `no-committed-batch`, `batch-not-committed`, `batch-not-retained`,
             `missing-log-entry` or `missing-state-file`; the message names the file.
         FormatError: `async-progress`, `unknown-version`, `unknown-provider`, `unknown-source-log`,
@@ -99,6 +102,7 @@ class ClosurePlanner:
 
     def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
         """The closure of a batch; see `plan_closure`."""
+        check_choice(kind, "closure", get_args(ClosureKind))
         batch = choose_batch(self._index, batch)
         check_logs(self._index, batch)
         refuse_asynchronous(self._index, self._files, batch)
@@ -232,6 +236,7 @@ class _Plan:
                 )
             path = files.metadata_v2[batch]
             metadata = self._files.operator(path)
+            require_schemas(metadata, path)
             self._add(path, "operator", URGENCY_LAST)
             for store in metadata.stores:
                 for schema in store.schema_paths:

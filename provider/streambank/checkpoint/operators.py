@@ -85,6 +85,24 @@ def parse_operator_metadata(data: bytes, path: str) -> OperatorMetadata:
         ) from error
 
 
+def require_schemas(metadata: OperatorMetadata, path: str) -> None:
+    """Make sure that metadata of version 2 names a schema of each store, as every released Spark does.
+
+    Without it the schema files would be left out of a savepoint, and nobody would notice.
+
+    Raises:
+        FormatError: It does not (code `unknown-version`).
+    """
+    for store in metadata.stores if metadata.version == MAX_OPERATOR_VERSION else ():
+        if not store.schema_paths:
+            raise FormatError(
+                f"{path} names no schema of the store {store.name} in a way that is known.",
+                code="unknown-version",
+                hint="A Spark before its release wrote it, or a newer one: run the query with a release from "
+                "3.5 to 4.3, or report the Spark version.",
+            )
+
+
 def _store(entry: Any) -> StoreInfo:
     return StoreInfo(
         str(entry["storeName"]),

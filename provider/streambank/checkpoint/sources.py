@@ -14,10 +14,13 @@ from typing import Any
 
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.grammar import Kind, Part
-from streambank.checkpoint.text import load_json
+from streambank.checkpoint.text import load_json, parse_version
 from streambank.errors import FormatError
 
 _NUMBER = re.compile(r"-?[0-9]+")
+MAX_INITIAL_VERSION = 1
+"""The newest version of the offsets at which Kafka and the rate source began."""
+_VERSION_LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def plan_sources(
 
     Raises:
         NotFoundError: `missing-log-entry`.
-        FormatError: `unknown-source-log`.
+        FormatError: `unknown-source-log`, or `unknown-version` of the offsets that a source began at.
     """
     return tuple(_plan(name, offset, parts.get(name, ()), read) for name, offset in offsets.items())
 
@@ -110,7 +113,24 @@ def _plan(
                 code="unknown-source-log",
                 hint="Known: the file source, and sources that keep only their first offsets (Kafka, rate).",
             )
+    for part in parts:
+        check_initial_offsets(read(part.path), part.path)
     return SourceState(source, "initial", offset, tuple(part.path for part in parts))
+
+
+def check_initial_offsets(data: bytes, path: str) -> None:
+    """Make sure that the offsets at which Kafka or the rate source began are of a version that Spark reads.
+
+    Kafka's begin with a zero byte. Without a version line they are Spark 2.1's, which Spark still reads. What
+    another source keeps there is not judged.
+
+    Raises:
+        FormatError: They are of another version (code `unknown-version`).
+    """
+    first, found, rest = data.lstrip(b"\0")[:_VERSION_LINE_BYTES].partition(b"\n")
+    ours = data.startswith(b"\0") or rest[:1].isdigit()
+    if found and ours and first.startswith(b"v"):
+        parse_version(first.decode("utf-8", "replace"), path, MAX_INITIAL_VERSION)
 
 
 def _is_file_log(parts: Sequence[Part], read: Callable[[str], bytes]) -> bool:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streambank.errors import StorageError
-from streambank.times import age_text
 
 if TYPE_CHECKING:
     from streambank.job.telling import Lines
@@ -277,6 +276,8 @@ def size(size_bytes: int | None) -> str:
 
 def age(seconds: float) -> str:
     """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
+    from streambank.times import age_text
+
     return age_text(seconds)
 
 

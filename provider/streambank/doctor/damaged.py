@@ -40,15 +40,21 @@ def check_damage(query: Query) -> Iterator[Finding]:
             )
         else:
             hint = "Restore a savepoint, or repair the file from a backup."
+        if not one.fatal:
+            yield Finding(
+                "damaged-snapshot",
+                "warning",
+                one.path,
+                one.cause,
+                "Spark has to repair this snapshot from an older one and the changes since.",
+                "Let the query write another snapshot, and look for the reason on the disk.",
+            )
+            continue
         yield Finding(
-            "checkpoint-damaged" if one.fatal else "damaged-snapshot",
-            "error" if one.fatal else "warning",
+            "checkpoint-damaged",
+            "error",
             one.path,
             one.cause,
-            "The query fails when it loads this file, at its next start at the latest."
-            if one.fatal
-            else "Spark has to repair this snapshot from an older one and the changes since.",
-            hint
-            if one.fatal
-            else "Let the query write another snapshot, and look for the reason on the disk.",
+            "The query fails when it loads this file, at its next start at the latest.",
+            hint,
         )

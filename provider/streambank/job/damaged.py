@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
-from streambank.errors import IntegrityError, StreambankError
+from streambank.errors import RefusedError, StreambankError
 from streambank.job.generations import MAIN
 from streambank.job.last_error import recorded_failure, shown
 from streambank.savepoint.live_damage import Damage, find_damage
@@ -74,7 +74,7 @@ class DamagedQuery:
         """Whether the query cannot go on from it."""
         return any(one.fatal for one in self.damages)
 
-    def error(self, ended: str = "") -> IntegrityError:
+    def error(self, ended: str = "") -> RefusedError:
         """The refusal of a start.
 
         Args:
@@ -83,7 +83,7 @@ class DamagedQuery:
         fatal = [one for one in self.damages if one.fatal]
         more = f" So are {len(fatal) - _SHOWN} more files." if len(fatal) > _SHOWN else ""
         which = "" if self.query == MAIN else f" of its query {self.query}"
-        return IntegrityError(
+        return RefusedError(
             f"{ended}{' ' if ended else ''}The checkpoint {self.checkpoint} of job {self.job}{which} is "
             f"damaged: {' '.join(one.cause for one in fatal[:_SHOWN])}{more}",
             code="checkpoint-damaged",
@@ -152,7 +152,7 @@ def refuse_damaged(job: Job, query: str, location: str) -> None:
     """Refuse to start a query on a checkpoint that it cannot go on from, where there is a way out.
 
     Raises:
-        IntegrityError: It is damaged, and there is a savepoint (code `checkpoint-damaged`).
+        RefusedError: It is damaged, and there is a savepoint (code `checkpoint-damaged`).
     """
     found = damaged_query(job, query, location)
     if found is not None and found.fatal and found.savepoint is not None:
@@ -166,7 +166,7 @@ def unloadable(
     checkpoints: Mapping[str, str],
     lines: Sequence[str],
     ended: str,
-) -> IntegrityError | None:
+) -> RefusedError | None:
     """What to say of a driver that died since it could not load its checkpoint; None for another death.
 
     Args:
@@ -199,7 +199,7 @@ def unloadable(
     assert what is not None, "one of them was found"
     newest = {query: next(iter(savepoints_of(job, query)[0]), None) for query in checkpoints}
     ways = " ".join(way_out(job.name, query, savepoint) for query, savepoint in newest.items())
-    return IntegrityError(
+    return RefusedError(
         f"{ended} Spark cannot load its checkpoint ({shown(what.group())}), and no further start changes "
         "that.",
         code="state-not-loadable",

@@ -42,8 +42,8 @@ from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
 from streambank.storage.names import check_job_name, check_name
 
-LATER_TABLES = ("drill", "rehearse", "upgrade")
-"""Tables that this version accepts without reading them."""
+NOT_BUILT = ("drill", "rehearse", "upgrade")
+"""Tables that nothing reads yet: declaring one would promise what nobody does."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -76,7 +76,6 @@ class Job:
         kafka: How Streambank itself reaches its Kafka.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
-        later: Tables of later versions, unread.
         source: The file that declares it, with the `line` of its table.
     """
 
@@ -107,7 +106,6 @@ class Job:
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
-    later: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     line: int = 0
 
@@ -261,10 +259,12 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         launch=launch,
-        later={one: table for one in LATER_TABLES if (table := fields.any_table(one)) is not None},
         source=str(fields.source.path),
         line=fields.source.line(fields.path),
     )
+    for table in NOT_BUILT:
+        if table in fields.data:
+            raise fields.mistake(table, "it is not built yet, so nothing would read it", "Remove the table.")
     fields.done()
     return job
 

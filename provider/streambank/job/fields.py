@@ -235,7 +235,7 @@ class Fields:
         return Fields(self._get(name, dict, "a table, or false") or {}, (*self.path, name), self.source)
 
     def any_table(self, name: str) -> Mapping[str, Any] | None:
-        """A table that later versions read: kept as it is."""
+        """A table of whatever fields, kept as it is."""
         value: Mapping[str, Any] | None = self._get(name, dict, "a table")
         return value
 

@@ -57,9 +57,9 @@ def prepare_launch(
     Raises:
         RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
             another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
-            began with (`checkpoint-changed`), or whatever `check_start` and `check_arguments` refuse.
-        IntegrityError: Files of the checkpoint that Spark would load are damaged, and there is a savepoint to
-            restore (code `checkpoint-damaged`).
+            began with (`checkpoint-changed`); whatever `check_start` and `check_arguments` refuse; or files
+            of the checkpoint that Spark would load are damaged, and there is a savepoint to restore
+            (`checkpoint-damaged`).
     """
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())

@@ -24,7 +24,7 @@ from streambank.savepoint.capture import SinkCapture
 from streambank.savepoint.executing import Executor
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
-from streambank.savepoint.take import ClosureKind, TakeResult, take
+from streambank.savepoint.take import TakeResult, known_closure, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank.storage.base import Store
@@ -60,7 +60,7 @@ def savepoint_job(
     why: str = "",
     query: str | None = None,
     batch: int | None = None,
-    closure: ClosureKind | None = None,
+    closure: str | None = None,
     note: str = "",
     pin: bool = False,
     new_query: bool = False,
@@ -93,12 +93,13 @@ def savepoint_job(
 
     Raises:
         RefusedError: The job's records, or its repository, are lost (code `repository-lost`).
-        InputError: The job has no such query (code `no-such-query`), or `batch` is asked of several
-            (`which-query`).
+        InputError: The job has no such query (code `no-such-query`), `batch` is asked of several
+            (`which-query`), or the closure is not one of the two (`bad-choice`).
         NotFoundError: The job was never started (code `never-started`), has committed nothing yet
             (`no-committed-batch`), has lost its checkpoint (`not-a-checkpoint`), or there is no such batch.
         StreambankError: Whatever else `take` raises.
     """
+    chosen = known_closure(job.savepoint.closure if closure is None else closure)
     records = control or job.records()
     names = _queries(job, query, batch)
     places = {name: _place(job, records, name) for name in names}
@@ -115,7 +116,7 @@ def savepoint_job(
             target,
             job.savepoint_name(key),
             batch=batch,
-            closure=closure or _closure(job),
+            closure=chosen,
             sinks=sinks_of(facts, place, brokers),
             sources=kafka_sources(facts, brokers),
             note=note,
@@ -226,10 +227,6 @@ def _queries(job: Job, query: str | None, batch: int | None) -> list[str]:
             hint="Name one query.",
         )
     return names
-
-
-def _closure(job: Job) -> ClosureKind:
-    return "minimal" if job.savepoint.closure == "minimal" else "safe"
 
 
 def _epoch(control: JobControl) -> str | None:

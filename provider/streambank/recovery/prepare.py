@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, get_args
 
+from streambank.choice import check_choice
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
@@ -18,6 +19,7 @@ from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
 from streambank.recovery.sources import Sources, look_at_sources
 from streambank.recovery.standing import check_stands_at
 from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
+from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.layout import Owner, check_target
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.progress import Progress
@@ -122,12 +124,7 @@ def check_request(request: Request) -> None:
         )
     kinds = (("mode", request.mode, Mode), ("sink", request.sink, SinkChoice))
     for name, value, choices in (*kinds, ("source", request.source, SourceChoice)):
-        if value not in get_args(choices):
-            raise InputError(
-                f"There is no {name} {value!r}.",
-                code="bad-choice",
-                hint=f"One of: {', '.join(get_args(choices))}.",
-            )
+        check_choice(value, name, get_args(choices))
     if request.unmoved and request.generation is None:
         raise InputError(
             "Only the next generation of a job can ask that the job has not gone on.",
@@ -363,6 +360,8 @@ def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, s
 
 
 def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
+    for _, error in unknown_versions(request.repository, chosen.manifest.files):
+        yield f"{error.message} Spark will refuse it."
     if not chosen.manifest.sinks:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
     job, query = split_job(chosen.manifest.job)

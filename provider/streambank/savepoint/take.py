@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, get_args
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.shape import ClosureKind
+from streambank.choice import check_choice
 from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.savepoint.asked import check_asked
 from streambank.savepoint.capture import (
@@ -44,9 +46,7 @@ from streambank.storage.base import Store
 from streambank.storage.names import split_job
 from streambank.user import user_name
 
-__all__ = ["ClosureKind", "TakeResult", "take"]
-
-ClosureKind = Literal["safe", "minimal"]
+__all__ = ["ClosureKind", "TakeResult", "known_closure", "take"]
 
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
@@ -104,7 +104,7 @@ def take(
         progress: Told about files and bytes.
 
     Raises:
-        InputError: A name, the note or a sink cannot be right.
+        InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right.
         NotFoundError: There is no committed batch, or not the one that was asked for.
         FormatError: The checkpoint uses something that is not understood.
         ConflictError: `another-query`: the job's savepoints are of another query; `take-cannot-converge`:
@@ -116,6 +116,7 @@ def take(
     """
     split_job(job)
     check_asked(note, parallel, max_replans, batch)
+    check_choice(closure, "closure", get_args(ClosureKind))
     details = {
         "taken_at": datetime.now(UTC),
         "taken_by": {"user": user_name(), "host": socket.gethostname(), **(taken_by or {})},
@@ -133,6 +134,16 @@ def take(
     if pin:
         repository.pin(job, result.savepoint)
     return result
+
+
+def known_closure(text: str) -> ClosureKind:
+    """The closure that a form or a declaration names.
+
+    Raises:
+        InputError: There is no such closure (code `bad-choice`).
+    """
+    check_choice(text, "closure", get_args(ClosureKind))
+    return "minimal" if text == "minimal" else "safe"
 
 
 class _Take:

@@ -17,13 +17,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.errors import FormatError, InputError, IntegrityError, StorageError, StreambankError
+from streambank.choice import check_choice
+from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.check_work import check_objects
 from streambank.savepoint.coverage import Coverage
 from streambank.savepoint.entry import FileEntry
 from streambank.savepoint.executing import Executor, Threads
+from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.hashing import BAD_SECTOR
 from streambank.savepoint.hold_keeper import Holds
 from streambank.savepoint.manifest import Manifest
@@ -44,6 +46,16 @@ _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = (
     "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
 )
+
+
+def known_level(text: str) -> Level:
+    """The level that a form names.
+
+    Raises:
+        InputError: There is no such level (code `bad-choice`).
+    """
+    check_choice(text, "level", get_args(Level))
+    return "full" if text == "full" else "quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +138,11 @@ def verify(
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
 
     Raises:
-        InputError: The level is not known, or a number cannot be right.
+        InputError: The level is not known (code `bad-choice`), or a number cannot be right.
         NotFoundError: There is no such savepoint, or not any more.
         StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
     """
-    if level not in get_args(Level):
-        raise InputError(f"There is no level {level!r}.", code="bad-level", hint="Levels: quick, full.")
+    check_choice(level, "level", get_args(Level))
     check_parallel(parallel)
     rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
@@ -270,6 +281,15 @@ class _Check:
                 yield from self._findings(digest, wrong[digest])
         whole = {entry.path: entry for entry in self.manifest.files if entry.digest not in self.bad}
         yield from checksum_findings(self.repository, whole)
+        for path, error in unknown_versions(self.repository, whole.values()):
+            yield Finding(
+                error.code,
+                "error",
+                path,
+                error.message,
+                "Spark refuses the file.",
+                error.hint or _USE_ANOTHER,
+            )
 
     def _findings(self, digest: str, error: StreambankError) -> Iterator[Finding]:
         self.bad.add(digest)

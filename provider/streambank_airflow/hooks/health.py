@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streambank.job.telling import Lines
+from streambank_airflow.failures import describe
 from streambank_airflow.hooks.base import connected
 from streambank_airflow.hooks.repository import RepositoryHook
 
@@ -52,6 +53,30 @@ class HealthHook(RepositoryHook):
         job, _ = self.declared(ref)
         tell = Lines(self.log.info, TELL_EVERY_S)
         return heal_job(job, Unhealthy.from_dict(found), by=by, why=note, tell=tell)
+
+    @connected
+    def hopeless_death(self, ref: str) -> str | None:
+        """Why no start helps after the death of a job's newest driver: `streambank.job.hopeless`.
+
+        Returns:
+            The sentence with its code and the way out; None where another start may help.
+        """
+        from streambank.job.hopeless import hopeless_death
+
+        error = hopeless_death(self.declared(ref)[0])
+        return None if error is None else describe(error)
+
+    @connected
+    def died_alike(self, ref: str, by: Mapping[str, str]) -> str | None:
+        """The error by which the two newest drivers of a DAG run died: `streambank.job.hopeless.died_alike`.
+
+        Args:
+            ref: The job.
+            by: Who asks: launches of other runs do not count.
+        """
+        from streambank.job.hopeless import died_alike
+
+        return died_alike(self.declared(ref)[0], by)
 
     @connected
     def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streambank.job.stop_asked import StopAsked
     from streambank.recovery.plan import RestorePlan
     from streambank.savepoint.executing import Executor
-    from streambank.savepoint.verify import Level
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
@@ -233,7 +232,7 @@ class StreambankHook(StateHook):
         from streambank.job.savepoint import savepoint_job
         from streambank.kafka.connection import Brokers, KafkaConnection
         from streambank.kafka.recording import SourceRecorder
-        from streambank.savepoint.take import take
+        from streambank.savepoint.take import known_closure, take
         from streambank.sinks.file_sink import FileSinkCapture
 
         if checkpoint is not None:
@@ -242,7 +241,7 @@ class StreambankHook(StateHook):
                 self.repository(ref, create=True, checkpoint=checkpoint),
                 ref,
                 batch=batch,
-                closure="minimal" if closure == "minimal" else "safe",
+                closure=known_closure("safe" if closure is None else closure),
                 sinks=[FileSinkCapture(sink) for sink in file_sinks],
                 sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
                 note=note,
@@ -263,7 +262,7 @@ class StreambankHook(StateHook):
             by=by,
             query=query,
             batch=batch,
-            closure=None if closure is None else "minimal" if closure == "minimal" else "safe",
+            closure=closure,
             note=note,
             pin=pin,
             new_query=new_query,
@@ -295,14 +294,14 @@ class StreambankHook(StateHook):
             The report, flat, with the number of findings; and the findings as sentences.
 
         Raises:
+            InputError: The level is neither (code `bad-choice`).
             NotFoundError: There is no such savepoint.
         """
-        from streambank.savepoint.verify import verify
+        from streambank.savepoint.verify import known_level, verify
 
         repository = self.repository(ref)
         job, found = repository.find(self.newest(ref) if savepoint == LATEST else savepoint, ref)
-        depth: Level = "full" if level == "full" else "quick"
-        report = verify(repository, job, found, depth, by=by, executor=executor)
+        report = verify(repository, job, found, known_level(level), by=by, executor=executor)
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from streambank.errors import InputError
 from streambank.job.processes import who
+from streambank_airflow.choices import one_of
 from streambank_airflow.executors import SparkChoice
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
@@ -182,3 +183,12 @@ def as_integer(value: Any, option: str) -> int | None:
             f"{option} is to be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
         )
     return None if number is None else int(number)
+
+
+def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
+    """A choice as it is when a DAG is read: one that is known, or a template that is still to be rendered.
+
+    Raises:
+        InputError: It is neither (code `bad-choice`).
+    """
+    return value if is_template(value) else one_of(value, option, choices)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from streambank.errors import RefusedError
+from streambank.errors import RefusedError, StreambankError
 from streambank.job.generations import MAIN
 from streambank.job.stop_asked import StopAsked
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
+from streambank_airflow.choices import IF_RUNNING, one_of
 from streambank_airflow.driver import DriverOperator
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.links import persist_driver_log_link
@@ -26,6 +27,7 @@ from streambank_airflow.operators.base import (
     by_schedule,
     flat,
     is_template,
+    known_or_template,
 )
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
@@ -49,6 +51,9 @@ class StartStreamingJobOperator(DriverOperator):
     when each query has committed a batch since, or found no data. From now on the job is meant to run; but a
     stop that came after this DAG run was asked for counts, so a queued or retried start never undoes it: the
     task is skipped.
+
+    Airflow does not try again what would end the same way: a checkpoint that is damaged or that Spark cannot
+    load, and a second driver of this run that dies before its first batch by the same error.
 
     Args:
         only_if: Skip unless this is true; for a form's answer.
@@ -122,6 +127,7 @@ class StartStreamingJobOperator(DriverOperator):
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
             self.show_driver_log()
+            self.raise_hopeless(context)
             self.raise_gone(f"The driver of job {self.job} ended before its first batch", event)
         with airflow_failures():
             # It works, so this finds it at once; and tells the same as a start that has not deferred.
@@ -151,8 +157,10 @@ class StartStreamingJobOperator(DriverOperator):
                 by=asked_by(context),
                 fresh_start=fresh,
             )
-        except Exception:
+        except Exception as error:
             self.show_driver_log()
+            if isinstance(error, StreambankError) and error.code == "driver-died":
+                self.raise_hopeless(context)
             raise
         self.link_to(context, result)
         return result
@@ -217,7 +225,7 @@ class StopStreamingJobOperator(DriverOperator):
         self.savepoint = savepoint
         self.drain = drain
         self.force_after_s = force_after_s
-        self.if_running = if_running
+        self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
         self.only_if = only_if
         self.skip_if_stopped = skip_if_stopped
         self.deferrable = deferrable
@@ -229,7 +237,7 @@ class StopStreamingJobOperator(DriverOperator):
         """Stop it; see the class."""
         with airflow_failures():
             self._skip_unless_wanted(context)
-            if self.if_running == "refuse":
+            if one_of(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.require_stopped(self.job)
             persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.errors import ConflictError, StorageError, StreambankError
+from streambank.errors import ConflictError, RefusedError, StorageError, StreambankError
 from streambank.times import from_json_time, to_json_time, utc_now
-from streambank_airflow.driver import HOPELESS, DriverOperator
+from streambank_airflow.driver import HOPELESS, UNSTARTABLE, DriverOperator
 from streambank_airflow.failures import airflow_failures, describe
 from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import asked_by
@@ -66,8 +66,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     is done. When the driver is gone although the job is meant to run, it is started again from its
     checkpoint, later each time as long as no driver commits a batch. A driver that lives and makes no
     progress, as `[jobs.NAME.health]` says it, makes room for another one. A job that starts again and again
-    and gets nowhere is given up: the task fails for good, and says why. All that is remembered between two
-    starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
+    and gets nowhere is given up: the task fails for good, and says why; at once where its checkpoint is
+    damaged or cannot be loaded by Spark, and with the savepoint to restore. All that is remembered between
+    two starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
 
     Args:
         max_failures: How many drivers in a row may end, or make no progress, without a new batch before the
@@ -121,6 +122,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 result = self.hook.start(
                     self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
                 )
+            except RefusedError as error:
+                self._give_up_unstartable(context, error, course)
+                raise
             except StorageError as error:
                 # It did not even get as far as the lease: one more of the drivers that did not get on.
                 self.show_driver_log()
@@ -169,6 +173,10 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._pause(context, event["health_why"], course, got_on=got_on, found=found)
         if event["status"] != "gone":
             return self._over(event["status"], event, course)
+        with airflow_failures():
+            hopeless = self.hook.hopeless_death(self.job)
+        if hopeless is not None:
+            self._give_up(context, hopeless, course)
         if event["exit_code"] in HOPELESS:
             self.raise_gone(f"The driver of job {self.job} gave up", event)
         self._pause(context, event["why"], course, got_on=got_on)
@@ -184,6 +192,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             except ConflictError as error:
                 self.log.info("Nothing is done: %s", describe(error))
                 self._watch(Course.of(before), before["batch"])
+            except RefusedError as error:
+                self._give_up_unstartable(context, error, course)
+                raise
             except StorageError as error:
                 self.show_driver_log()
                 self._pause(context, error.message, course, got_on=False)
@@ -248,6 +259,16 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             method_name="start_again",
         )
         raise AssertionError("a task that defers does not return")
+
+    def _give_up_unstartable(self, context: Context, error: RefusedError, course: Course) -> None:
+        """Give up where the checkpoint is damaged or cannot be loaded: the next driver would end so, too.
+
+        Raises:
+            AirflowFailException: It is so.
+        """
+        if error.code in UNSTARTABLE:
+            self.show_driver_log()
+            self._give_up(context, describe(error), course)
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.times import to_json_time
-from streambank_airflow.choices import new_sink_choices
+from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import SparkWork, as_bool, asked_by, flat
+from streambank_airflow.operators.base import SparkWork, as_bool, asked_by, flat, known_or_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -90,16 +91,16 @@ class RestoreSavepointOperator(SparkWork):
         super().__init__(**kwargs)
         self.savepoint = savepoint
         self.into = into
-        self.sink = sink
-        self.source = source
+        self.sink = known_or_template(sink, "sink", get_args(SinkChoice))
+        self.source = known_or_template(source, "source", get_args(SourceChoice))
         self.kafka = kafka
-        self.mode = mode
+        self.mode = known_or_template(mode, "mode", get_args(Mode))
         self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
         self.unmoved = unmoved
         self.only_if = only_if
-        self.if_running = if_running
+        self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
@@ -118,7 +119,7 @@ class RestoreSavepointOperator(SparkWork):
                 plan = self.hook.plan_restore(
                     self.job,
                     str(self.savepoint),
-                    may_stop=self.if_running == "stop",
+                    may_stop=one_of(self.if_running, "if_running", IF_RUNNING) == "stop",
                     executor=self.machines,
                     **choices,
                 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank.errors import InputError, NotFoundError
+from streambank.checkpoint.shape import ClosureKind
+from streambank.errors import NotFoundError
 from streambank.job.policies import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
+from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -17,11 +19,15 @@ from streambank_airflow.operators.base import (
     as_integer,
     asked_by,
     is_template,
+    known_or_template,
 )
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+CLOSURES = get_args(ClosureKind)
+NO_CLOSURE = (None, "", "None")
+"""What a template gives where nothing is chosen."""
 LEVELS = ("none", "quick", "full", "sampled")
 SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes", "seconds")
 """What the result of a sampled verification says about the sample."""
@@ -80,7 +86,7 @@ class CreateSavepointOperator(SparkWork):
         self.file_sinks = file_sinks
         self.kafka = kafka
         self.batch = batch
-        self.closure = closure
+        self.closure = None if closure is None else known_or_template(closure, "closure", CLOSURES)
         self.pin = pin
         self.new_query = new_query
         self.skip_if_never_started = skip_if_never_started
@@ -96,7 +102,7 @@ class CreateSavepointOperator(SparkWork):
                     checkpoint=self.checkpoint,
                     file_sinks=list(self.file_sinks),
                     batch=as_integer(self.batch, "batch"),
-                    closure=self.closure,
+                    closure=None if self.closure in NO_CLOSURE else self.closure,
                     pin=as_bool(self.pin, "pin"),
                     new_query=as_bool(self.new_query, "new_query"),
                     note=self.why,
@@ -148,19 +154,14 @@ class VerifySavepointOperator(SparkWork):
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
-        self.level = level
+        self.level = known_or_template(level, "level", LEVELS)
         self.share = share
         self.fail_on_findings = fail_on_findings
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
-            if self.level not in LEVELS:
-                raise InputError(
-                    f"level is to be one of {', '.join(LEVELS)}, not {self.level!r}.",
-                    code="bad-option",
-                    hint="docs/reference/airflow.md says what each means.",
-                )
+            one_of(self.level, "level", LEVELS)
             if self.level == "none":
                 raise AirflowSkipException("No verification is wanted.")
             if self.level == "sampled":

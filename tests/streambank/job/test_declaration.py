@@ -146,7 +146,6 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
     assert (orders.limits.beat_s, orders.limits.ttl_s) == (0.5, 10.0)
     assert (orders.limits.log_max_bytes, orders.limits.log_files) == (20_000, 3)
     assert (orders.limits.progress_max_bytes, orders.limits.progress_files) == (30_000, 4)
-    assert orders.later == {}
     assert orders.sla == SlaPolicy(
         {
             "state_bytes": Declared(
@@ -177,7 +176,7 @@ def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
     only = declared.job("a")
     assert only.control == f"{declared.repository}/jobs"
     assert only.working_dir == str(tmp_path)
-    assert (only.savepoint.schedule, only.later, only.env) == (None, {}, ())
+    assert (only.savepoint.schedule, only.env) == (None, ())
     assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)
     assert only.replicate.retention is None
     assert (only.limits.progress_files, only.limits.progress_age_s) == (64, None)
@@ -216,6 +215,10 @@ def test_the_projects_own_declaration_is_right() -> None:
         ('stop = {force_after = "0s"}', 6, "jobs.a.stop.force_after", "longer than nothing"),
         ('stop.force_after = "1 hour"', 6, "jobs.a.stop.force_after", "no duration"),
         ('[jobs.a.savepoint]\n# why\nverify = "deep"', 8, "jobs.a.savepoint.verify", "none of its values"),
+        ('[jobs.a.savepoint]\nclosure = "saef"', 7, "jobs.a.savepoint.closure", "none of its values"),
+        ('[jobs.a.drill]\nschedule = "@weekly"', 6, "jobs.a.drill", "not built yet"),
+        ("rehearse = {}", 6, "jobs.a.rehearse", "not built yet"),
+        ("[jobs.a.upgrade]", 6, "jobs.a.upgrade", "not built yet"),
         ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),
         ('[jobs.a.savepoint]\nblackout = "22:00-06:00"', 7, "jobs.a.savepoint.blackout", "a list"),
         ('[jobs.a.savepoint]\nblackout = ["22-6"]', 7, "jobs.a.savepoint.blackout", "no window of the day"),

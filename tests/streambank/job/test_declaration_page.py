@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from streambank.job.declaration import LATER_TABLES
 from streambank.job.fields import Fields
 from streambank.job.sla import PROMISES
 from tests.streambank.job.test_declaration import FULL, load
@@ -43,4 +42,4 @@ def test_the_page_names_every_field_that_is_read_and_no_other(
     # The fields of one objective stand for those of all.
     read = {re.sub(rf"^sla\.({'|'.join(PROMISES)})(\.|$)", r"sla.objective\2", one) for one in read}
     tables = {one.rpartition(".")[0] for one in read}
-    assert read - tables - set(LATER_TABLES) - {"jobs", "defaults"} == documented_fields()
+    assert read - tables - {"jobs", "defaults"} == documented_fields()

@@ -126,7 +126,7 @@ def test_what_a_late_task_or_maintenance_has_written_again_is_no_damage(tmp_path
     """Other bytes of the same meaning under the same name: a delta, a snapshot, a changelog, a zip."""
     for name in ("3.5.9/hdfs-window", "4.3.0/rocksdb-changelog-window", "4.3.0/rocksdb-window"):
         live = Live(tmp_path / name.replace("/", "-"), name).take()
-        rewritten = set()
+        rewritten: set[Kind] = set()
         for path in live.needed():
             kind = classify(path).kind
             data = (live.path / path).read_bytes()
@@ -195,7 +195,8 @@ def test_what_is_compared_costs_two_reads_of_a_log_and_none_of_the_state(tmp_pat
     class Counting(type(live.store)):  # type: ignore[misc]  # the class of the store at hand
         def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
             reads.append(key)
-            return super().read(key, offset, length)
+            data: bytes = super().read(key, offset, length)
+            return data
 
     live.store.__class__ = Counting
     assert find_damage(live.store, planner, saved, live.repository) == ()

@@ -1,0 +1,111 @@
+"""Deaths of drivers that another start would only repeat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+
+from streambank.errors import RefusedError, StreambankError
+from streambank.job.batches import batches_of
+from streambank.job.control import JobControl
+from streambank.job.damaged import unloadable
+from streambank.job.declaration import Job
+from streambank.job.last_error import last_error, recorded_failure
+from streambank.job.launcher import Launcher
+from streambank.job.launchers.choose import launcher_for
+from streambank.job.status import job_status
+from streambank.job.upcoming import launched_handle, spec_of
+
+_LINES = 400
+_LAUNCHES = 100
+"""Events among which the launches are looked for."""
+_CHANGING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|0x[0-9a-f]+|[0-9]+", re.IGNORECASE)
+"""What differs between two deaths of the same cause: ids, addresses, numbers of tasks, times."""
+
+
+def hopeless_death(
+    job: Job, *, control: JobControl | None = None, launcher: Launcher | None = None
+) -> RefusedError | None:
+    """Why no start helps after the death of the newest driver; None where another one may.
+
+    Args:
+        job: The declared job.
+        control: Its records; opened from the declaration when left out.
+        launcher: Where drivers run; what the job declares when left out.
+
+    Returns:
+        `checkpoint-damaged` or `state-not-loadable`, with the savepoint to restore.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    records, place = control or job.records(), launcher or launcher_for(job)
+    status = job_status(job, control=records, launcher=place)
+    if status.launch_id is None or status.driver is None or status.state != "failed":
+        return None
+    spec = spec_of(records, status.launch_id)
+    if spec is None:
+        return None
+    try:
+        lines = place.log_lines(status.driver, _LINES)
+    except StreambankError:
+        lines = []  # what the runner recorded may do
+    checkpoints = {name: query.checkpoint for name, query in spec.queries.items()}
+    ended = f"The driver of job {job.name} died."
+    return unloadable(job, records, status.launch_id, checkpoints, lines, ended)
+
+
+def died_alike(
+    job: Job,
+    by: Mapping[str, str],
+    *,
+    control: JobControl | None = None,
+    launcher: Launcher | None = None,
+) -> str | None:
+    """The error by which both of the two newest drivers died that one run of a DAG has launched.
+
+    Args:
+        job: The declared job.
+        by: Who asks, with `dag_id` and `run_id`; launches of others do not count.
+        control: The job's records; opened from the declaration when left out.
+        launcher: Where drivers run; what the job declares when left out.
+
+    Returns:
+        None where there were not two, where a batch was committed since the first of them was launched, or
+        where they died for different reasons, as far as can be told.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    records, place = control or job.records(), launcher or launcher_for(job)
+    events = (one.data for one in islice(records.event_records.newest_first(), _LAUNCHES))
+    launched = [one for one in events if one.get("kind") == "launched"][:2]
+    ours = [
+        str(one["launch_id"])
+        for one in launched
+        if one.get("launch_id")
+        and all(by.get(name) and (one.get("by") or {}).get(name) == by[name] for name in ("dag_id", "run_id"))
+    ]
+    if len(ours) < 2:
+        return None
+    spec = spec_of(records, ours[1])
+    if spec is None or any(
+        batches_of(query.checkpoint).committed != query.committed for query in spec.queries.values()
+    ):
+        return None
+    errors = [_error(records, place, launch_id) for launch_id in ours]
+    alike = errors[0] and errors[1] and _CHANGING.sub("", errors[0]) == _CHANGING.sub("", errors[1])
+    return errors[0] if alike else None
+
+
+def _error(control: JobControl, launcher: Launcher, launch_id: str) -> str | None:
+    failure = recorded_failure(control, launch_id)
+    if failure is not None:
+        return failure
+    spec = spec_of(control, launch_id)
+    try:
+        handle = launched_handle(control, launch_id, log=spec.log if spec else None)
+        return last_error(launcher.log_lines(handle, _LINES))
+    except StreambankError:
+        return None
