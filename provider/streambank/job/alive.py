@@ -23,6 +23,7 @@ from typing import Any
 from streambank.job.claims import ClaimView
 from streambank.job.control import Desired, JobControl
 from streambank.job.lives import (
+    NEWEST_LIVES,
     DriverLife,
     Failure,
     driver_lives,
@@ -40,7 +41,8 @@ PATIENCE_S = 300.0
 """How long a job may be down or unwatched before that is an error."""
 _AGE_S = 60.0
 """How old a heartbeat from another host may be without being watched for a while."""
-_EVENTS = 200
+_EVENTS_EACH = 4
+"""How many events are looked at for each driver: a start leaves some ten, and most drivers live for days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,14 @@ class Life:
         return _since_s(self.unwatched_since, now)
 
 
-def job_life(control: JobControl, now: datetime, *, queries: Collection[str], settle: bool = True) -> Life:
+def job_life(
+    control: JobControl,
+    now: datetime,
+    *,
+    queries: Collection[str],
+    settle: bool = True,
+    newest: int = NEWEST_LIVES,
+) -> Life:
     """Whether a job that is meant to run does, and is watched.
 
     Args:
@@ -97,6 +106,7 @@ def job_life(control: JobControl, now: datetime, *, queries: Collection[str], se
         queries: The names of its queries.
         settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
             dead: clocks may differ. Who may not wait leaves that out.
+        newest: How many of its newest drivers to look at, with what happened meanwhile.
 
     Raises:
         StorageError: The records cannot be read.
@@ -104,8 +114,8 @@ def job_life(control: JobControl, now: datetime, *, queries: Collection[str], se
     """
     desired = control.desired()
     view = control.lease.view()
-    lives = driver_lives(control, queries)
-    events = [record.data for record in control.events(newest=_EVENTS)]
+    lives = driver_lives(control, queries, newest=newest)
+    events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]
     driver = lives[0] if lives and view is not None and lives[0].epoch == view.epoch else None
     state = _state(control, view, driver, now, settle)
     living = driver is not None and state == "live"

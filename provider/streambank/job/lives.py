@@ -74,19 +74,22 @@ class Failure:
     what: str
 
 
-def driver_lives(control: JobControl, queries: Collection[str]) -> list[DriverLife]:
+def driver_lives(
+    control: JobControl, queries: Collection[str], *, newest: int = NEWEST_LIVES
+) -> list[DriverLife]:
     """The newest drivers that had the lease, newest first; operations that held it are left out.
 
     Args:
         control: The job's records.
         queries: The names of its queries.
+        newest: How many to look at.
 
     Raises:
         StorageError: The records cannot be read.
     """
     records = control.lease.claims.records
     found = []
-    for number in reversed(records.numbers()[-NEWEST_LIVES:]):
+    for number in reversed(records.numbers()[-newest:]):
         data = _read(control, records.key(number))
         began_at = _time(data)
         if began_at is None or data.get("purpose", "run") != "run":
