@@ -7,15 +7,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from itertools import pairwise
 
-PRESETS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@quarterly": "0 0 1 */3 *",
-    "@yearly": "0 0 1 1 *",
-}
-"""Airflow's presets as cron expressions."""
+from streambank.job.schedules import PRESETS
 
 _PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?")
 

@@ -6,16 +6,22 @@ under the observer's eyes, which takes more than one look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
+from streambank.errors import StreambankError
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.status import JobState, JobStatus, job_status
+from streambank.job.watch import SIGN_EVERY_S
 from streambank.storage import S3Access, using_s3
+
+_log = logging.getLogger(__name__)
 
 STATES: tuple[str, ...] = get_args(JobState)
 """What a job can be, as `streambank job status` says it."""
@@ -53,6 +59,7 @@ class JobView:
         health: Whether its driver makes progress: `healthy`, `unhealthy` or `unknown`; None without a driver.
         health_why: What that rests on.
         unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
+        replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
     """
 
     job: str
@@ -75,6 +82,7 @@ class JobView:
     health: str | None = None
     health_why: str | None = None
     unhealthy: Mapping[str, Any] | None = None
+    replaced_by: str | None = None
 
     @property
     def down(self) -> bool:
@@ -87,6 +95,40 @@ class JobView:
 
 
 @dataclass(slots=True)
+class Signs:
+    """Leaves a sign of a watcher with a look, once a minute at most, and learns who has taken over.
+
+    Attributes:
+        number: The watcher's number.
+        every_s: How often a sign is left, in seconds.
+        clock: Seconds on a clock that never jumps.
+    """
+
+    number: int
+    every_s: float = SIGN_EVERY_S
+    clock: Callable[[], float] = time.monotonic
+    _left_at: float | None = field(default=None, init=False)
+
+    def leave(self, control: JobControl) -> str | None:
+        """Leave a sign if one is due; who watches instead, or None.
+
+        Where the records cannot be written the watch goes on all the same: a driver that dies is noticed, and
+        whoever judges the job says that no signs come.
+        """
+        now = self.clock()
+        if self._left_at is not None and now - self._left_at < self.every_s:
+            return None
+        self._left_at = now
+        try:
+            desired = control.desired()
+            number = None if desired is None else desired.number
+            return control.watches.sign(self.number, desired=number, next_s=self.every_s)
+        except StreambankError as error:
+            _log.warning("No sign could be left that job %s is watched: %s", control.name, error.message)
+            return None
+
+
+@dataclass(slots=True)
 class JobWatcher:
     """Looks at one job.
 
@@ -96,6 +138,7 @@ class JobWatcher:
         access: How S3 is reached, with every look; None for what the process's own settings say.
         observer: Sees for how long a driver's heartbeat stands still.
         failures: How many drivers in a row ended, or made no progress, without a new batch.
+        signs: Leaves signs that somebody watches; None where whoever looks does not keep the job running.
     """
 
     job: Job
@@ -103,6 +146,7 @@ class JobWatcher:
     access: S3Access | None = None
     observer: Observer = field(default_factory=Observer)
     failures: int = 0
+    signs: Signs | None = None
     control: JobControl = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +162,8 @@ class JobWatcher:
             FormatError: A record is damaged.
         """
         with using_s3(self.access):
-            return self._look()
+            replaced_by = self.signs.leave(self.control) if self.signs is not None else None
+            return replace(self._look(), replaced_by=replaced_by)
 
     def _look(self) -> JobView:
         # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before

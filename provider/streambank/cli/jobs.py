@@ -244,6 +244,8 @@ def _show_status(found: dict[str, Any]) -> None:
             ("since", found["since"]),
             ("last beat", found["beat_at"]),
             ("health", _health(found["health"])),
+            ("down", _down(found)),
+            ("watched", _watched(found["watch"])),
             ("operation", found["operation"]),
             ("log", found["log"]),
             ("submission", found["submission"]),
@@ -263,6 +265,18 @@ def _show_status(found: dict[str, Any]) -> None:
 
 def _health(health: dict[str, Any] | None) -> str | None:
     return None if health is None else f"{health['state']}: {health['why']}"
+
+
+def _down(found: dict[str, Any]) -> str | None:
+    return None if found["down_since"] is None else f"since {found['down_since']}: {found['down_why']}"
+
+
+def _watched(watch: dict[str, Any] | None) -> str | None:
+    if watch is None or not (watch["expected"] or watch["watched"]):
+        return None
+    if watch["why"]:
+        return f"no, so nothing would restart it: {watch['why']}"
+    return f"by {watch['by']}, seen at {watch['seen_at']}"
 
 
 def _desired(found: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from streambank.doctor.clocks import check_driver, check_files, check_planned, c
 from streambank.doctor.damaged import check_damage
 from streambank.doctor.growing import StateColumns, check_bounded, columns_of
 from streambank.doctor.heap import check_heap
+from streambank.doctor.life import check_life
 from streambank.doctor.looked import Query, look_at_checkpoint, look_at_job
 from streambank.doctor.mounts import machine_bytes, mount_of
 from streambank.doctor.places import (
@@ -43,6 +44,7 @@ from streambank.doctor.sources import (
 from streambank.doctor.unseen import Seen, Unseen, gathered
 from streambank.errors import ConflictError, StorageError, StreambankError
 from streambank.finding import Finding
+from streambank.job.alive import job_life
 from streambank.job.declaration import Job
 from streambank.job.environment import driver_environment
 from streambank.job.generations import MAIN
@@ -141,7 +143,20 @@ def diagnose_job(
         StorageError, ConflictError: The environment failed; what cannot be read for good is a finding.
     """
     here = machine or Machine()
-    return tuple(_of_job(job, one, here) for one in ((query,) if query is not None else tuple(job.queries)))
+    names = (query,) if query is not None else tuple(job.queries)
+    first, *others = (_of_job(job, one, here) for one in names)
+    return (replace(first, findings=(*_of_life(job, here), *first.findings)), *others)
+
+
+def _of_life(job: Job, machine: Machine) -> list[Finding]:
+    """Of the job as a whole: said once, with its first query."""
+    now = machine.clock()
+    try:
+        return list(check_life(job.name, job_life(job.records(), now, queries=job.queries), now))
+    except (ConflictError, StorageError):
+        raise
+    except StreambankError as error:
+        return [Finding(error.code, "error", "", error.message, "Whether it runs is not known.", error.hint)]
 
 
 def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:

@@ -9,15 +9,14 @@ from streambank.checkpoint.closure import Closure
 from streambank.doctor.unseen import Seen, Unseen
 from streambank.errors import InputError
 from streambank.finding import Finding
+from streambank.job.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
 from streambank.sizes import say_bytes
 from streambank.sla.point import Point
 from streambank.sla.verdict import say_duration
 from streambank.storage.base import FileInfo
 from streambank.times import parse_duration_s
 
-MIN_DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
-DEFAULT_MIN_DELTAS = 10
 DEFAULT_INTERVAL_S = 60.0
 LATE = 5
 """A snapshot is late by so many times of what is due (Spark itself warns of five times as many versions)."""

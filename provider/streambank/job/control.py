@@ -9,6 +9,7 @@ events/           what happened, and who did it
 queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
 launches/<id>.json   what was started, with every setting     logs/   drivers' output
 located/<id>.json    where a driver in a cluster is     bundles/   our code, for drivers in a cluster
+watch/            who keeps the job running, and when that watcher last gave a sign
 progress/<q>/     Spark's progress, a record a batch           restores/  reports
 taken-back/<q>/   that a restore is about to take a query's sinks back
 sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache
@@ -35,6 +36,7 @@ from streambank.job.processes import HostId, this_host
 from streambank.job.records import JsonDict, Record, RecordStream
 from streambank.job.requests import Requests
 from streambank.job.telling import Tell, to_nobody
+from streambank.job.watch import Watches
 from streambank.storage import open_store
 from streambank.storage.base import Store
 from streambank.storage.names import check_job_name
@@ -82,6 +84,7 @@ class JobControl:
         self.lease = Lease(store, name, here=self.here, clock=self.clock)
         self.operation_lock = OperationLock(store, name, here=self.here, clock=self.clock)
         self.requests = Requests(store)
+        self.watches = Watches(store)
         self.desired_records = RecordStream(store, "desired")
         self.event_records = RecordStream(store, "events")
 

@@ -34,7 +34,7 @@ from streambank.job.policies import (
     read_stop,
 )
 from streambank.job.retention import read_retention
-from streambank.job.sla import SlaPolicy, read_sla
+from streambank.job.sla import SlaPolicy, read_sla, with_usual
 from streambank.job.state_policy import CompactPolicy, StatePolicy, read_compact, read_state
 from streambank.job.toml_lines import TomlLines
 from streambank.kafka.connection import KafkaConnection
@@ -231,6 +231,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
     refuse_credentials(spark, fields)
     launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
     queries = _queries(fields, checkpoint or "")
+    savepoint = read_savepoint(fields.table("savepoint"))
     job = Job(
         name=name or "",
         application=application or "",
@@ -246,7 +247,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         working_dir=fields.file("working_dir") or str(fields.source.folder),
         description=fields.text("description") or "",
         tags=fields.texts("tags") or (),
-        savepoint=read_savepoint(fields.table("savepoint")),
+        savepoint=savepoint,
         restore=read_restore(fields.table("restore")),
         stop=read_stop(fields.table("stop")),
         start=read_start(fields.table("start")),
@@ -254,7 +255,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         health=read_health(fields.table("health")),
         retention=read_retention(fields.table("retention")),
         replicate=read_replicate(fields.table("replicate"), repository),
-        sla=read_sla(fields.table("sla")),
+        sla=with_usual(read_sla(fields.table("sla")), savepoint, spark),
         kafka=read_kafka(fields.table("kafka")),
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),

@@ -70,7 +70,8 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     queries = [RecordStream(control.store, f"queries/{name}") for name in control.store.names("queries")]
     tellers = [RecordStream(control.store, f"sla/told/{name}") for name in control.store.names("sla/told")]
     keys = [RecordStream(control.store, f"sla/hot-keys/{one}") for one in control.store.names("sla/hot-keys")]
-    for stream in (control.desired_records, control.operation_lock.claims.records, *queries, *tellers, *keys):
+    claims = (control.operation_lock.claims.records, control.watches.records)
+    for stream in (control.desired_records, *claims, *queries, *tellers, *keys):
         count += _drop(stream, _old(stream, what))
     count += _drop(control.event_records, _but_last_of_each_kind(_old(control.event_records, what)))
     epoch = max(lease.numbers(), default=0)

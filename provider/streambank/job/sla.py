@@ -6,13 +6,15 @@ How each of them is measured and judged is in `streambank.sla`; here is what may
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
 from streambank.errors import InputError
 from streambank.job.fields import Fields
 from streambank.job.notify import Notify, read_notify
+from streambank.job.policies import SavepointPolicy
+from streambank.job.schedules import longest_gap_s
 from streambank.sizes import parse_bytes
 
 Unit = Literal["bytes", "bytes/h", "rows", "rows/h", "s", "ms", "batches", "count", "ratio"]
@@ -51,6 +53,7 @@ class Promise:
 
 
 PROMISES: Mapping[str, Promise] = {
+    "alive": Promise("s", None, 5 * MINUTE_S),
     "state_bytes": Promise("bytes", 10 * GB, 100 * GB, "median", 10 * MINUTE_S),
     "state_memory_bytes": Promise("bytes", None, None, "median", 10 * MINUTE_S),
     "state_rows": Promise("rows", None, None, "median", 10 * MINUTE_S),
@@ -58,6 +61,7 @@ PROMISES: Mapping[str, Promise] = {
     "checkpoint_duration": Promise("s", 60.0, 600.0, "p95", HOUR_S),
     "batch_duration": Promise("s", None, None, "p95", HOUR_S),
     "failed_batches": Promise("count", 0.0, 3.0),
+    "restart_rate": Promise("count", 3.0, 10.0, None, DAY_S),
     "access_latency": Promise("ms", None, 100.0, "p95", HOUR_S),
     "recovery_time": Promise("s", None, 300.0, "max", 30 * DAY_S),
     "growth": Promise("bytes/h", 1e6, None, None, 14 * DAY_S),
@@ -68,9 +72,9 @@ PROMISES: Mapping[str, Promise] = {
     "watermark_lag": Promise("s", None, None, "median", HOUR_S),
     "source_lag": Promise("rows", None, None, "median", HOUR_S),
     "dropped_rows": Promise("rows", None, None, "max", HOUR_S),
-    "snapshot_age": Promise("batches", None, None, "last", HOUR_S),
+    "snapshot_age": Promise("batches", None, 1000.0, "last", HOUR_S),
     "savepoint_age": Promise("s", None, None),
-    "progress_age": Promise("s", None, None),
+    "progress_age": Promise("s", None, 30 * MINUTE_S),
     "pause": Promise("s", None, None, "median", HOUR_S, below=True),
 }
 """Every objective. Without any limit it is not judged until a job declares one."""
@@ -79,6 +83,16 @@ TRENDS = ("growth", "row_growth", "time_to_limit")
 """Objectives that rest on a trend, which needs some history."""
 MIN_HISTORY_S = HOUR_S
 """How much, where it is not declared."""
+SCHEDULE = "*/10 * * * *"
+"""When `<job>.sla` judges where nothing is declared: each job at minutes of its own."""
+NEVER = "never"
+"""The schedule that switches that off."""
+SAVEPOINTS_MISSED = 3
+"""By default a savepoint may be as old as so many runs of the job's savepoint schedule are apart."""
+DELTAS_MISSED = 100
+"""By default a snapshot may be late by so many times `minDeltasForSnapshot`."""
+DEFAULT_MIN_DELTAS = 10
+MIN_DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +142,17 @@ class SlaPolicy:
         mute: Nobody is told of any of them for a while.
         schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
         notify: Who is told of what breaks and of what has healed.
+        usual: Breaches of this job where nothing is declared, by objective: they follow from what else it
+            declares, such as its savepoint schedule.
+        spread: Whether jobs judge at minutes of their own: where no schedule is declared.
     """
 
     objectives: Mapping[str, Declared] = field(default_factory=dict)
     mute: Mute | None = None
-    schedule: str | None = None
+    schedule: str | None = SCHEDULE
     notify: tuple[Notify, ...] = ()
+    usual: Mapping[str, float] = field(default_factory=dict)
+    spread: bool = True
 
 
 def read_sla(fields: Fields) -> SlaPolicy:
@@ -142,7 +161,9 @@ def read_sla(fields: Fields) -> SlaPolicy:
     Raises:
         InputError: A field is not known or cannot be right (code `bad-declaration`).
     """
-    mute, schedule, notify = _mute(fields), fields.schedule("schedule"), read_notify(fields)
+    mute, notify = _mute(fields), read_notify(fields)
+    never = fields.data.get("schedule") == NEVER
+    schedule = fields.text("schedule") if never else fields.schedule("schedule")
     objectives: dict[str, Declared] = {}
     for name, promise in PROMISES.items():
         table = fields.table_or_false(name)
@@ -151,7 +172,29 @@ def read_sla(fields: Fields) -> SlaPolicy:
         elif table.data:
             objectives[name] = _declared(table, name, promise)
     fields.done()
-    return SlaPolicy(objectives, mute, schedule, notify)
+    return SlaPolicy(
+        objectives, mute, None if never else schedule or SCHEDULE, notify, spread=schedule is None
+    )
+
+
+def with_usual(policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str, str]) -> SlaPolicy:
+    """A policy with the usual limits that follow from what else a job declares.
+
+    Args:
+        policy: What is declared of its SLA.
+        savepoint: When its savepoints are taken.
+        conf: Its Spark properties.
+    """
+    usual: dict[str, float] = {}
+    gap_s = None
+    if savepoint.schedule is not None:
+        gap_s = longest_gap_s(savepoint.schedule, savepoint.blackout, savepoint.time_zone)
+    if gap_s is not None:
+        usual["savepoint_age"] = SAVEPOINTS_MISSED * gap_s
+    deltas = conf.get(MIN_DELTAS, "")
+    if deltas.isdecimal():
+        usual["snapshot_age"] = float(DELTAS_MISSED * max(DEFAULT_MIN_DELTAS, int(deltas)))
+    return replace(policy, usual=usual)
 
 
 def _declared(table: Fields, name: str, promise: Promise) -> Declared:

@@ -120,8 +120,8 @@ def start_job(
         ConflictError: Another operation works on the job (code `operation-in-progress`).
         InputError: Where the job runs is not known here (`connection-not-known`).
         RefusedError: The lease cannot be judged, or a restore holds it (`lease-held`); the job's records are
-            lost (`repository-lost`); its checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load it
-            (`state-not-loadable`): no further start changes that; or what else `prepare_launch` refuses.
+            lost (`repository-lost`); its checkpoint is damaged (`checkpoint-damaged`), or Spark cannot load
+            it (`state-not-loadable`): no further start changes that; or what else `prepare_launch` refuses.
         StorageError: The driver died before its first batch (`driver-died`), or the time was over
             (`start-timeout`; the driver is left alone, and the next start finds it).
     """

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from streambank.errors import InputError, StorageError
+from streambank.job.alive import Life, job_life
 from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
@@ -25,6 +26,8 @@ from streambank.times import to_json_time, utc_now
 JobState = Literal[
     "never-started", "repository-lost", "starting", "running", "stopping", "stopped", "failed", "unknown"
 ]
+_DRIVERS = 10
+"""How many drivers are looked at to say since when the job is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,25 @@ class QueryStatus:
     sink: str | None
     watermark: str | None
     progress_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """Whether somebody keeps a job running.
+
+    Attributes:
+        expected: Whether somebody is expected to: a job that is only started by hand is not watched.
+        watched: Whether a watcher gives signs, and could act.
+        by: The newest watcher; None where there was none.
+        seen_at: Its last sign, ISO-8601.
+        why: Why nothing would restart the job although that is expected; empty where something would.
+    """
+
+    expected: bool
+    watched: bool
+    by: str | None
+    seen_at: str | None
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,10 @@ class JobStatus:
         batch: Newest committed batch, of several queries the oldest such.
         queries: Each query.
         health: Whether it gets on, by what its driver said last; None while no driver has the lease.
+        down_since: Since when no driver lives that does any work, although the job is meant to run; None
+            where one does, or none is meant to.
+        down_why: Why, as a sentence.
+        watch: Whether somebody would start another driver; None where nobody looked.
     """
 
     job: str
@@ -112,6 +138,9 @@ class JobStatus:
     batch: int | None = None
     queries: Mapping[str, QueryStatus] = field(default_factory=dict)
     health: Health | None = None
+    down_since: str | None = None
+    down_why: str = ""
+    watch: WatchStatus | None = None
 
     @property
     def driver(self) -> Handle | None:
@@ -138,8 +167,8 @@ def job_status(
         job: The declared job.
         control: Its records; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
-        follow: Ask the cluster where it runs a driver now that it brings back by itself. Who looks again and
-            again, and only at how it is, leaves that out.
+        follow: Ask the cluster where it runs a driver now that it brings back by itself, and look who watches
+            the job. Who looks again and again, and only at how it is, leaves that out.
 
     Raises:
         FormatError: A record that decides is damaged (code `damaged-record`).
@@ -160,6 +189,9 @@ def job_status(
     work = records.operation_lock.view()
     busy = work if work is not None and work.state != "ended" else None
     beat_at = view.beat_at if view else None
+    life = (
+        job_life(records, utc_now(), queries=job.queries, settle=False, newest=_DRIVERS) if follow else None
+    )
     beat_age_s = round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None
     return JobStatus(
         job=job.name,
@@ -186,6 +218,20 @@ def job_status(
         batch=min((one for one in batches if one is not None), default=None) if None not in batches else None,
         queries=queries,
         health=_health(job, view, beat_age_s) if view and state in ("running", "stopping") else None,
+        down_since=to_json_time(life.down_since) if life is not None and life.down_since else None,
+        down_why=life.down_why if life is not None else "",
+        watch=_watch(life) if life is not None else None,
+    )
+
+
+def _watch(life: Life) -> WatchStatus:
+    newest = life.watcher
+    return WatchStatus(
+        life.expected,
+        life.watched,
+        newest.who if newest is not None else None,
+        to_json_time(newest.seen_at) if newest is not None else None,
+        life.unwatched_why,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.errors import InputError, NotFoundError, StreambankError
+from streambank.job.alive import Life, job_life
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
@@ -39,11 +40,13 @@ class Assessment:
         job: The job's name, or what the checkpoint was called.
         at: When it was judged.
         verdicts: Of each query first that on its history, then one for each objective.
+        life: Whether the job runs and is watched; None for a checkpoint, and where that could not be seen.
     """
 
     job: str
     at: datetime
     verdicts: tuple[Verdict, ...]
+    life: Life | None = None
 
     @property
     def level(self) -> Level:
@@ -56,6 +59,8 @@ class Assessment:
             "job": self.job,
             "at": to_json_time(self.at),
             "level": self.level,
+            "up": self.life.up if self.life is not None else None,
+            "watched": self.life.watched if self.life is not None else None,
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
         }
 
@@ -91,13 +96,28 @@ def assess_job(
         InputError: It has no such query (code `no-such-query`).
     """
     at = now or utc_now()
+    names = _queries(job, query)
+    life = look_at_life(job, at)
     verdicts = tuple(
         verdict
-        for name in _queries(job, query)
-        for found in [job_material(job, name, at, skew=skew)]
+        for name in names
+        for found in [job_material(job, name, at, skew=skew, life=life)]
         for verdict in judge(job.name, found.history, job.sla, at, found.facts)
     )
-    return Assessment(job.name, at, verdicts)
+    return Assessment(job.name, at, verdicts, life if isinstance(life, Life) else None)
+
+
+def look_at_life(job: Job, now: datetime) -> Life | Unreadable:
+    """Whether a job runs and is watched, or why that cannot be seen.
+
+    Args:
+        job: The job.
+        now: The moment.
+    """
+    try:
+        return job_life(job.records(), now, queries=job.queries)
+    except StreambankError as error:
+        return Unreadable(MAIN, error.message)
 
 
 def assess_checkpoint(
@@ -149,7 +169,13 @@ def called(location: str, name: str | None) -> str:
 
 
 def job_material(
-    job: Job, query: str, now: datetime, *, history: str | None = None, skew: bool = True
+    job: Job,
+    query: str,
+    now: datetime,
+    *,
+    history: str | None = None,
+    skew: bool = True,
+    life: Life | Unreadable | None = None,
 ) -> Material:
     """What a query of a job is judged by; points are read while they are gone through.
 
@@ -159,8 +185,12 @@ def job_material(
         now: The moment.
         history: Other progress records than its own: a folder of them, or one file.
         skew: Whether to look at the checkpoint's files for skew.
+        life: Whether the job runs, where the caller has looked: of all its queries it is the same.
     """
     wanted, key, looking = objectives(job.sla), None if query == MAIN else query, Looking()
+    life = look_at_life(job, now) if life is None else life
+    if isinstance(life, Unreadable):
+        looking.unreadable.append(f"Its life: {life.why}")
     location = job.queries[query]
     found: History | Unreadable
     try:
@@ -192,6 +222,8 @@ def job_material(
         savepoint_name=job.savepoint_name(key),
         now=now,
         skew=skew,
+        life=life if isinstance(life, Life) else None,
+        health=job.health,
     )
     return Material(found, replace(facts, unreadable=(*looking.unreadable, *facts.unreadable)))
 

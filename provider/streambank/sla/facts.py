@@ -6,20 +6,23 @@ ends nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from streambank.errors import ConflictError, NotFoundError, StreambankError
+from streambank.job.alive import Life
 from streambank.job.control import JobControl
 from streambank.job.generations import MAIN
+from streambank.job.health_policy import HealthPolicy
 from streambank.job.progress import last_progress, progress_keys
 from streambank.savepoint.newest import newest_good
 from streambank.sla.hot_key_record import read_hot_keys
 from streambank.sla.objectives import Objective
 from streambank.sla.recoveries import NEWEST_EVENTS, Recovery, recoveries
-from streambank.sla.reported import Fact, Facts
+from streambank.sla.reported import Fact, Facts, Sign
 from streambank.sla.skew_report import skew_of_checkpoint
 from streambank.storage import open_store
 from streambank.times import from_json_time
@@ -30,6 +33,8 @@ _SAVEPOINTS = 5
 _NOTHING_YET = ("not-a-checkpoint", "no-committed-batch")
 _MOMENT = timedelta(milliseconds=1)
 _LONGEST = 200
+_INTERVALS = 3
+"""So many of the longest of interval, timeout and trigger a query may be without progress, by default."""
 
 
 @dataclass(slots=True)
@@ -61,6 +66,8 @@ def facts_of_query(
     savepoint_name: str,
     now: datetime,
     skew: bool = True,
+    life: Life | None = None,
+    health: HealthPolicy | None = None,
 ) -> Facts:
     """What is known of a query of a job.
 
@@ -73,6 +80,8 @@ def facts_of_query(
         savepoint_name: How they are called there.
         now: The moment.
         skew: Whether to look at the checkpoint's files for skew.
+        life: Whether the job runs; None where that could not be looked at.
+        health: What the job declares about its health.
     """
     looking = Looking()
     by_name = {one.name: one for one in wanted}
@@ -99,7 +108,47 @@ def facts_of_query(
         hot_keys=hot_keys,
         breaks=breaks,
         unreadable=tuple(looking.unreadable),
+        life=life,
+        restarts=None if life is None else [Fact(one.at, 1, one.driver, one.what) for one in life.failures],
+        sign=None if life is None else sign_of(life, query or MAIN, health or HealthPolicy()),
+        begun=looking.at("Its generations", lambda: begun_at(control, query)),
     )
+
+
+def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
+    """When a query last made progress, by what its driver said last.
+
+    Args:
+        life: How its job is.
+        query: Its name, `main` for the only one.
+        health: What the job declares: a batch, or a query's own trigger, may take longer than most.
+    """
+    if not life.wanted:
+        return Sign(over=life.why_not, finished=life.finished)
+    queries = life.status.get("queries")
+    one = queries.get(query) if isinstance(queries, Mapping) else None
+    said: Mapping[str, Any] = one if isinstance(one, Mapping) else {}
+    if said.get("over") and not said.get("failed"):
+        return Sign(over="it has ended well", finished=True)
+    still_s = said.get("still_s", life.status.get("still_s"))
+    trigger_s = said.get("trigger_s")
+    longest_s = max(health.interval_s, health.timeout_s, trigger_s if _is_number(trigger_s) else 0.0)
+    first = not said.get("triggered")
+    limit_s = _INTERVALS * longest_s * (2 if first else 1)
+    if first:
+        limit_s = max(limit_s, health.first_batch_s or 0.0)
+    if life.said_at is None or not _is_number(still_s):
+        return Sign(limit_s=limit_s)
+    return Sign(life.said_at - timedelta(seconds=still_s), limit_s)
+
+
+def begun_at(control: JobControl, query: str | None) -> datetime | None:
+    """When the first generation of a query was made; None before the first start.
+
+    Raises:
+        StreambankError: The records cannot be read.
+    """
+    return min((one.made_at for one in control.generations(query).all()), default=None)
 
 
 def newest_savepoints(repository: str, name: str) -> list[Fact]:
@@ -216,6 +265,10 @@ def _failure(event: Mapping[str, Any], query: str) -> str | None:
     if kind == "driver-died":
         return f"its driver ended before its first batch, with exit code {event.get('exit_code')}"
     return f"its driver was killed: {event.get('why')}" if kind == "killed" else None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _first_line(text: Any) -> str:

@@ -7,7 +7,7 @@ docs/reference/sla-objectives.md, which a test holds to both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from streambank.job.sla import (
@@ -58,6 +58,12 @@ class Measure:
 _SHRINK = "See what the state keeps (is there a watermark, a TTL?), compact it, or give it a larger limit."
 
 MEASURES: Mapping[str, Measure] = {
+    "alive": Measure(
+        "reported",
+        "for how long no driver lives, starts come to nothing, or nobody watches, of a job meant to run",
+        "Trigger `<job>.run` (unpaused), or read the last error in the driver's log; `<job>.stop` if the job "
+        "is not meant to run.",
+    ),
     "state_bytes": Measure("window", "size of the state", _SHRINK, ("state_bytes",), stays=True),
     "state_memory_bytes": Measure(
         "window",
@@ -98,6 +104,11 @@ MEASURES: Mapping[str, Measure] = {
         "reported",
         "failed or abandoned batches in a row",
         "Read the last error in the driver's log; restore the last good savepoint where it will not go away.",
+    ),
+    "restart_rate": Measure(
+        "reported",
+        "drivers that failed, or were replaced for making no progress, in a day",
+        "Read the errors of the last drivers in their logs: each restart repeats a batch and costs time.",
     ),
     "access_latency": Measure(
         "window",
@@ -159,8 +170,8 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "progress_age": Measure(
         "reported",
-        "how long ago the newest batch was committed",
-        "See whether the job runs (streambank job status) and its source has data.",
+        "how long ago a batch was committed, or a trigger found nothing to do",
+        "See where the driver hangs: its log, and the stages that run on its page.",
     ),
     "pause": Measure(
         "window",
@@ -186,6 +197,7 @@ class Objective:
         severity: `warn`: never worse than a warning.
         min_history_s: How much history a trend needs.
         mute: Nobody is told for a while.
+        usual: Whether its limits are the usual ones, none of them declared.
     """
 
     name: str
@@ -198,6 +210,7 @@ class Objective:
     severity: Severity = "breach"
     min_history_s: float = MIN_HISTORY_S
     mute: Mute | None = None
+    usual: bool = False
 
     @property
     def size_limit(self) -> float | None:
@@ -212,15 +225,35 @@ def objectives(policy: SlaPolicy | None = None) -> tuple[Objective, ...]:
     """
     declared = SlaPolicy() if policy is None else policy
     found = (
-        _objective(name, promise, declared.objectives.get(name, Declared()), declared.mute)
+        _objective(
+            name,
+            replace(promise, breach=declared.usual.get(name, promise.breach)),
+            declared.objectives.get(name, Declared()),
+            declared.mute,
+            follows=name in declared.usual,
+        )
         for name, promise in PROMISES.items()
     )
     return tuple(one for one in found if one is not None)
 
 
-def _objective(name: str, promise: Promise, declared: Declared, mute: Mute | None) -> Objective | None:
+def _objective(
+    name: str, promise: Promise, declared: Declared, mute: Mute | None, *, follows: bool
+) -> Objective | None:
+    """An objective with the limits that hold for it.
+
+    Args:
+        name: Its name.
+        promise: Its usual limits.
+        declared: What the job says of it.
+        mute: Of all objectives.
+        follows: Whether the usual breach follows from what else the job declares: such a one gives way to a
+            declared warning that comes after it.
+    """
     breach = promise.breach if declared.breach is None else declared.breach
     warn = promise.warn if declared.warn is None else declared.warn
+    if follows and declared.breach is None and declared.warn is not None and breach is not None:
+        breach = None if promise.exceeds(declared.warn, breach) else breach
     if warn is not None and breach is not None and promise.exceeds(warn, breach):
         warn = None
     if declared.off or (warn is None and breach is None):
@@ -236,4 +269,5 @@ def _objective(name: str, promise: Promise, declared: Declared, mute: Mute | Non
         declared.severity or "breach",
         MIN_HISTORY_S if declared.min_history_s is None else declared.min_history_s,
         declared.mute or mute,
+        declared.warn is None and declared.breach is None,
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from streambank.job.alive import Life
 from streambank.sla.case import Case, against, level_of
 from streambank.sla.gauges import statistic
 from streambank.sla.objectives import Objective
 from streambank.sla.verdict import Verdict, say, say_duration
 from streambank.times import to_json_time
 
-BESIDE_HISTORY = ("savepoint_age", "recovery_time", "partition_skew", "hot_key")
+BESIDE_HISTORY = ("alive", "restart_rate", "savepoint_age", "recovery_time", "partition_skew", "hot_key")
 """Objectives that can be judged without the history."""
 _SHOWN = 3
 
@@ -35,6 +36,23 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Sign:
+    """When a query last made progress, by its driver's word: an idle one does with each trigger.
+
+    Attributes:
+        at: When; None where its driver does not say.
+        limit_s: How long it may make none where no limit is declared.
+        over: Why none is expected, as half a sentence; empty where some is.
+        finished: Whether that is because its application ran to its end by itself.
+    """
+
+    at: datetime | None = None
+    limit_s: float = 0.0
+    over: str = ""
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a query besides its history. None: nobody looked, which is not the same as none.
 
@@ -47,6 +65,10 @@ class Facts:
         hot_keys: The largest key against the mean, of each store.
         breaks: Moments at which the state was made smaller or larger: compactions, restores, backfills.
         unreadable: What should have been looked at and could not be, a sentence each.
+        life: Whether its job runs and is watched.
+        restarts: Drivers that failed, or were replaced by a program, of the whole job.
+        sign: When it last made progress.
+        begun: When its first checkpoint was begun.
     """
 
     savepoints: Sequence[Fact] | None = None
@@ -56,6 +78,10 @@ class Facts:
     hot_keys: Sequence[Fact] | None = None
     breaks: Sequence[datetime] = ()
     unreadable: Sequence[str] = ()
+    life: Life | None = None
+    restarts: Sequence[Fact] | None = None
+    sign: Sign | None = None
+    begun: datetime | None = None
 
 
 def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
@@ -70,9 +96,58 @@ def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: dat
     return _JUDGES[objective.name](case, objective, facts, newest)
 
 
+def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    life = facts.life
+    if life is None:
+        return _nobody(case, objective)
+    if not life.wanted:
+        return case.verdict(objective, "ok", f"It need not run: {life.why_not}.", value=0.0)
+    if life.up is None:
+        why = "Whether its driver lives cannot be told from here yet."
+        return case.verdict(objective, "unknown", why)
+    down_s, unwatched_s = life.down_s(case.now), life.unwatched_s(case.now)
+    if not down_s and not unwatched_s:
+        watched = f", and {life.watcher.who} watches it" if life.watched and life.watcher else ""
+        return case.verdict(objective, "ok", f"Its driver lives{watched}.", value=0.0)
+    down = down_s >= unwatched_s
+    value, since = max(down_s, unwatched_s), life.down_since if down else life.unwatched_since
+    level = level_of(objective, value)
+    what = "It does not run, although it is meant to," if down else "Nothing would restart it"
+    if not down and life.down_since is None:
+        what = "It runs, but nothing would restart it"
+    said = f"{what} for {against(objective, level, value)}."
+    whys = [
+        one for one in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if one
+    ]
+    return case.verdict(objective, level, " ".join((said, *whys)), value=value, since=since, as_of=case.now)
+
+
+def _restart_rate(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    if facts.restarts is None:
+        return _nobody(case, objective)
+    window_s = objective.window_s or 0.0
+    begin = case.now - timedelta(seconds=window_s)
+    seen = sorted((fact for fact in facts.restarts if fact.at >= begin), key=lambda fact: fact.at)
+    level = level_of(objective, len(seen))
+    return case.verdict(
+        objective,
+        level,
+        f"Failed drivers and restarts within {say_duration(window_s)}: "
+        f"{against(objective, level, len(seen))}.",
+        value=float(len(seen)),
+        since=seen[0].at if seen else None,
+        as_of=seen[-1].at if seen else None,
+        evidence=tuple(_sentence(fact) for fact in seen[-_SHOWN:]),
+    )
+
+
 def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
     if facts.savepoints is None:
         return _nobody(case, objective)
+    if not facts.savepoints and objective.usual:
+        if facts.begun is None:
+            return case.verdict(objective, "unknown", "There is no savepoint of it, and nothing to save yet.")
+        return _age(case, objective, facts.begun, "There is no savepoint of it, and its checkpoint")
     if not facts.savepoints:
         level = objective.severity if objective.breach is not None else "warn"
         return case.verdict(objective, level, "There is no savepoint of it.")
@@ -84,9 +159,22 @@ def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datet
 
 
 def _progress_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    sign = facts.sign or Sign()
+    if sign.over and (objective.usual or not sign.finished):
+        return case.verdict(objective, "ok", f"No progress is due: {sign.over}.", as_of=newest)
+    if sign.at is not None and (newest is None or sign.at > newest):
+        newest, what = sign.at, "Its newest sign of progress"
+    else:
+        what = "The newest batch"
     if newest is None:
         return case.verdict(objective, "unknown", "The history has no batch.")
-    return _age(case, objective, newest, "The newest batch")
+    if objective.usual and objective.breach is not None:
+        if sign.at is None:
+            # A query without new input commits no batch, and nothing tells that its triggers come round.
+            why = "Only the batches are known: whether it is idle or hangs cannot be told."
+            return case.verdict(objective, "unknown", why, as_of=newest)
+        objective = replace(objective, breach=max(objective.breach, sign.limit_s))
+    return _age(case, objective, newest, what)
 
 
 def _age(case: Case, objective: Objective, at: datetime, what: str) -> Verdict:
@@ -174,6 +262,8 @@ def _sentence(fact: Fact) -> str:
 
 
 _JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdict]] = {
+    "alive": _alive,
+    "restart_rate": _restart_rate,
     "savepoint_age": _savepoint_age,
     "progress_age": _progress_age,
     "failed_batches": _failed,

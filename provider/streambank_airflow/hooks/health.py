@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streambank.job.telling import Lines
+from streambank.job.watch import SIGN_EVERY_S
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.base import connected
 from streambank_airflow.hooks.repository import RepositoryHook
@@ -16,6 +17,7 @@ from streambank_airflow.hooks.repository import RepositoryHook
 if TYPE_CHECKING:
     from streambank.job.health_policy import HealthPolicy
     from streambank.job.restart import RestartResult
+    from streambank.job.watch import WatchEnd
 
 TELL_EVERY_S = 60.0
 """How often a task's log says that it still waits."""
@@ -77,6 +79,42 @@ class HealthHook(RepositoryHook):
         from streambank.job.hopeless import died_alike
 
         return died_alike(self.declared(ref)[0], by)
+
+    @connected
+    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> int:
+        """Become the one that keeps a job running: the number under which signs of that are left.
+
+        Args:
+            ref: The job.
+            by: Who watches.
+        """
+        records = self.declared(ref)[0].records()
+        desired = records.desired()
+        return records.watches.begin(by=by, desired=None if desired is None else desired.number)
+
+    @connected
+    def watch_on(self, ref: str, number: int, *, next_s: float | None, doing: str) -> str | None:
+        """Leave a sign that a job is watched; who watches it instead, or None.
+
+        Args:
+            ref: The job.
+            number: What `begin_watch` gave.
+            next_s: When the next sign is due; None for as long as a start may take.
+            doing: What is done until then.
+        """
+        job, _ = self.declared(ref)
+        if next_s is None:
+            # A restart may have to stop the driver before: by force, and then by SIGKILL.
+            next_s = job.start.timeout_s + 2 * job.stop.force_after_s + SIGN_EVERY_S
+        records = job.records()
+        desired = records.desired()
+        wanted = None if desired is None else desired.number
+        return records.watches.sign(number, desired=wanted, next_s=next_s, doing=doing)
+
+    @connected
+    def end_watch(self, ref: str, number: int, how: WatchEnd, why: str = "") -> None:
+        """Record that a job is watched no more under a number, and why."""
+        self.declared(ref)[0].records().watches.end(number, how, why)
 
     @connected
     def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.job.watch import SIGN_EVERY_S
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.driver import HOPELESS, UNSTARTABLE, DriverOperator
 from streambank_airflow.failures import airflow_failures, describe
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.job.health_policy import HealthPolicy
+    from streambank.job.watch import WatchEnd
 
+_LONGEST = 300
 _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
 
 
@@ -32,11 +36,13 @@ class Course:
         failures: How many drivers in a row came to their end, or to a standstill, without a new batch.
         restarts: How many drivers were started in place of another one.
         recent: When the last of them were, ISO-8601.
+        watch: The number under which signs are left that the job is watched; None before the first.
     """
 
     failures: int = 0
     restarts: int = 0
     recent: tuple[str, ...] = ()
+    watch: int | None = None
 
     def after(self, *, got_on: bool, within_s: float) -> Course:
         """What is remembered once another driver has to be started.
@@ -47,7 +53,9 @@ class Course:
         """
         now = utc_now()
         recent = [one for one in self.recent if 0 <= (now - from_json_time(one)).total_seconds() < within_s]
-        return Course(0 if got_on else self.failures + 1, self.restarts + 1, (*recent, to_json_time(now)))
+        return Course(
+            0 if got_on else self.failures + 1, self.restarts + 1, (*recent, to_json_time(now)), self.watch
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -56,7 +64,9 @@ class Course:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Course:
         """From what `to_dict` gave, now or in an earlier version; what else is there is left aside."""
-        return cls(int(data["failures"]), int(data["restarts"]), tuple(data.get("recent", ())))
+        return cls(
+            int(data["failures"]), int(data["restarts"]), tuple(data.get("recent", ())), data.get("watch")
+        )
 
 
 class KeepStreamingJobRunningOperator(DriverOperator):
@@ -70,6 +80,10 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     damaged or cannot be loaded by Spark, and with the savepoint to restore. All that is remembered between
     two starts travels with the trigger, so a triggerer or scheduler that is restarted changes nothing.
 
+    While it watches it leaves a sign of that in the job's records, once a minute, so that others can tell a
+    job that nothing would restart. There is one watcher: a newer one takes over, and the older one ends well.
+    Do not pause the DAG: a paused one starts nothing any more.
+
     Args:
         max_failures: How many drivers in a row may end, or make no progress, without a new batch before the
             task fails; None for what the job declares, and so are the others.
@@ -80,7 +94,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `state` (`stopped` or `finished`), `why`, `batch`, `restarts`.
+        `job`, `state` (`stopped`, `finished`, or `replaced` by another watcher), `why`, `batch`, `restarts`.
     """
 
     def __init__(
@@ -106,14 +120,60 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the pause before a start."""
         remember = event["remember"]
-        if "unhealthy" in remember:
-            return self._heal(context, remember)
-        return self._start(context, Course.of(remember))
+        course = Course.of(remember)
+        with self._watching(course):
+            replaced = self._replaced(course)
+            if replaced is not None:
+                return replaced
+            if "unhealthy" in remember:
+                return self._heal(context, remember)
+            return self._start(context, course)
 
     def _policy(self) -> HealthPolicy:
         """What the job declares, but for what this task says itself."""
         own = {name: getattr(self, name) for name in _PATIENCE if getattr(self, name) is not None}
         return replace(self.hook.health_policy(self.job), **own)
+
+    @contextmanager
+    def _watching(self, course: Course) -> Iterator[None]:
+        """Where the task fails, leave behind that this watcher is no more; another try begins another one."""
+        try:
+            yield
+        except AirflowException as error:
+            # The first end that is recorded counts: one that gives up has said so, and why.
+            self._end(course, "failed", str(error).splitlines()[0][:_LONGEST])
+            raise
+
+    def _watched(self, context: Context, course: Course) -> Course:
+        """The course of the job's newest watcher, which this task becomes unless it is one already."""
+        if course.watch is not None:
+            return course
+        return replace(course, watch=self.hook.begin_watch(self.job, by=asked_by(context)))
+
+    def _replaced(self, course: Course) -> dict[str, Any] | None:
+        """What this task ends with where another one watches the job by now; None where it acts."""
+        other = self._sign(course, None, "starting")
+        if other is None:
+            return None
+        return self._over("replaced", self.hook.watcher(self.job).look().to_dict(), course, other)
+
+    def _sign(self, course: Course, next_s: float | None, doing: str) -> str | None:
+        """Leave a sign; who watches instead, or None. A sign that cannot be left ends nothing."""
+        if course.watch is None:
+            return None
+        try:
+            return self.hook.watch_on(self.job, course.watch, next_s=next_s, doing=doing)
+        except StreambankError as error:
+            self.log.warning("No sign could be left that the job is watched: %s", describe(error))
+            return None
+
+    def _end(self, course: Course, how: WatchEnd, why: str) -> None:
+        if course.watch is None:
+            return
+        try:
+            self.hook.end_watch(self.job, course.watch, how, why)
+        except StreambankError as error:
+            self.log.warning("It could not be recorded that the watch has ended: %s", describe(error))
 
     def _start(self, context: Context, course: Course) -> dict[str, Any]:
         """Start the job, unless it is not meant to run any more, and watch it."""
@@ -128,11 +188,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             except StorageError as error:
                 # It did not even get as far as the lease: one more of the drivers that did not get on.
                 self.show_driver_log()
-                self._pause(context, error.message, course, got_on=False)
+                self._pause(context, error.message, self._watched(context, course), got_on=False)
             if result.state == "not-desired":
                 return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), course)
             self.link_to(context, result)
-            self._watch(course, result.batch)
+            self._watch(self._watched(context, course), result.batch)
 
     def _watch(self, course: Course, batch: int | None) -> NoReturn:
         """Wait until the job needs somebody.
@@ -151,6 +211,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 poll_interval_s=self.poll_interval_s,
                 heal=self._policy().restart,
                 failures=course.failures,
+                watch=course.watch,
                 remember={"batch": batch, **course.to_dict()},
             ),
             method_name="execute_complete",
@@ -159,10 +220,20 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more, or does not get on; see the class."""
+        with self._watching(Course.of(event["remember"])):
+            return self._go_on(context, event)
+
+    def _go_on(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         self.raise_for_error(event)
-        self.show_driver_log()
         before = event["remember"]
         course = Course.of(before)
+        if event["status"] == "replaced":
+            return self._over("replaced", event, course, event["replaced_by"])
+        if event["status"] in ("gone", "unhealthy"):
+            replaced = self._replaced(course)
+            if replaced is not None:
+                return replaced
+        self.show_driver_log()
         got_on = event["batch"] is not None and (before["batch"] is None or event["batch"] > before["batch"])
         if event["status"] == "unhealthy":
             with airflow_failures():
@@ -202,7 +273,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self.log.info("Nothing is done: the driver makes progress again.")
                 self._watch(Course.of(before), before["batch"])
             if result.state in ("not-desired", "finished"):
-                state = "finished" if result.state == "finished" else "stopped"
+                state: WatchEnd = "finished" if result.state == "finished" else "stopped"
                 return self._over(state, self.hook.watcher(self.job).look().to_dict(), course)
             self._watch(course, result.start.batch)
 
@@ -249,6 +320,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         from streambank_airflow.triggers.job import PauseTrigger
 
         pause_s = policy.pause_s(after.failures)
+        self._sign(after, pause_s + SIGN_EVERY_S, "pausing")
         said = "makes no progress" if found is not None else "is gone"
         self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
         self.defer(
@@ -286,13 +358,28 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             )
         except StreambankError as error:
             message = f"{why}. No more can be said, and nothing was recorded, since: {describe(error)}"
+        self._end(course, "gave-up", why)
         raise AirflowFailException(message)
 
-    def _over(self, state: str, view: dict[str, Any], course: Course) -> dict[str, Any]:
+    def _over(
+        self, state: WatchEnd, view: Mapping[str, Any], course: Course, other: str | None = None
+    ) -> dict[str, Any]:
+        """End well.
+
+        Args:
+            state: How: the job was stopped or has finished, or another watcher has taken over.
+            view: The job.
+            course: What is remembered.
+            other: That watcher.
+        """
         who = view["desired_by"] or "somebody"
         why = f"{who}: {view['desired_why']}" if view["desired_why"] else who
-        said = f"stopped by {why}" if state == "stopped" else view["why"]
-        self.log.info("Job %s runs no more: %s.", self.job, said)
+        said = {"stopped": f"stopped by {why}", "replaced": f"replaced by {other}"}.get(state, view["why"])
+        self._end(course, state, said)
+        if state == "replaced":
+            self.log.info("Job %s is watched by another run now: %s.", self.job, other)
+        else:
+            self.log.info("Job %s runs no more: %s.", self.job, said)
         return {
             "job": self.job,
             "state": state,

@@ -10,9 +10,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.job.awake import MOST_S, AwakeClock
 from streambank.job.health import Observer
+from streambank.job.watch import SIGN_EVERY_S
 from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
-from streambank_airflow.watching import DRIVEN
+from streambank_airflow.watching import DRIVEN, Signs
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
@@ -50,31 +51,40 @@ class JobEndTrigger(JobTrigger):
     """Waits, for days if need be, until a job runs no more and nobody works on it, or does not get on.
 
     While a restore or another operation has the job, whatever its driver does is that operation's business.
-    Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`, or
-    `unhealthy` (a driver lives and makes no progress, as the job declares it).
+    Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`,
+    `unhealthy` (a driver lives and makes no progress, as the job declares it), or `replaced` (another run
+    watches the job by now).
 
     Args:
         heal: Whether to look for that, too.
         failures: How many drivers in a row made no batch: this one's first may take the longer.
+        watch: The number under which it leaves signs that the job is watched; None for none.
         kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures")
+    own_arguments: ClassVar[tuple[str, ...]] = ("heal", "failures", "watch")
 
-    def __init__(self, *, heal: bool = False, failures: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, *, heal: bool = False, failures: int = 0, watch: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.heal = heal
         self.failures = failures
+        self.watch = watch
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
         watcher = hook.watcher(self.job)
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
+        if self.watch is not None:
+            watcher.signs = Signs(self.watch, max(SIGN_EVERY_S, self.poll_interval_s))
         return watcher
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
+        if view.replaced_by is not None:
+            return {"status": "replaced", **view.to_dict()}
         if view.down:
             status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
             return {"status": status, **view.to_dict()}

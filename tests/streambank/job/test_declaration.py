@@ -160,6 +160,7 @@ def test_everything_that_can_be_declared(tmp_path: Path) -> None:
             "hot_key": Declared(off=True),
         },
         Mute(datetime(2026, 11, 30, 23, tzinfo=UTC), "moving house"),
+        usual={"savepoint_age": 3 * 20 * 3600.0},
     )
     assert orders.line == 17
     pairs = declared.job("pairs")

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.errors import StorageError
+from streambank.job.alive import Life
 from streambank.job.sla import PROMISES, Declared, Mute, SlaPolicy
 from streambank.sla.judge import Unreadable, judge, judge_job
 from streambank.sla.objectives import MEASURES
 from streambank.sla.point import History, Point
-from streambank.sla.reported import Fact, Facts
+from streambank.sla.reported import Fact, Facts, Sign
 from streambank.sla.verdict import LEVELS, worst
 from tests.support.growing import BEGIN
 from tests.support.judging import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
@@ -82,7 +83,15 @@ def test_a_steady_hour_gives_no_alarm(seed: int, spread: float) -> None:
         ],
         every=timedelta(seconds=10),
     )
-    facts = Facts(savepoints=(Fact(NOW - 5 * MINUTE),), failures=(), recoveries=(), skews=(Fact(NOW, 1.2),))
+    facts = Facts(
+        savepoints=(Fact(NOW - 5 * MINUTE),),
+        failures=(),
+        recoveries=(),
+        skews=(Fact(NOW, 1.2),),
+        life=Life(True, up=True),
+        sign=Sign(NOW),
+        restarts=(),
+    )
     found = judge("flights", History("main", history), ALL, NOW, facts)
     assert worst(one for one in found if one.objective != "hot_key") in ("ok", "unknown")
     assert {one.objective for one in found if one.level == "unknown"} <= {

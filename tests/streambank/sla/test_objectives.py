@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from streambank.job.declaration import load_jobs
-from streambank.job.sla import PROMISES, TRENDS, Declared, Mute, SlaPolicy
+from streambank.job.policies import SavepointPolicy
+from streambank.job.sla import MIN_DELTAS, PROMISES, TRENDS, Declared, Mute, SlaPolicy, with_usual
 from streambank.sla.objectives import MEASURES, Objective, objectives
 from streambank.sla.verdict import say, say_duration
 from tests.support.jobs import ROOT
@@ -34,15 +35,19 @@ def test_every_promise_has_a_measure_and_a_way_out() -> None:
 
 def test_without_a_declaration_the_usual_limits_hold() -> None:
     assert {name: (one.warn, one.breach) for name, one in by_name().items()} == {
+        "alive": (None, 300.0),
         "state_bytes": (10e9, 100e9),
         "checkpoint_duration": (60.0, 600.0),
         "failed_batches": (0.0, 3.0),
+        "restart_rate": (3.0, 10.0),
         "access_latency": (None, 100.0),
         "recovery_time": (None, 300.0),
         "growth": (1e6, None),
         "time_to_limit": (7 * 86_400.0, 86_400.0),
         "partition_skew": (3.0, None),
         "hot_key": (10.0, None),
+        "snapshot_age": (None, 1000.0),
+        "progress_age": (None, 1800.0),
     }
 
 
@@ -74,6 +79,21 @@ def test_what_is_declared_wins_and_a_usual_warning_gives_way() -> None:
     assert found["growth"].min_history_s == 5.0 and found["growth"].warn == 1e6
     assert found["time_to_limit"].warn is None
     assert replace(state, breach=None, warn=1.0).size_limit == 1.0
+
+
+def test_what_else_a_job_declares_makes_usual_limits() -> None:
+    policy = with_usual(
+        SlaPolicy({"savepoint_age": Declared(warn=9000.0)}),
+        SavepointPolicy(schedule="@hourly"),
+        {MIN_DELTAS: "50"},
+    )
+    found = by_name(policy)
+    assert found["snapshot_age"].breach == 5000.0
+    assert (found["savepoint_age"].warn, found["savepoint_age"].breach) == (9000.0, 10_800.0)
+    late = replace(policy, objectives={"savepoint_age": Declared(warn=20_000.0)})
+    assert by_name(late)["savepoint_age"].breach is None, "a usual breach gives way to a later warning"
+    by_hand = with_usual(SlaPolicy(), SavepointPolicy(), {})
+    assert "savepoint_age" not in by_name(by_hand), "nothing says how often one is due"
 
 
 def rows() -> list[list[str]]:

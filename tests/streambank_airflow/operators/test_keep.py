@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from streambank.job.control import JobControl
 from streambank.job.savepoint import savepoint_job
+from streambank.job.watch import WatchView
 from streambank.times import to_json_time, utc_now
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
+from streambank_airflow.watching import Signs
 from tests.support.airflow_db import run_dag, task_states, xcom
+from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.jobs import BY, poll
 from tests.support.managed import Managed, meanwhile
 
@@ -98,6 +102,8 @@ def test_drivers_that_never_make_progress_are_given_up_with_all_that_a_person_ne
     out = capfd.readouterr().out
     assert "drivers of job flights in a row made no progress without a new batch" in out
     (given_up,) = events(managed, "crash-loop")
+    end = watch_of(managed).end
+    assert end["how"] == "gave-up" and "made no progress without a new batch" in end["why"]
     assert given_up["error"] == "java.lang.IllegalStateException: stuck with password=***"
     assert given_up["savepoints"]["main"].startswith(f"{taken} of batch ")
     assert f"Last good savepoint: {taken}" in out
@@ -163,14 +169,90 @@ def test_a_driver_that_is_gone_counts_as_before_where_its_error_is_told(
     assert "Last error: it does not feel well." in out
 
 
+def watch_of(managed: Managed) -> WatchView:
+    found = managed.control.watches.view()
+    assert found is not None
+    return found
+
+
+def watched(managed: Managed) -> bool:
+    view = managed.control.watches.view()
+    return view is not None and managed.control.store.exists(f"watch/{view.number:010d}.beat.json")
+
+
+def test_whoever_keeps_a_job_running_leaves_signs_and_ends_them_with_the_job(managed: Managed) -> None:
+    managed.start()
+    seen: list[WatchView] = []
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: seen.append(watch_of(managed)),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    (sign,) = seen
+    desired = managed.control.desired_records.numbers()[-2]
+    assert (sign.by["dag_id"], sign.by["run_id"], sign.desired) == ("keep", run.run_id, desired)
+    assert (sign.next_s, sign.doing, sign.end) == (60.0, "watching", {})
+    end = watch_of(managed).end
+    assert (end["how"], end["why"][-8:]) == ("stopped", ": enough")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], dies: bool
+) -> None:
+    """Also where the driver dies just then: one of them starts another driver, or gives up, not both."""
+    if not dies:
+        monkeypatch.setattr("streambank_airflow.triggers.job.SIGN_EVERY_S", 0.1)
+    managed.start()
+    newer = {"dag_id": "flights.run", "run_id": "manual__2", "task_id": "keep_running"}
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: managed.control.watches.begin(by=newer, desired=1),
+        managed.kill if dies else lambda: None,
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert task_states(run) == {"task": "success"}
+    result = xcom(run, "task")
+    assert (result["state"], result["why"]) == ("replaced", "replaced by run manual__2 of flights.run")
+    assert (launches(managed), managed.driver_lives(), events(managed, "crash-loop")) == (1, not dies, [])
+    assert watch_of(managed).end == {}, "the newer one goes on"
+    assert managed.control.store.exists("watch/0000000001.end.json")
+    assert "runs no more" not in capfd.readouterr().out
+
+
+def test_a_watch_goes_on_where_no_sign_can_be_left(
+    managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    signs = Signs(1, every_s=60.0, clock=lambda: now[0])
+    store = FaultyStore(managed.control.store, Fault("denied", operations=frozenset({"write"})))
+    control = JobControl(store, "flights")
+    assert signs.leave(control) is None
+    store.assert_fired()
+    assert "No sign could be left that job flights is watched" in caplog.text
+
+    now[0] = 59.0
+    signs.leave(control)
+    assert store.names("watch") == [], "once a minute"
+    now[0] = 60.0
+    signs.leave(control)
+    assert store.names("watch") == ["0000000001.beat.json"]
+
+
 def test_what_is_remembered_travels_and_is_read_from_an_earlier_version() -> None:
     assert Course.of({"failures": 2, "restarts": 5}) == Course(2, 5)
     long_ago, soon = (to_json_time(utc_now() + timedelta(hours=hours)) for hours in (-2, 2))
     recent = to_json_time(utc_now() - timedelta(minutes=1))
-    course = Course(1, 7, (long_ago, recent, soon))
+    course = Course(1, 7, (long_ago, recent, soon), 4)
     assert Course.of(course.to_dict()) == course
     after = course.after(got_on=False, within_s=3600.0)
     assert (after.failures, after.restarts, after.recent[0], len(after.recent)) == (2, 8, recent, 2)
+    assert after.watch == 4
     assert course.after(got_on=True, within_s=3600.0).failures == 0
 
 

@@ -1,0 +1,256 @@
+"""Whether a job that is meant to run does run, and is watched: since when not, and why. Looks, never writes.
+
+A job is *down* where no driver lives, and where drivers come up and end before they have done anything: only
+a driver that has worked counts as the end of an outage, so a crash loop is one outage however often a driver
+lives for a moment. The first driver after one that has worked may take its time: whether it makes progress is
+asked of its health.
+
+A job is *unwatched* where a watcher (watch.py) is expected and gives no sign, has ended without the job being
+stopped, or could not act. One is expected where a watcher has seen what is meant to be now, and where one of
+the job's own DAGs said that it is meant to run. A job that is only started by hand is expected to have none.
+
+Times of drivers, watchers and of whoever looks are compared here, in minutes: this is for people, and nobody
+is restarted for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.job.claims import ClaimView
+from streambank.job.control import Desired, JobControl
+from streambank.job.lives import (
+    NEWEST_LIVES,
+    DriverLife,
+    Failure,
+    driver_lives,
+    early_deaths,
+    failures_of_job,
+    stops_of,
+)
+from streambank.job.records import JsonDict
+from streambank.job.watch import LATE_S, WatchView
+from streambank.times import from_json_time, to_json_time
+
+DAGS = ("run", "restore", "compact", "rescale")
+"""A job that one of these of its DAGs has started is handed to `<job>.run`, which watches it."""
+PATIENCE_S = 300.0
+"""How long a job may be down or unwatched before that is an error."""
+_AGE_S = 60.0
+"""How old a heartbeat from another host may be without being watched for a while."""
+_EVENTS_EACH = 4
+"""How many events are looked at for each driver: a start leaves some ten, and most drivers live for days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A job at one moment.
+
+    Attributes:
+        wanted: Whether a driver is meant to live now.
+        why_not: Why none is, as half a sentence; empty where one is.
+        up: Whether a driver lives; None where that cannot be told.
+        down_since: Since when the job is down although it is meant to run; None where it is not.
+        down_why: Why, as a sentence.
+        expected: Whether a watcher is expected.
+        watched: Whether a watcher gives signs and could act.
+        unwatched_since: Since when none does although one is expected; None where one does.
+        unwatched_why: Why, as a sentence.
+        watcher: The newest watcher; None where the job never had one.
+        status: What the driver that lives said last; empty without one.
+        said_at: When it did.
+        finished: Whether the last driver's application ran to its end, and well.
+        failures: Drivers that failed or died, and those that a program replaced, by time.
+    """
+
+    wanted: bool
+    why_not: str = ""
+    up: bool | None = False
+    down_since: datetime | None = None
+    down_why: str = ""
+    expected: bool = False
+    watched: bool = False
+    unwatched_since: datetime | None = None
+    unwatched_why: str = ""
+    watcher: WatchView | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+    said_at: datetime | None = None
+    finished: bool = False
+    failures: tuple[Failure, ...] = ()
+
+    def down_s(self, now: datetime) -> float:
+        """For how long it is down, in seconds."""
+        return _since_s(self.down_since, now)
+
+    def unwatched_s(self, now: datetime) -> float:
+        """For how long it is unwatched, in seconds."""
+        return _since_s(self.unwatched_since, now)
+
+
+def job_life(
+    control: JobControl,
+    now: datetime,
+    *,
+    queries: Collection[str],
+    settle: bool = True,
+    newest: int = NEWEST_LIVES,
+) -> Life:
+    """Whether a job that is meant to run does, and is watched.
+
+    Args:
+        control: Its records.
+        now: The moment.
+        queries: The names of its queries.
+        settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
+            dead: clocks may differ. Who may not wait leaves that out.
+        newest: How many of its newest drivers to look at, with what happened meanwhile.
+
+    Raises:
+        StorageError: The records cannot be read.
+        FormatError: A record that decides is damaged (code `damaged-record`).
+    """
+    desired = control.desired()
+    view = control.lease.view()
+    lives = driver_lives(control, queries, newest=newest)
+    events = [record.data for record in control.events(newest=_EVENTS_EACH * newest)]
+    driver = lives[0] if lives and view is not None and lives[0].epoch == view.epoch else None
+    state = _state(control, view, driver, now, settle)
+    living = driver is not None and state == "live"
+    said: Mapping[str, Any] = driver.status if driver is not None and living else {}
+    said_at = driver.seen_at if driver is not None and living else None
+    failures = tuple(failures_of_job(events, lives, driver.epoch if driver is not None and living else None))
+    watch = control.watches.view()
+    idle = watch is not None and bool(watch.end or watch.idle)
+    watched = watch is not None and not idle and (now - watch.due_at).total_seconds() <= LATE_S
+    if desired is None or desired.state == "stopped":
+        why = "nobody said that it is meant to run" if desired is None else "it is meant to be stopped"
+        return Life(
+            False,
+            why,
+            up=living,
+            watched=watched,
+            watcher=watch,
+            status=said,
+            said_at=said_at,
+            failures=failures,
+        )
+    if driver is not None and not living and _has_finished(events, driver, desired):
+        why = "its application ran to its end"
+        return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failures)
+    unknown = state == "unknown"
+    down_since, down_why = (
+        (None, "") if unknown else _down(events, lives, driver if living else None, desired)
+    )
+    expected = _is_expected(control.name, watch, desired)
+    since, why = _unwatched(watch, desired, now) if expected and not watched else (None, "")
+    return Life(
+        True,
+        up=None if unknown else living and down_since is None,
+        down_since=down_since,
+        down_why=down_why,
+        expected=expected,
+        watched=watched,
+        unwatched_since=since,
+        unwatched_why=why,
+        watcher=watch,
+        status=said,
+        said_at=said_at,
+        failures=failures,
+    )
+
+
+def _state(
+    control: JobControl, view: ClaimView | None, driver: DriverLife | None, now: datetime, settle: bool
+) -> str:
+    """`live`, `dead` or `unknown`."""
+    if view is None or view.state == "ended":
+        return "dead"
+    if view.holder is None:
+        return "unknown"
+    if driver is None:
+        return "dead"  # an operation holds the lease
+    if view.state != "unknown":
+        return "live" if view.state == "live" else "dead"
+    if (now - driver.seen_at).total_seconds() <= max(_AGE_S, 3 * view.holder.ttl_s):
+        return "live"
+    if not settle:
+        return "unknown"
+    judged = control.lease.settle()
+    if judged is None or judged.epoch != view.epoch:
+        return "unknown"
+    return {"live": "live", "unknown": "unknown"}.get(judged.state, "dead")
+
+
+def _has_finished(events: list[JsonDict], driver: DriverLife, desired: Desired) -> bool:
+    """Whether the application ended by itself, and well, after the job was meant to run."""
+    if driver.exit_code != 0 or driver.over_at < desired.at:
+        return False
+    return driver.epoch not in stops_of(events)
+
+
+def _down(
+    events: list[JsonDict], lives: list[DriverLife], living: DriverLife | None, desired: Desired
+) -> tuple[datetime | None, str]:
+    """Since when the job is down, and why; None where it is not."""
+    if living is not None and (living.worked or living.triggered):
+        return None, ""
+    worked = next((one for one in lives if one.worked and one is not living), None)
+    since = desired.at if worked is None else max(desired.at, worked.over_at)
+    stops = stops_of(events)
+    failed = [
+        one
+        for one in lives
+        if one is not living and not one.worked and one.over_at > since and one.epoch not in stops
+    ]
+    count = len(failed) + sum(at > since for at, _ in early_deaths(events, lives))
+    if living is not None:
+        if count == 0:
+            return None, ""  # its first batch may take long: that is for its health to judge
+        return since, f"{_drivers(count)} ended before a first batch since then, and another one comes up."
+    if count:
+        return since, f"No driver lives, and {_drivers(count)} ended before a first batch since then."
+    if worked is not None and worked.over_at >= desired.at:
+        return since, f"No driver lives since that of epoch {worked.epoch} ended."
+    return since, "It was asked to run then, and no driver has come up."
+
+
+def _drivers(count: int) -> str:
+    return "a driver" if count == 1 else f"{count} drivers"
+
+
+def _is_expected(job: str, watch: WatchView | None, desired: Desired) -> bool:
+    if watch is not None and watch.desired == desired.number:
+        return True
+    return desired.by.get("dag_id") in {f"{job}.{verb}" for verb in DAGS}
+
+
+def _unwatched(watch: WatchView | None, desired: Desired, now: datetime) -> tuple[datetime | None, str]:
+    """Since when no watcher gives signs where one is expected, and why; None where the next one is due."""
+    if watch is None or (watch.end and watch.desired != desired.number):
+        return desired.at, "Nothing has watched it since it was started."
+    if watch.end:
+        how, why = str(watch.end.get("how")), str(watch.end.get("why") or "")
+        said = f": {why.rstrip('.')}" if why else ""
+        return _moment(watch.end) or watch.seen_at, f"Its watcher, {watch.who}, ended ({how}{said})."
+    if watch.idle:
+        why = f"Its watcher, {watch.who}, cannot act: {watch.idle['why']}."
+        return _moment(watch.idle) or watch.seen_at, why
+    if now > watch.due_at:
+        last = to_json_time(watch.seen_at)
+        since = max(watch.due_at, desired.at)
+        return since, f"Its watcher, {watch.who}, has given no sign since {last}."
+    return None, ""
+
+
+def _moment(data: Mapping[str, Any]) -> datetime | None:
+    try:
+        return from_json_time(str(data.get("at")))
+    except ValueError:
+        return None
+
+
+def _since_s(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
