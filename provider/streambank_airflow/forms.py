@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from streambank.job.state_policy import CompactPolicy
 
 SINK_CHOICES = {
-    "refuse": "refuse - stop here if rows would be lost or repeated",
+    "refuse": "refuse - ask in the approval if rows would be lost or repeated",
     "rollback": "rollback - set the output of later batches aside",
     "accept": "accept - leave the output as it is",
 }
 SOURCE_CHOICES = {
-    "refuse": "refuse - stop here if input is gone, cannot be asked for, or cannot be repeated",
+    "refuse": "refuse - ask in the approval if input is gone, cannot be asked for, or cannot be repeated",
     "accept": "accept - go on without it",
 }
 MODE_CHOICES = {
@@ -324,7 +324,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             False,
             type="boolean",
             title="Stop the job if it runs",
-            description="Without it, a job that is alive is not touched and the restore is refused.",
+            description="Without it, the approval asks before a job that is alive is stopped.",
         ),
         "start": Param(
             True,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,32 @@ def run_dag(dag: DAG, **how: Any) -> Any:
     return dag.test(**how)
 
 
-def answer_question(dag_id: str, task_id: str, option: str, within_s: float = 60.0) -> None:
-    """Answer a human-in-the-loop task of the newest run as the API server does when a person has clicked."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person saw who answered."""
+
+    subject: str
+    body: str
+    options: list[str]
+    assignees: list[dict[str, str]]
+
+
+def answer_question(
+    dag_id: str,
+    task_id: str,
+    option: str,
+    within_s: float = 60.0,
+    before: Callable[[], None] = lambda: None,
+) -> Question:
+    """Answer a human-in-the-loop task of the newest run as the API server does when a person has clicked.
+
+    Args:
+        dag_id: The DAG.
+        task_id: The task.
+        option: What the person clicks, which has to be offered.
+        within_s: How long to wait for the question.
+        before: What happens after the question was asked and before the answer.
+    """
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.trigger import handle_event_submit
@@ -77,6 +102,11 @@ def answer_question(dag_id: str, task_id: str, option: str, within_s: float = 60
             )
             if task is not None:
                 detail = session.get_one(HITLDetail, task.id)
+                before()
+                assert option in detail.options
+                shown = Question(
+                    detail.subject, detail.body or "", list(detail.options), list(detail.assignees or ())
+                )
                 detail.responded_by = {"id": "1", "name": "somebody"}
                 detail.responded_at = utcnow()
                 detail.chosen_options = [option]
@@ -84,7 +114,7 @@ def answer_question(dag_id: str, task_id: str, option: str, within_s: float = 60
                 payload = detail.as_resume_event_payload()
                 event = TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's has no types
                 handle_event_submit(event, task_instance=task, session=session)
-                return
+                return shown
         time.sleep(0.2)
     raise AssertionError(f"{dag_id}.{task_id} asked nothing within {within_s} s")
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 
 from streambank.job.declaration import Job
 from streambank_airflow import forms
+from streambank_airflow.approval import CHOICE_KEY
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
 from streambank_airflow.deadlines import restore_deadline
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
-from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
+from streambank_airflow.operators.restore import (
+    CHOICES_KEY,
+    PLAN_KEY,
+    SUBJECT_KEY,
+    ApproveRestoreOperator,
+    RestoreSavepointOperator,
+)
 from streambank_airflow.sensors.job import BatchCommittedSensor
 
+CHOSEN = f"ti.xcom_pull(task_ids='approve', key='{CHOICE_KEY}')"
+"""In templates: what the person chose; None where `approve` was marked as a success by hand."""
 SEVERAL = (
     " Restores one query: the others go on from where they are. Where more than one is lost, restore one "
     "after the other, and let only the last of these runs start the job."
@@ -36,7 +44,9 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         "restore",
         summary=(
             "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
-            "waits for a person's approval; without an answer nothing happens." + (SEVERAL if queries else "")
+            "waits for a person's approval; without an answer nothing happens. Where the job runs, or rows "
+            "were written after the savepoint, the approval offers what can be done about that."
+            + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink, job.restore.source),
         deadline=restore_deadline(job, jobs_file),
@@ -56,24 +66,30 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             task_id="plan",
             savepoint="{{ params.savepoint }}",
             plan_only=True,
+            offer=True,
             if_running="{{ 'stop' if params.stop_running else 'refuse' }}",
             **choices,
         )
-        approve = ApprovalOperator(
+        approve = ApproveRestoreOperator(
             task_id="approve",
-            subject=f"Restore {job.name}?",
-            body=f"{{{{ ti.xcom_pull(task_ids='plan', key='{PLAN_KEY}') }}}}",
-            defaults=ApprovalOperator.REJECT,
+            subject=of_plan(SUBJECT_KEY),
+            body=of_plan(PLAN_KEY),
+            choices=of_plan(CHOICES_KEY),
+            defaults=ApproveRestoreOperator.REJECT,
             response_timeout=timedelta(seconds=job.restore.approval_timeout_s),
         )
         stop = StopStreamingJobOperator(
             task_id="stop",
-            if_running="{{ 'stop' if params.stop_running else 'refuse' }}",
+            if_running=(
+                f"{{{{ 'stop' if params.stop_running or ({CHOSEN} or {{}}).get('stop') else 'refuse' }}}}"
+            ),
+            only_before="restore",
             **args,
         )
         restore = RestoreSavepointOperator(
             task_id="restore",
             savepoint="{{ ti.xcom_pull(task_ids='plan')['savepoint'] }}",
+            approved=f"{{{{ {CHOSEN} }}}}",
             **choices,
         )
         start = StartStreamingJobOperator(task_id="start", only_if="{{ params.start }}", **args)
@@ -93,3 +109,8 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         )
         plan >> approve >> stop >> restore >> start >> first_batch >> keep_running
     return dag
+
+
+def of_plan(key: str) -> str:
+    """A template for what the plan has left under a key."""
+    return f"{{{{ ti.xcom_pull(task_ids='plan', key='{key}') }}}}"

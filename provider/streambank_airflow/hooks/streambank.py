@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
-HELD = "lease-held"
 STOP_RUNNING = "Set stop_running, if it may be stopped for this."
 
 
@@ -320,6 +319,7 @@ class StreambankHook(StateHook):
         source: str = "refuse",
         kafka: str | None = None,
         executor: Executor | None = None,
+        offer: bool = False,
     ) -> RestorePlan:
         """What a restore would do; changes nothing.
 
@@ -334,12 +334,14 @@ class StreambankHook(StateHook):
             source: `refuse` or `accept`, where Kafka has not all of the input any more.
             kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
             executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+            offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
 
         Raises:
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
             StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.restore import plan_restore
+        from streambank_airflow.approval import HELD, obstacles
 
         plan = plan_restore(
             self.repository(ref),
@@ -350,7 +352,7 @@ class StreambankHook(StateHook):
             **restore_choices(sink, mode, source),
             **self._target(ref, into, kafka),
         )
-        for refusal in plan.refusals:
+        for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD:
                 raise refusal
             if not may_stop:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import conf
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from streambank.errors import RefusedError, StreambankError
 from streambank.job.generations import MAIN
@@ -41,6 +41,8 @@ __all__ = ["KeepStreamingJobRunningOperator", "StartStreamingJobOperator", "Stop
 
 SAVEPOINTS_KEY = "savepoints"
 """XCom key under which a stop leaves the savepoint of each query."""
+ENDED = frozenset({"success", "skipped", "failed", "upstream_failed", "removed"})
+"""States in which a task stays unless somebody clears it."""
 STOPPED_IN_BETWEEN = "Job {} was stopped after this start was asked for, so it is not started."
 
 
@@ -189,6 +191,8 @@ class StopStreamingJobOperator(DriverOperator):
             started).
         only_if: Skip unless this is true; for a form's answer.
         skip_if_stopped: Skip where the job is meant to be stopped already, or was never started.
+        only_before: A task of the same run for which the job is stopped: fail where that one will not run, as
+            after a person has cleared a part of the run.
         deferrable: Wait for the driver's end in the triggerer.
         poll_interval_s: Seconds between two looks while waiting there.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
@@ -217,6 +221,7 @@ class StopStreamingJobOperator(DriverOperator):
         if_running: str = "stop",
         only_if: bool | str = True,
         skip_if_stopped: bool | str = False,
+        only_before: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
         **kwargs: Any,
@@ -228,6 +233,7 @@ class StopStreamingJobOperator(DriverOperator):
         self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
         self.only_if = only_if
         self.skip_if_stopped = skip_if_stopped
+        self.only_before = only_before
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
         if not is_template(self.job):
@@ -252,6 +258,29 @@ class StopStreamingJobOperator(DriverOperator):
         left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
         if left_alone and self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
+        self._require_what_follows(context)
+
+    def _require_what_follows(self, context: Context) -> None:
+        """Stop nothing for a task that will not run.
+
+        Raises:
+            AirflowFailException: It has ended already, or was skipped.
+        """
+        if self.only_before is None:
+            return
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        instance: Any = context["ti"]
+        states = RuntimeTaskInstance.get_task_states(
+            dag_id=instance.dag_id, task_ids=[self.only_before], run_ids=[instance.run_id]
+        )
+        state = states.get(instance.run_id, {}).get(self.only_before)
+        if state in ENDED:
+            raise AirflowFailException(
+                f"Job {self.job} is not stopped, since task {self.only_before} of this run is {state} and "
+                f"will not run after it. Hint: clear {self.only_before} and what follows it too, or trigger "
+                f"{instance.dag_id} again."
+            )
 
     def _how(self, context: Context) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""The operator that restores a savepoint, or shows what that would do."""
+"""Operators that restore a savepoint, show what that would do, and let a person approve it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,22 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, get_args
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from streambank.errors import RefusedError
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.times import to_json_time
+from streambank_airflow.approval import (
+    CHOICE_KEY,
+    HELD,
+    Choice,
+    choices_of,
+    chosen_of,
+    is_alive,
+    shown_choices,
+    subject_of,
+)
 from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import SparkWork, as_bool, asked_by, flat, known_or_template
@@ -22,6 +34,10 @@ if TYPE_CHECKING:
 
 PLAN_KEY = "plan_markdown"
 """XCom key under which a plan leaves its plan as Markdown, for the body of an approval."""
+SUBJECT_KEY = "subject"
+"""XCom key under which it leaves the question of an approval."""
+CHOICES_KEY = "choices"
+"""XCom key under which it leaves what an approval offers."""
 
 
 class RestoreSavepointOperator(SparkWork):
@@ -47,6 +63,10 @@ class RestoreSavepointOperator(SparkWork):
         only_if: Skip unless this is true; for a form's answer.
         if_running: What a plan says about a job that is alive: `refuse`, or `stop` where the caller will stop
             it.
+        offer: A plan does not fail for what a choice resolves: a job that lives, sinks that are ahead, input
+            that is gone. XCom `choices` has what `ApproveRestoreOperator` then offers.
+        approved: What a person chose there, instead of `sink` and `source`. It is done as long as nothing
+            else speaks against the restore than what they saw.
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, those of `SparkWork`, and as for every
             operator.
 
@@ -69,6 +89,7 @@ class RestoreSavepointOperator(SparkWork):
         "unmoved",
         "only_if",
         "if_running",
+        "approved",
     )
 
     def __init__(
@@ -86,6 +107,8 @@ class RestoreSavepointOperator(SparkWork):
         unmoved: bool | str = False,
         only_if: bool | str = True,
         if_running: str = "refuse",
+        offer: bool = False,
+        approved: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -101,29 +124,20 @@ class RestoreSavepointOperator(SparkWork):
         self.unmoved = unmoved
         self.only_if = only_if
         self.if_running = known_or_template(if_running, "if_running", IF_RUNNING)
+        self.offer = offer
+        self.approved = approved
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("Nothing is to be restored.")
-            choices: dict[str, Any] = {
-                "into": self.into,
-                "sink": self.sink,
-                "source": self.source,
-                "kafka": self.kafka or None,
-                "mode": self.mode,
-                "new_sinks": new_sink_choices(self.new_sinks),
-            }
             if as_bool(self.plan_only, "plan_only"):
-                plan = self.hook.plan_restore(
-                    self.job,
-                    str(self.savepoint),
-                    may_stop=one_of(self.if_running, "if_running", IF_RUNNING) == "stop",
-                    executor=self.machines,
-                    **choices,
-                )
-                return self._show(context, plan)
+                return self._show(context, self._plan(offer=self.offer))
+            approved = chosen_of(self.approved)
+            if approved is not None:
+                self._check_still_so(approved)
+                self.sink, self.source = approved.sink, approved.source
             report = self.hook.restore(
                 self.job,
                 str(self.savepoint),
@@ -132,7 +146,7 @@ class RestoreSavepointOperator(SparkWork):
                 by=asked_by(context),
                 unmoved=as_bool(self.unmoved, "unmoved"),
                 executor=self.machines,
-                **choices,
+                **self._choices(),
             )
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
         for said in (report["sink_effect"], report["source_effect"]):
@@ -142,16 +156,162 @@ class RestoreSavepointOperator(SparkWork):
             self.log.warning("%s", warning)
         return flat(report)
 
+    def _may_stop(self) -> bool:
+        return one_of(self.if_running, "if_running", IF_RUNNING) == "stop"
+
+    def _choices(self) -> dict[str, Any]:
+        return {
+            "into": self.into,
+            "sink": self.sink,
+            "source": self.source,
+            "kafka": self.kafka or None,
+            "mode": self.mode,
+            "new_sinks": new_sink_choices(self.new_sinks),
+        }
+
+    def _plan(self, *, offer: bool) -> RestorePlan:
+        return self.hook.plan_restore(
+            self.job,
+            str(self.savepoint),
+            may_stop=offer or self._may_stop(),
+            executor=self.machines,
+            offer=offer,
+            **self._choices(),
+        )
+
+    def _check_still_so(self, approved: Choice) -> None:
+        """Make sure that nothing else speaks against the restore than what a person has seen.
+
+        Of a job that was alive the output went on until it stopped, which the choice has settled.
+
+        Raises:
+            RefusedError: Something else does (code `approval-outdated`).
+        """
+        if not approved.resolves:
+            return
+        plan = self._plan(offer=True)
+        sinks = () if approved.stop else plan.sink_refusals[plan.sink]
+        for refusal in (*sinks, *plan.source_refusals[plan.source]):
+            if refusal.code not in approved.resolves:
+                raise RefusedError(
+                    f"{approved.label!r} was approved, and things are no longer as they were shown: "
+                    f"{refusal.message}",
+                    code="approval-outdated",
+                    hint="Trigger the restore again: its plan shows how things are now.",
+                )
+
     def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
-        shown = plan_markdown(plan)
-        self.log.info("The plan:\n%s", shown)
         task_instance: Any = context["ti"]
+        offered = choices_of(plan, may_stop=self._may_stop()) if self.offer else []
+        self._retry_what_may_pass(plan, task_instance)
+        shown = plan_markdown(plan, offered)
+        self.log.info("The plan:\n%s", shown)
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
+        if self.offer:
+            subject = subject_of(plan, offered, age=ago(plan.age_s))
+            task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
+            task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
         return flat(plan.to_dict())
 
+    def _retry_what_may_pass(self, plan: RestorePlan, task_instance: Any) -> None:
+        """A cluster that is away for a moment needs no choice: ask again while there are tries left."""
+        if task_instance.try_number > task_instance.max_tries:
+            return
+        for refusal in (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source]):
+            if refusal.retryable:
+                raise refusal
 
-def plan_markdown(plan: RestorePlan) -> str:
-    """A restore's plan as a person reads it before approving."""
+
+class ApproveRestoreOperator(ApprovalOperator):
+    """Asks a person whether a plan is to be done, and how, where the form's answers do not settle it.
+
+    It offers what the plan found possible beside *Reject*, which is also what silence means. What was chosen
+    is in XCom `choice`, for `StopStreamingJobOperator` and `RestoreSavepointOperator`.
+
+    Args:
+        choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
+        kwargs: As for Airflow's `ApprovalOperator`.
+    """
+
+    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "choices")
+    ui_color = "#d6e8ee"
+
+    def __init__(self, *, choices: Sequence[Mapping[str, Any]] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.choices = choices
+
+    def execute(self, context: Context) -> Any:
+        """Ask; see the class.
+
+        Raises:
+            AirflowFailException: This run has asked already, and Airflow would show that question.
+            TaskAwaitingInput: The task waits for a person.
+        """
+        self._take_choices()
+        self._check_shown(context)
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Go on with what was chosen; see the class."""
+        chosen = self._take_choices()
+        label = next(iter(event.get("chosen_options") or ()), None)
+        if "error" in event or label not in chosen:
+            return super().execute_complete(context, event)
+        result = HITLOperator.execute_complete(self, context, event)
+        self.hitl_summary_extra["approved"] = True
+        task_instance: Any = context["ti"]
+        task_instance.xcom_push(key=CHOICE_KEY, value=chosen[label].to_dict())
+        who = (event.get("responded_by_user") or {}).get("name") or "Somebody"
+        self.log.info("%s chose: %s", who, label)
+        return result
+
+    def _take_choices(self) -> dict[str, Choice]:
+        """What the plan offers, by label; from now on the options of this question."""
+        given = self.choices if isinstance(self.choices, Sequence) else ()
+        offered = [chosen_of(one) for one in given if isinstance(one, Mapping)]
+        found = {one.label: one for one in offered if one is not None}
+        self.options = [*(found or [self.APPROVE]), self.REJECT]
+        return found
+
+    def _check_shown(self, context: Context) -> None:
+        """Make sure that Airflow shows this question: of a run it keeps the first one that it got.
+
+        Raises:
+            AirflowFailException: It would show another plan, from before the task was cleared.
+        """
+        from airflow.sdk.execution_time import task_runner
+        from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+
+        task_instance: Any = context["ti"]
+        users = [dict(one) for one in self.assigned_users or ()]
+        stored: Any = task_runner.SUPERVISOR_COMMS.send(
+            msg=CreateHITLDetailPayload.model_validate(
+                {
+                    "ti_id": task_instance.id,
+                    "options": self.options,
+                    "subject": self.subject,
+                    "body": self.body,
+                    "defaults": self.defaults,
+                    "multiple": self.multiple,
+                    "params": self.serialized_params,
+                    "assigned_users": users,
+                }
+            )
+        )
+        if (stored.subject, stored.body, stored.options) != (self.subject, self.body, self.options):
+            raise AirflowFailException(
+                "This run has asked before it was cleared, and Airflow would show that old plan instead of "
+                f"this one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
+            )
+
+
+def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
+    """A restore's plan as a person reads it before approving.
+
+    Args:
+        plan: The plan.
+        offered: What they may choose, where that is more than yes or no.
+    """
     rows = [
         ("Savepoint", f"`{plan.savepoint}` of `{plan.job}`" + (f": {cell(plan.note)}" if plan.note else "")),
         ("Batch", f"{plan.batch:,}"),
@@ -171,11 +331,11 @@ def plan_markdown(plan: RestorePlan) -> str:
     ]
     rows += [("Passed over", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
     rows += [("Warning", cell(warning)) for warning in plan.warnings]
-    rows += [
-        ("The job now", f"{cell(refusal.message)} It will be stopped first.") for refusal in plan.refusals
-    ]
+    if is_alive(plan):
+        alive = next(one for one in plan.other_refusals if one.code == HELD)
+        rows.append(("The job now", f"{cell(alive.message)} It will be stopped first."))
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    return f"| | |\n|---|---|\n{table}\n"
+    return f"| | |\n|---|---|\n{table}\n{shown_choices(offered)}"
 
 
 def cell(text: str) -> str:

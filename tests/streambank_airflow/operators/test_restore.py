@@ -1,16 +1,29 @@
-"""A restore that takes a job to a new output, shown for approval first."""
+"""Restores as a person approves them: to a new output, and where the sink is ahead or the job lives."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.models.hitl import HITLDetail
+from airflow.models.taskinstance import TaskInstance
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TriggerRule
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from streambank.job.savepoint import savepoint_job
 from streambank.storage import open_store
 from streambank_airflow.jobs import build_dags
-from streambank_airflow.operators.restore import PLAN_KEY
-from tests.support.airflow_db import run_dag, task_states, xcom
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
+from tests.support.airflow_db import Question, answer_question, run_dag, task_states, xcom
 from tests.support.file_sinks import FileSinkWriter, snapshot_of
 from tests.support.jobs import poll
 from tests.support.managed import BY, Managed
@@ -56,3 +69,166 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     batch = xcom(run, "restore")["batch"]
     assert sorted(open_store(new).names("_spark_metadata")) == [str(number) for number in range(batch + 1)]
     assert snapshot_of(open_store(out)) == before
+
+
+ROLLBACK = "Restore and set later output aside"
+ACCEPT = "Restore and leave later output"
+AFTERWARDS = "start|first_batch|keep_running"
+
+
+@contextmanager
+def answering(option: str, before: Callable[[], None] = lambda: None) -> Iterator[Future[Question]]:
+    """Answer the approval of the run in the block; what was shown is in the result."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(answer_question, "flights.restore", "approve", option, before=before)
+
+
+def restore(managed: Managed, **how: Any) -> Any:
+    dag = build_dags(managed.jobs_file)["flights.restore"]
+    for task in dag.tasks:
+        task.retries = 0
+    return run_dag(dag, **{"mark_success_pattern": f"stop|{AFTERWARDS}", **how})
+
+
+@pytest.mark.parametrize(("option", "stays"), [(ROLLBACK, False), (ACCEPT, True)])
+def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
+    managed: Managed, out: Path, option: str, stays: bool
+) -> None:
+    later = max(out.glob("part-*"), key=lambda one: one.name)
+
+    with answering(option) as shown:
+        run = restore(managed)
+
+    question = shown.result()
+    assert question.options == [ROLLBACK, ACCEPT, "Reject"]
+    assert question.subject.startswith("Restore flights to batch ")
+    assert question.subject.endswith(" old? 1 rows were written since.")
+    assert "Spark would skip what the query writes again, and lose rows of 1 files" in question.body
+    assert f"- **{ROLLBACK}**: Files of later batches are set aside" in question.body
+    assert (task_states(run)["plan"], task_states(run)["restore"]) == ("success", "success")
+    assert later.exists() == stays
+    generation = managed.control.generation()
+    assert generation is not None
+    assert generation.number == 2
+
+
+def test_who_rejects_a_choice_changes_nothing(managed: Managed, out: Path) -> None:
+    before = snapshot_of(open_store(out))
+
+    with answering("Reject"):
+        run = restore(managed)
+
+    assert task_states(run)["restore"] == "skipped"
+    assert snapshot_of(open_store(out)) == before
+
+
+def test_a_form_that_has_decided_asks_for_yes_or_no(managed: Managed, out: Path) -> None:
+    with answering("Approve") as shown:
+        run = restore(managed, run_conf={"sink": "rollback"})
+
+    assert shown.result().options == ["Approve", "Reject"]
+    assert shown.result().subject.endswith(" 1 rows are set aside.")
+    assert task_states(run)["restore"] == "success"
+
+
+def test_a_job_that_lives_is_stopped_by_the_choice_that_says_so_and_not_before(
+    managed: Managed, out: Path
+) -> None:
+    managed.start()
+    managed.wait_for_batch(managed.last_batch() + 1)
+    lived: list[bool] = []
+
+    def look() -> None:
+        lived.append(managed.driver_lives())
+
+    with answering(f"Stop the job, r{ROLLBACK[1:]}", before=look) as shown:
+        run = restore(managed, mark_success_pattern=AFTERWARDS)
+
+    assert shown.result().options == [
+        f"Stop the job, r{ROLLBACK[1:]}",
+        f"Stop the job, r{ACCEPT[1:]}",
+        "Reject",
+    ]
+    assert "It runs, and will be stopped." in shown.result().subject
+    assert "It will be stopped first." in shown.result().body
+    assert lived == [True]
+    assert (task_states(run)["stop"], task_states(run)["restore"]) == ("success", "success")
+    assert not managed.driver_lives()
+
+
+def test_a_choice_holds_only_for_what_was_shown(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    choice = {
+        "label": "Restore and go on without the lost input",
+        "sink": "accept",
+        "source": "accept",
+        "stop": False,
+        "resolves": ["source-would-lose-records"],
+    }
+    with DAG("approved_before") as dag:
+        RestoreSavepointOperator(
+            task_id="restore", job="flights", jobs_file=str(managed.jobs_file), approved=choice
+        )
+
+    run = run_dag(dag)
+
+    assert task_states(run)["restore"] == "failed"
+    assert "approval-outdated" in capfd.readouterr().out
+    generation = managed.control.generation()
+    assert generation is not None
+    assert generation.number == 1
+
+
+def test_nothing_is_stopped_for_a_restore_that_will_not_run(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # As after "clear only failed" of a run whose restore was skipped.
+    managed.start()
+    with DAG("cleared_in_part") as dag:
+        followed = EmptyOperator(task_id="restore")
+        stop = StopStreamingJobOperator(
+            task_id="stop",
+            job="flights",
+            jobs_file=str(managed.jobs_file),
+            only_before="restore",
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
+        followed >> stop
+
+    run = run_dag(dag)
+
+    assert task_states(run)["stop"] == "failed"
+    assert "Hint: clear restore and what follows it too" in capfd.readouterr().out
+    assert managed.driver_lives()
+
+
+def test_a_run_that_has_asked_before_does_not_ask_with_the_old_plan(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def ask_before() -> None:
+        """What a cleared task leaves: Airflow keeps the first question of a run."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with create_session() as session:
+                task = session.scalar(
+                    select(TaskInstance)
+                    .where(TaskInstance.dag_id == "flights.restore", TaskInstance.task_id == "approve")
+                    .where(TaskInstance.state.is_(None))
+                )
+                if task is not None:
+                    session.add(
+                        HITLDetail(
+                            ti_id=task.id, options=["Approve", "Reject"], subject="Old?", body="An old plan."
+                        )
+                    )
+                    return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=ask_before)
+    thread.start()
+    run = restore(managed)
+    thread.join()
+
+    assert task_states(run)["approve"] == "failed"
+    assert "Airflow would show that old plan" in capfd.readouterr().out
