@@ -1,0 +1,99 @@
+"""The worst six of the nights, without a live Airflow and without Spark: what was lost or hidden is red.
+
+Each is the incident of a night in `played`, with the DAGs that are generated run in this process.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.job.savepoint import savepoint_job
+from streambank.storage import open_store
+from streambank_airflow.jobs import build_dags
+from tests.support.airflow_db import airflow_database, run_dag, task_states
+from tests.support.cli import streambank, succeed
+from tests.support.file_sinks import FileSinkWriter, snapshot_of
+from tests.support.jobs import poll
+from tests.support.managed import BY, Managed, managed_job
+
+__all__ = ["airflow_database"]
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_database")]
+
+
+@pytest.fixture
+def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
+    """A job that runs without Spark; it has committed some batches."""
+    with managed_job(tmp_path, monkeypatch) as job:
+        job.start()
+        job.wait_for_batch(2)
+        poll(lambda: job.control.query_facts() is not None)
+        yield job
+
+
+def stop_and_save(managed: Managed) -> Path:
+    """Stop the job, give it an output up to its last batch, and take a savepoint; the output."""
+    managed.stop()
+    folder = managed.folder / "out"
+    sink = FileSinkWriter(open_store(folder))
+    for batch in range(managed.last_batch() + 1):
+        sink.write(batch, [{"batch": batch}])
+    facts = managed.control.query_facts() or {}
+    managed.control.record_query(None, {**facts, "sink": f"FileSink[file:{folder}]"})
+    savepoint_job(managed.job, by=BY)
+    return folder
+
+
+def fails(managed: Managed, verb: str, code: str, capfd: pytest.CaptureFixture[str], **conf: Any) -> None:
+    """Run a DAG of the job: it fails, at its first try, with this code in a task's log."""
+    capfd.readouterr()
+    run = run_dag(build_dags(managed.jobs_file)[f"flights.{verb}"], run_conf=conf)
+    states, (said, _) = task_states(run), capfd.readouterr()
+    assert "failed" in states.values() and "up_for_retry" not in states.values(), (verb, states)
+    assert code in said, (verb, said[-3000:])
+
+
+def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_starts(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = stop_and_save(managed)
+    repository, away = managed.folder / "repository", managed.folder / "away"
+    before = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    repository.rename(away)
+    repository.mkdir()
+
+    for verb in ("savepoint", "sla", "run"):
+        fails(managed, verb, "repository-lost", capfd)
+    started = streambank("job", "start", "flights", "--jobs", managed.jobs_file, "--json")
+    assert (started.code, started.document["error"]) == (8, "repository-lost")
+    status = streambank("job", "status", "flights", "--jobs", managed.jobs_file, "--json")
+    assert status.document["state"] == "repository-lost"
+    after = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    assert after == before
+
+    shutil.rmtree(repository)
+    away.rename(repository)
+    last = managed.last_batch()
+    succeed("job", "start", "flights", "--jobs", managed.jobs_file)
+    managed.wait_for_batch(last + 1)
+
+
+def test_d9_a_truncated_state_file_is_found_before_a_start_and_no_start_is_tried_again(
+    managed: Managed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stop_and_save(managed)
+    deltas = (managed.checkpoint / "state" / "0").glob("*/[0-9]*.delta")
+    newest = max(deltas, key=lambda path: int(path.stem))
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    epochs = managed.control.lease.view()
+
+    fails(managed, "sla", "checkpoint-damaged", capfd)
+    fails(managed, "run", "checkpoint-damaged", capfd)
+
+    assert managed.control.lease.view() == epochs, "a driver was started"
+    said = streambank("doctor", "--job", "flights", "--jobs", managed.jobs_file, "--json").out
+    assert "checkpoint-damaged" in said and "trigger flights.restore" in said
