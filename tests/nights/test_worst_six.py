@@ -5,17 +5,20 @@ Each is the incident of a night in `played`, with the DAGs that are generated ru
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streambank.job.savepoint import savepoint_job
-from streambank.storage import open_store
+from streambank.storage import local_path, open_store
+from streambank.times import from_json_time, to_json_time
 from streambank_airflow.jobs import build_dags
-from tests.support.airflow_db import airflow_database, run_dag, task_states
+from tests.support.airflow_db import airflow_database, run_dag, task_states, xcom
 from tests.support.cli import streambank, succeed
 from tests.support.file_sinks import FileSinkWriter, snapshot_of
 from tests.support.jobs import poll
@@ -97,3 +100,40 @@ def test_d9_a_truncated_state_file_is_found_before_a_start_and_no_start_is_tried
     assert managed.control.lease.view() == epochs, "a driver was started"
     said = streambank("doctor", "--job", "flights", "--jobs", managed.jobs_file, "--json").out
     assert "checkpoint-damaged" in said and "trigger flights.restore" in said
+
+
+def levels(run: Any) -> dict[str, str]:
+    """The level of each objective that a run of `<job>.sla` has found."""
+    return {one["objective"]: one["level"] for one in xcom(run, "check")["verdicts"]}
+
+
+def let_time_pass(managed: Managed, minutes: float) -> None:
+    """Let what is recorded of drivers, watchers and what is meant to be have happened so much earlier."""
+    for path in Path(local_path(managed.control.store.uri) or "").glob("*/*.json"):
+        if path.parent.name in ("desired", "lease", "watch"):
+            data = json.loads(path.read_text(encoding="utf-8"))
+            data["at"] = to_json_time(from_json_time(data["at"]) - timedelta(minutes=minutes))
+            path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def test_d2_a_dead_job_that_is_meant_to_run_is_red_by_default(managed: Managed) -> None:
+    assert levels(run_dag(build_dags(managed.jobs_file)["flights.sla"]))["alive"] == "ok"
+    managed.kill()
+    let_time_pass(managed, 6)
+
+    run = run_dag(build_dags(managed.jobs_file)["flights.sla"])
+
+    assert (task_states(run)["check"], levels(run)["alive"]) == ("failed", "breach")
+
+
+def test_d3_a_job_that_runs_and_that_nothing_would_restart_is_red_by_default(managed: Managed) -> None:
+    meant = managed.control.desired()
+    assert meant is not None
+    managed.control.watches.begin(by={"dag_id": "flights.run", "run_id": "paused"}, desired=meant.number)
+    assert levels(run_dag(build_dags(managed.jobs_file)["flights.sla"]))["alive"] == "ok"
+    let_time_pass(managed, 7)
+
+    run = run_dag(build_dags(managed.jobs_file)["flights.sla"])
+
+    assert managed.driver_lives()
+    assert (task_states(run)["check"], levels(run)["alive"]) == ("failed", "breach")
