@@ -5,24 +5,32 @@ Each is the incident of a night in `played`, with the DAGs that are generated ru
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models.hitl import HITLDetail
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
-from streambank.times import from_json_time, to_json_time
+from streambank.times import from_json_time, to_json_time, utc_now
+from streambank_airflow.deadlines import tell_late_restore
 from streambank_airflow.jobs import build_dags
-from tests.support.airflow_db import airflow_database, run_dag, task_states, xcom
+from tests.support.airflow_db import airflow_database, answer_question, run_dag, task_states, write_dags, xcom
 from tests.support.cli import streambank, succeed
 from tests.support.file_sinks import FileSinkWriter, snapshot_of
 from tests.support.jobs import poll
 from tests.support.managed import BY, Managed, managed_job
+from tests.support.witness import alerts
 
 __all__ = ["airflow_database"]
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_database")]
@@ -137,3 +145,57 @@ def test_d3_a_job_that_runs_and_that_nothing_would_restart_is_red_by_default(man
 
     assert managed.driver_lives()
     assert (task_states(run)["check"], levels(run)["alive"]) == ("failed", "breach")
+
+
+def answer(option: str, within_s: float = 30.0) -> None:
+    """Answer the question of `<job>.restore` by the option that matches."""
+
+    def options() -> list[str]:
+        with create_session() as session:
+            asked = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
+            detail = session.scalar(asked.order_by(HITLDetail.created_at.desc()))
+            return [] if detail is None else [str(one) for one in detail.options]
+
+    offered = poll(options, timeout_s=within_s)
+    (chosen,) = [one for one in offered if re.search(option, one)]
+    answer_question("flights.restore", "approve", chosen)
+
+
+def test_d8_a_living_job_whose_sink_is_ahead_is_restored_by_one_run(managed: Managed) -> None:
+    output = stop_and_save(managed)
+    saved = managed.last_batch()
+    FileSinkWriter(open_store(output)).write(saved + 1, [{"batch": "later"}])
+    managed.start()
+    managed.wait_for_batch(saved + 1)
+    dags = build_dags(managed.jobs_file)
+    write_dags(dags["flights.run"])
+
+    with ThreadPoolExecutor(1) as person:
+        answered = person.submit(answer, "aside")
+        run = run_dag(dags["flights.restore"])
+        answered.result()
+
+    assert set(task_states(run).values()) == {"success"}
+    assert xcom(run, "restore")["batch"] == saved
+    assert [row["batch"] for row in FileSinkWriter(open_store(output)).read()] == [*range(saved + 1)]
+    assert managed.driver_lives()
+    managed.wait_for_batch(saved + 1)
+
+
+def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_late(managed: Managed) -> None:
+    """One failed before another one brought the job back, which has ended well; the last one waits."""
+    stop_and_save(managed)
+    queued_at = to_json_time(utc_now())
+    place = ("-r", managed.job.repository, "--job", "flights", "--jobs", managed.jobs_file)
+    succeed("restore", "latest-good", "--generation", *place)
+    file = managed.folder / "alerts"
+    args = {"file": str(file), "declared": "restore"}
+    notify = [{"path": "tests.support.witness.Witness", "args": args, "least": "warn"}]
+
+    for state in ("failed", "success", "running"):
+        dag_run = {"dag_run_id": state, "state": state, "queued_at": queued_at}
+        told = {"job": "flights", "jobs_file": str(managed.jobs_file), "deadline_s": 600.0}
+        context = {"dag_run": dag_run}
+        asyncio.run(tell_late_restore(notify=json.dumps(notify), context=context, **told))
+
+    assert [one["run"] for one in alerts(file)] == ["running"]
