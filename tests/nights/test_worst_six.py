@@ -193,9 +193,14 @@ def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_lat
     notify = [{"path": "tests.support.witness.Witness", "args": args, "least": "warn"}]
 
     for state in ("failed", "success", "running"):
-        dag_run = {"dag_run_id": state, "state": state, "queued_at": queued_at}
-        told = {"job": "flights", "jobs_file": str(managed.jobs_file), "deadline_s": 600.0}
-        context = {"dag_run": dag_run}
-        asyncio.run(tell_late_restore(notify=json.dumps(notify), context=context, **told))
+        asyncio.run(
+            tell_late_restore(
+                job="flights",
+                deadline_s=600.0,
+                notify=json.dumps(notify),
+                context={"dag_run": {"dag_run_id": state, "state": state, "queued_at": queued_at}},
+                jobs_file=str(managed.jobs_file),
+            )
+        )
 
     assert [one["run"] for one in alerts(file)] == ["running"]
