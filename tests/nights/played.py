@@ -90,7 +90,7 @@ def state_file_truncated(scene: Scene) -> None:
 
     sla = scene.scheduled("sla")
     scene.must_be("failed", sla)
-    assert "checkpoint-damaged" in sla.failed.get("doctor", []), sla.failed
+    assert "checkpoint-damaged" in scene.findings(sla), scene.findings(sla)
     run = scene.trigger("run")
     scene.must_end("run", run, "failed")
     scene.must_say("run", run, "checkpoint-damaged")

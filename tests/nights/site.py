@@ -375,6 +375,11 @@ class Scene:
         result = self.site.airflow.client.result(run.dag_id, run.run_id, "check")
         return {str(one["objective"]): str(one["level"]) for one in result["verdicts"]}
 
+    def findings(self, run: Run) -> set[str]:
+        """The codes of all that `doctor` found in a run of `<job>.sla`."""
+        result = self.site.airflow.client.result(run.dag_id, run.run_id, "doctor")
+        return {str(one["code"]) for one in result["findings"]}
+
     # What there is
 
     def end_of(self, verb: str, run: str) -> str:
