@@ -12,7 +12,7 @@ and the reports of earlier restores tell how far the query got at least.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,20 +92,20 @@ def how_far(
     """
     query = split_job(manifest.job)[1]
     found = _Found()
-    current, places = checkpoint or manifest.checkpoint, [manifest.checkpoint]
+    earlier: list[str] = []
+    now = [manifest.checkpoint, *([checkpoint] if checkpoint is not None else ())]
     with found.asking():
-        generations = control.generations(query).all()
-        if generations:
-            current = generations[-1].location
-            places += [one.location for one in generations]
+        if generations := control.generations(query).all():
+            now, earlier = [generations[-1].location], [one.location for one in generations]
+            earlier.append(manifest.checkpoint)
         elif (records := _records_of(manifest)) is not None and control.query_facts(query) is None:
             found.doubts.append(f"the job's records, which were at {records}, are gone")
-    for place in dict.fromkeys(map(normalize_location, (current, *places))):
-        with found.asking(doubt=place == normalize_location(current)):
-            batches = _batches(place, manifest.query_id)
-            found.add(batches)
-            if batches.committed is None and place == normalize_location(current):
-                found.gone = place
+    there = [found.look_at(place, manifest.query_id, doubt=True) for place in _unlike(now)]
+    if not any(there):
+        found.gone = now[0]
+    for place in _unlike(earlier):
+        if place not in _unlike(now):
+            found.look_at(place, manifest.query_id, doubt=False)
     with found.asking(doubt=False):
         head = (one for one in heads(repository.store, manifest.job) if one.query_id == manifest.query_id)
         found.committed += [one.batch for one in (next(head, None),) if one is not None]
@@ -152,9 +152,14 @@ class _Found:
         self.gone: str | None = None
         self.at_rest_at: int | None = None
 
-    def add(self, batches: Batches) -> None:
-        self.committed.append(batches.committed)
-        self.planned.append(batches.planned)
+    def look_at(self, place: str, query_id: str, *, doubt: bool) -> bool:
+        """Ask a checkpoint; whether it tells. One that cannot be asked leaves a doubt, and tells nothing."""
+        with self.asking(doubt=doubt):
+            batches = _batches(place, query_id)
+            self.committed.append(batches.committed)
+            self.planned.append(batches.planned)
+            return batches.committed is not None
+        return doubt
 
     def asking(self, *, doubt: bool = True) -> _Asking:
         return _Asking(self, doubt)
@@ -185,6 +190,10 @@ class _Asking:
         if self.doubt:
             self.found.doubts.append(error.message.rstrip("."))
         return True
+
+
+def _unlike(places: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(map(normalize_location, places)))
 
 
 def _batches(location: str, query_id: str) -> Batches:

@@ -173,7 +173,9 @@ def unnamed_sink(control: JobControl, manifest: Manifest) -> tuple[str, str] | N
         FormatError: The records are damaged.
     """
     facts = control.query_facts(split_job(manifest.job)[1])
-    if facts is None or facts.get("query_id") != manifest.query_id or not isinstance(facts.get("sink"), str):
+    if facts is None or facts.get("query_id", manifest.query_id) != manifest.query_id:
+        return None
+    if not isinstance(facts.get("sink"), str):
         return None
     kinds = {str(record.get("kind")) for record in manifest.sinks}
     told = facts.get(FACT)
