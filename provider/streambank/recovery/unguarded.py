@@ -74,17 +74,15 @@ class UnguardedStanding:
                 f"The fork has a query id of its own: where it writes to this sink, rows of {batches} "
                 "are repeated."
             )
-        begins = (
-            f"The restored query counts from batch {self.batch + 1} again, with other rows in its batches"
-        )
+        begins = f"The restored query counts from batch {self.batch + 1} again, with other rows in each."
         repeated = f"rows of {batches} are repeated"
-        skipped = f"takes {batches} for done: rows of the restored query in them are skipped for good"
+        skipped = f"takes {batches} for done: their new rows are skipped for good"
         if self.harm == "repeated":
-            return f"{begins}: {repeated}."
+            return f"{begins} Then {repeated}."
         if self.harm == "skipped":
-            return f"{begins}: the sink remembers batch ids and {skipped}."
+            return f"{begins} The sink remembers batch ids and {skipped}."
         return (
-            f"{begins}: if the sink only appends, {repeated}; if it remembers batch ids (as Delta, Iceberg "
+            f"{begins} If the sink only appends, {repeated}; if it remembers batch ids (as Delta, Iceberg "
             f"and ledgers in foreachBatch do), it {skipped}."
         )
 
