@@ -257,10 +257,7 @@ def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
     reached, unnamed = None, None
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
-        try:
-            unnamed = unnamed_sink(_records_to_ask(request, manifest), manifest)
-        except StreambankError:
-            guarded.append(False)  # how far the query got is not known then, which is said
+        unnamed = unnamed_sink(_records_to_ask(request, manifest), manifest)
         if unnamed is not None or not guarded or not all(guarded):
             reached = _how_far(request, manifest)
     return look_at_sinks(
@@ -276,11 +273,7 @@ def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
 
 
 def _how_far(request: Request, manifest: Manifest) -> Reached:
-    try:
-        control = _records_to_ask(request, manifest)
-    except StreambankError as error:
-        return Reached(not_known=error.message.rstrip("."))
-    return how_far(request.repository, manifest, control, request.checkpoint)
+    return how_far(request.repository, manifest, _records_to_ask(request, manifest), request.checkpoint)
 
 
 def _records_to_ask(request: Request, manifest: Manifest) -> JobControl:
