@@ -10,9 +10,13 @@ import pytest
 from streambank.errors import RefusedError
 from streambank.job.control import JobControl
 from streambank.job.progress import ProgressWriter
+from streambank.kafka.sink_standing import KafkaSinkStanding
 from streambank.recovery import restore as restoring
+from streambank.recovery.choices import SinkChoice
+from streambank.recovery.kafka_sinks import kafka_refusals
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.prepare import Prepared, prepare
+from streambank.recovery.reached import Reached
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.savepoint.take import TakeResult, take
 from streambank.sinks.file_sink import FileSinkCapture
@@ -364,3 +368,22 @@ def progress(control: JobControl, query_id: str, batch: int) -> None:
     writer = ProgressWriter(control.store, None, epoch=1)
     writer.add(json.dumps({"id": query_id, "runId": "r", "batchId": batch, "durationMs": {"addBatch": 1}}))
     writer.flush()
+
+
+@pytest.mark.parametrize(
+    ("reached", "choice", "codes"),
+    [
+        (Reached(10, 10), "refuse", ["sink-not-guarded"]),
+        (Reached(10, 10), "rollback", ["sink-not-guarded"]),
+        (Reached(10, 10), "accept", []),
+        (Reached(4, 5), "refuse", ["sink-not-guarded"]),
+        (Reached(4, 4, "its checkpoint is gone"), "refuse", ["sink-not-guarded"]),
+        (Reached(4, 4), "refuse", []),
+        (None, "refuse", []),
+    ],
+)
+def test_a_kafka_sink_that_never_tells_is_like_any_other(
+    reached: Reached | None, choice: SinkChoice, codes: list[str]
+) -> None:
+    sink = KafkaSinkStanding("kafka://k:9092/rows", 4, never_known="Rows name their topics themselves.")
+    assert [one.code for one in kafka_refusals([sink], choice, "no-claim", reached)] == codes
