@@ -180,8 +180,9 @@ def _write_logs(root: Path, provider: str, partitions: int, batch: int) -> list[
         "spark.sql.shuffle.partitions": str(partitions),
     }
     header = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": conf}
+    lines = ("v1", json.dumps(header), json.dumps({"offset": batch, "timestamp": batch}))  # rate-micro-batch
     return [
-        _write(root / f"offsets/{batch}", b"v1\n" + json.dumps(header).encode() + f"\n{batch}".encode()),
+        _write(root / f"offsets/{batch}", "\n".join(lines).encode()),
         _write(root / f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}'),
     ]
 

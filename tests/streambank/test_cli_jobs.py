@@ -80,6 +80,26 @@ def test_a_managed_checkpoint_tells_its_sinks_to_take(job: Job, tmp_path: Path) 
     assert "not guarded" in succeed("show", taken["savepoint"], "-r", job.repository).out
 
 
+def test_a_sink_that_is_not_guarded_from_take_to_restore(job: Job, tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={"user": "test"})
+    records.record_query(None, {"query_id": live.query_id, "sink": "ForeachBatchSink"})
+    taken = succeed("job", "savepoint", "flights")
+    assert "warning: The sink ForeachBatchSink is not guarded" in taken.out
+    live.run(6)
+    stopped = succeed("job", "stop", "flights", "--savepoint", "--json").document
+    assert stopped["warnings"] == [], "it was said before"
+    arguments = ("restore", "b000002", "-r", job.repository, "--generation")
+    refused = streambank(*arguments)
+    assert refused.code == 8 and "batches 3 to 8" in refused.err and "--sink accept" in refused.err
+    done = succeed(*arguments, "--sink", "accept").out
+    assert "It was sent batches 3 to 8 after the savepoint's batch 2" in done
+    assert "skipped for good" in done and "It was accepted as it is." in done
+    again = streambank("restore", "b000008", "-r", job.repository, "--into", tmp_path / "other")
+    assert again.code == 0 and "was sent nothing after the savepoint" in again.out
+
+
 @pytest.mark.usefixtures("job")
 def test_what_is_not_declared_is_exit_code_3_and_no_jobs_file_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

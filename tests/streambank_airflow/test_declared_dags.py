@@ -157,6 +157,7 @@ def test_a_disaster_is_restored_once_a_person_approves(airflow_database: None, m
         assert fact in shown or fact == "bytes"
     done = xcom(run, "restore")
     assert (done["savepoint"], done["batch"], done["generation"]) == (took["savepoint"], took["batch"], 2)
+    assert done["sink_effect"]
     assert xcom(run, "first_batch")["batch"] > took["batch"]
     assert managed.driver_lives()
     desired = managed.control.desired()

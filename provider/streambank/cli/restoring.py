@@ -234,9 +234,10 @@ def _show_plan(plan: dict[str, Any]) -> None:
         f"into {_place(plan)}"
     )
     _show_common(plan)
-    console.line(plan["sink_effect"])
-    if plan["source_effect"]:
-        console.line(plan["source_effect"])
+    messages = [refusal["message"] for refusal in plan["refusals"]]
+    for effect in (plan["sink_effect"], plan["source_effect"]):
+        if effect and not any(message.startswith(effect) for message in messages):  # said below
+            console.line(effect)
     for refusal in plan["refusals"]:
         console.line(f"refused: {refusal['message']}")
         if refusal["hint"]:

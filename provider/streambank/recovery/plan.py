@@ -118,12 +118,11 @@ class RestorePlan:
             return "Nothing was written after the savepoint."
         if all(sink.get("new_path") for sink in harmed):
             return says
-        tail = {
-            "refuse": "",
-            "rollback": f" Later output {'was' if done else 'will be'} set aside.",
-            "accept": f" It {'was' if done else 'is'} accepted as it is.",
-        }[self.sink]
-        return says + tail
+        if self.sink == "accept" and harmed:
+            return f"{says} It {'was' if done else 'is'} accepted as it is."
+        if self.sink == "rollback" and any(sink["guarded"] for sink in harmed):
+            return f"{says} Later output {'was' if done else 'will be'} set aside."
+        return says
 
     def _effect_unknown(self) -> str:
         """Of a savepoint that names no sink, as that of a bare checkpoint."""

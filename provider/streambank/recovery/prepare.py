@@ -254,13 +254,9 @@ def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
     reached, unnamed = None, None
     if not request.unmoved:
         guarded = [record.get("guarded") is True for record in manifest.sinks]
-        try:
-            control = records_to_ask(request.generation or request.control, request.repository, manifest)
-            unnamed = unnamed_sink(control, manifest)
-            if unnamed is not None or not guarded or not all(guarded):
-                reached = how_far(request.repository, manifest, control, request.checkpoint)
-        except StreambankError as error:
-            reached = Reached(not_known=error.message.rstrip("."))
+        unnamed = unnamed_sink(_records_to_ask(request, manifest), manifest)
+        if unnamed is not None or not guarded or not all(guarded):
+            reached = _how_far(request, manifest)
     return look_at_sinks(
         request.repository,
         manifest,
@@ -273,17 +269,33 @@ def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
     )
 
 
-def check_still_at(request: Request, manifest: Manifest) -> None:
+def _how_far(request: Request, manifest: Manifest) -> Reached:
+    return how_far(request.repository, manifest, _records_to_ask(request, manifest), request.checkpoint)
+
+
+def _records_to_ask(request: Request, manifest: Manifest) -> JobControl:
+    return records_to_ask(request.generation or request.control, request.repository, manifest)
+
+
+def check_still_at(request: Request, manifest: Manifest, sinks: Sinks) -> None:
     """Look once more how far the query got, right before the restored directory becomes a checkpoint.
 
     Files may have been written for hours since the first look, beside a query that runs on without a lease.
 
+    Args:
+        request: What was asked for.
+        manifest: The savepoint.
+        sinks: Its sinks as they stood.
+
     Raises:
         RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`).
     """
-    if request.unmoved or request.sink == "accept" or all(one.get("guarded") for one in manifest.sinks):
+    if sinks.reached is None or request.sink == "accept":
         return
-    for refusal in unguarded_refusals(_look_at_sinks(request, manifest).unguarded, request.sink):
+    reached = _how_far(request, manifest)
+    for refusal in unguarded_refusals(
+        [replace(one, reached=reached) for one in sinks.unguarded], request.sink
+    ):
         raise refusal
 
 
@@ -362,7 +374,8 @@ def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, s
 def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     for _, error in unknown_versions(request.repository, chosen.manifest.files):
         yield f"{error.message} Spark will refuse it."
-    if not chosen.manifest.sinks:
+    gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
+    if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
         yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
     job, query = split_job(chosen.manifest.job)
     if query is not None and request.generation is not None:

@@ -12,12 +12,12 @@ and the reports of earlier restores tell how far the query got at least.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.logs import parse_metadata
-from streambank.errors import FormatError, NotFoundError, StreambankError
+from streambank.errors import FormatError, InputError, NotFoundError, StorageError, StreambankError
 from streambank.job.batches import Batches, batches_of
 from streambank.job.control import JobControl
 from streambank.job.generations import MAIN
@@ -82,37 +82,37 @@ class Reached:
 def how_far(
     repository: Repository, manifest: Manifest, control: JobControl, checkpoint: str | None = None
 ) -> Reached:
-    """How far the query of a savepoint ever got. Reads only, and raises nothing: what fails is not known.
+    """How far the query of a savepoint ever got. Reads only. A checkpoint that cannot be read is a doubt.
 
     Args:
         repository: Where the savepoint is.
         manifest: The savepoint.
         control: The records of its job, which may be empty.
         checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+
+    Raises:
+        StorageError: The records or the repository cannot be read now.
     """
     query = split_job(manifest.job)[1]
     found = _Found()
-    current, places = checkpoint or manifest.checkpoint, [manifest.checkpoint]
+    earlier: list[str] = []
+    now = [manifest.checkpoint, *([checkpoint] if checkpoint is not None else ())]
     with found.asking():
-        generations = control.generations(query).all()
-        if generations:
-            current = generations[-1].location
-            places += [one.location for one in generations]
+        if generations := control.generations(query).all():
+            now, earlier = [generations[-1].location], [one.location for one in generations]
+            earlier.append(manifest.checkpoint)
         elif (records := _records_of(manifest)) is not None and control.query_facts(query) is None:
             found.doubts.append(f"the job's records, which were at {records}, are gone")
-    for place in dict.fromkeys(map(normalize_location, (current, *places))):
-        with found.asking(doubt=place == normalize_location(current)):
-            batches = _batches(place, manifest.query_id)
-            found.add(batches)
-            if batches.committed is None and place == normalize_location(current):
-                found.gone = place
-    with found.asking(doubt=False):
-        head = (one for one in heads(repository.store, manifest.job) if one.query_id == manifest.query_id)
-        found.committed += [one.batch for one in (next(head, None),) if one is not None]
-    with found.asking(doubt=False):
-        found.committed += [newest_batch_of(control.store, query, manifest.query_id)]
-    with found.asking(doubt=False):
-        _add_restores(found, control, manifest)
+    there = [found.look_at(place, manifest.query_id) for place in _unlike(now)]
+    if not any(there):
+        found.gone = now[0]
+    for place in _unlike(earlier):
+        if place not in _unlike(now):
+            found.look_at(place, manifest.query_id)
+    head = (one for one in heads(repository.store, manifest.job) if one.query_id == manifest.query_id)
+    found.committed += [one.batch for one in (next(head, None),) if one is not None]
+    found.committed.append(newest_batch_of(control.store, query, manifest.query_id))
+    _add_restores(found, control, manifest)
     if found.gone is not None:
         with found.asking():
             _ask_events(found, control, query or MAIN, manifest.query_id)
@@ -134,7 +134,11 @@ def records_to_ask(given: JobControl | None, repository: Repository, manifest: M
         return control
     if is_inside(named, control.store.uri) and is_inside(control.store.uri, named):
         return control
-    return JobControl(open_store(named), job)
+    try:
+        elsewhere = JobControl(open_store(named), job)
+        return elsewhere if elsewhere.generations(query).records.numbers() else control
+    except StreambankError:
+        return control  # out of reach from here: how far the query got is not known then
 
 
 def _records_of(manifest: Manifest) -> str | None:
@@ -152,12 +156,17 @@ class _Found:
         self.gone: str | None = None
         self.at_rest_at: int | None = None
 
-    def add(self, batches: Batches) -> None:
-        self.committed.append(batches.committed)
-        self.planned.append(batches.planned)
+    def look_at(self, place: str, query_id: str) -> bool:
+        """Ask a checkpoint; false where nothing is there. One that cannot be asked leaves a doubt."""
+        with self.asking(StorageError):
+            batches = _batches(place, query_id)
+            self.committed.append(batches.committed)
+            self.planned.append(batches.planned)
+            return batches.committed is not None
+        return True
 
-    def asking(self, *, doubt: bool = True) -> _Asking:
-        return _Asking(self, doubt)
+    def asking(self, *also: type[StreambankError]) -> _Asking:
+        return _Asking(self, (FormatError, InputError, *also))
 
     def reached(self) -> Reached:
         committed = max((one for one in self.committed if one is not None), default=None)
@@ -171,20 +180,23 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Whatever fails while this is asked is not known; with `doubt` the query may have got further then."""
+    """An error of these kinds, while this is asked, means that the query may have got further."""
 
     found: _Found
-    doubt: bool
+    kinds: tuple[type[StreambankError], ...]
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, StreambankError):
+        if not isinstance(error, self.kinds):
             return False
-        if self.doubt:
-            self.found.doubts.append(error.message.rstrip("."))
+        self.found.doubts.append(error.message.rstrip("."))
         return True
+
+
+def _unlike(places: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(map(normalize_location, places)))
 
 
 def _batches(location: str, query_id: str) -> Batches:

@@ -311,7 +311,7 @@ def _write(
             held.check()
         if not request.unmoved:
             check_still_there(request.repository, manifest, request.kafka, request.source)
-        check_still_at(request, manifest)
+        check_still_at(request, manifest, prepared.sinks)
         if request.sink == "rollback":
             if held is not None:
                 note_taking_back(

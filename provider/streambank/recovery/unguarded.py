@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import RefusedError
+from streambank.errors import FormatError, RefusedError
 from streambank.job.control import JobControl
 from streambank.job.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
@@ -74,17 +74,15 @@ class UnguardedStanding:
                 f"The fork has a query id of its own: where it writes to this sink, rows of {batches} "
                 "are repeated."
             )
-        begins = (
-            f"The restored query counts from batch {self.batch + 1} again, with other rows in its batches"
-        )
+        begins = f"The restored query counts from batch {self.batch + 1} again, with other rows in each."
         repeated = f"rows of {batches} are repeated"
-        skipped = f"takes {batches} for done: rows of the restored query in them are skipped for good"
+        skipped = f"takes {batches} for done: their new rows are skipped for good"
         if self.harm == "repeated":
-            return f"{begins}: {repeated}."
+            return f"{begins} Then {repeated}."
         if self.harm == "skipped":
-            return f"{begins}: the sink remembers batch ids and {skipped}."
+            return f"{begins} The sink remembers batch ids and {skipped}."
         return (
-            f"{begins}: if the sink only appends, {repeated}; if it remembers batch ids (as Delta, Iceberg "
+            f"{begins} If the sink only appends, {repeated}; if it remembers batch ids (as Delta, Iceberg "
             f"and ledgers in foreachBatch do), it {skipped}."
         )
 
@@ -170,10 +168,15 @@ def unnamed_sink(control: JobControl, manifest: Manifest) -> tuple[str, str] | N
         says by itself how far it is.
 
     Raises:
-        FormatError: The records are damaged.
+        StorageError: The records cannot be read now.
     """
-    facts = control.query_facts(split_job(manifest.job)[1])
-    if facts is None or facts.get("query_id") != manifest.query_id or not isinstance(facts.get("sink"), str):
+    try:
+        facts = control.query_facts(split_job(manifest.job)[1])
+    except FormatError:
+        return None  # damaged: what the savepoint names counts
+    if facts is None or facts.get("query_id", manifest.query_id) != manifest.query_id:
+        return None
+    if not isinstance(facts.get("sink"), str):
         return None
     kinds = {str(record.get("kind")) for record in manifest.sinks}
     told = facts.get(FACT)

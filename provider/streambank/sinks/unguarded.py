@@ -23,26 +23,27 @@ Harm = Literal["none", "repeated", "skipped", "unknown"]
 writes their rows again; `skipped`: it remembers batch ids, takes them for done, and loses their rows for
 good; `unknown`: either, as the application decides (foreachBatch), or nobody here knows the sink."""
 
-_KEEPS_NOTHING = ("console", "memorysink", "noop")
-_REMEMBERS = ("deltasink", "hoodie", "iceberg", "filesink")
-_REPEATS = ("kafka",)
+# Whole names: a sink of the second version may call itself by the name of its table, which may be anything.
+_KEEPS_NOTHING = ("ConsoleTable", "ConsoleSink", "MemorySink", "ContinuousMemorySink", "NoopTable")
+_REMEMBERS = ("DeltaSink", "HoodieStreamingSink", "FileSink")
+_REPEATS = ("kafka", "KafkaSink", "KafkaTable", "KafkaSourceProvider$KafkaTable")
 
 
 def harm_of(kind: str) -> Harm:
     """What going back does to a sink.
 
     Delta, Hudi, Iceberg and the file sink compare batch ids with what they have committed. Iceberg calls
-    itself by the name of its table, so most of its tables are `unknown` here.
+    itself by the name of its table, so it is `unknown` here.
 
     Args:
         kind: Spark's word for the sink, as a savepoint keeps it.
     """
-    word = _SPARK_PACKAGE.sub("", kind).lower()
-    if word.startswith(_KEEPS_NOTHING):
+    word = _SPARK_PACKAGE.sub("", kind).rstrip("$")
+    if word in _KEEPS_NOTHING:
         return "none"
-    if word.startswith(_REMEMBERS):
+    if word in _REMEMBERS:
         return "skipped"
-    return "repeated" if word.startswith(_REPEATS) else "unknown"
+    return "repeated" if word in _REPEATS else "unknown"
 
 
 def sink_name(kind: str, path: str) -> str:

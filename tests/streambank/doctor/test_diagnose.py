@@ -49,6 +49,23 @@ def job_with(folder: Path, name: str, more: str = "") -> Job:
     return job
 
 
+def test_a_sink_that_is_not_guarded_and_a_source_that_cannot_be_repeated(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={"user": "test"})
+    records.record_query(None, {"sink": "ForeachBatchSink", "kafka": {"streams": ["socket"], "sink": None}})
+    (found,) = diagnose_job(job, machine=MACHINE)
+    told = {one.code: one for one in found.findings}
+    assert told["unguarded-sink"].severity == "info" and "ForeachBatchSink" in told["unguarded-sink"].cause
+    assert "--sink accept" in told["unguarded-sink"].effect
+    assert (
+        told["source-cannot-repeat"].severity == "warning" and "socket" in told["source-cannot-repeat"].cause
+    )
+    records.record_query(None, {"sink": "MemorySink", "kafka": {"streams": ["FileSource"], "sink": None}})
+    (found,) = diagnose_job(job, machine=MACHINE)
+    assert not {"unguarded-sink", "source-cannot-repeat"} & codes(found.findings, "info", "warning")
+
+
 def record(job: Job, count: int = 10, **operators: int) -> None:
     """Progress records of batches up to now, of a query with one operator."""
     second = (utc_now() - BEGIN).total_seconds()

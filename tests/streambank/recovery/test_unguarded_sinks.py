@@ -10,9 +10,13 @@ import pytest
 from streambank.errors import RefusedError
 from streambank.job.control import JobControl
 from streambank.job.progress import ProgressWriter
+from streambank.kafka.sink_standing import KafkaSinkStanding
 from streambank.recovery import restore as restoring
+from streambank.recovery.choices import SinkChoice
+from streambank.recovery.kafka_sinks import kafka_refusals
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.prepare import Prepared
+from streambank.recovery.prepare import Prepared, prepare
+from streambank.recovery.reached import Reached
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.savepoint.take import TakeResult, take
 from streambank.sinks.file_sink import FileSinkCapture
@@ -23,6 +27,7 @@ from tests.support.workshop import BY, JOB, Workshop, quick_store
 
 FOREACH = "ForeachBatchSink"
 DELTA = "DeltaSink[file:/data/orders]"
+KAFKA = "KafkaSourceProvider$KafkaTable"
 CONSOLE = "org.apache.spark.sql.execution.streaming.ConsoleTable$"
 FOREACH_WRITER = (
     "ForeachWriterTable(org.apache.spark.sql.execution.python.streaming.PythonForeachWriter,Right(org.apache."
@@ -170,10 +175,10 @@ class TestBelow:
     def test_what_moves_on_during_the_restore_is_seen(
         self, bare: Workshop, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        taken, look = saved(bare), restoring.prepare
+        taken = saved(bare)
 
         def look_and_go_on(*args: object) -> Prepared:
-            found = look(*args)  # type: ignore[arg-type]  # passed on
+            found = prepare(*args)  # type: ignore[arg-type]  # passed on
             bare.run(1)
             return found
 
@@ -247,6 +252,13 @@ class TestHowFar:
         wipe(managed.checkpoint)
         assert "batches 5 to 9" in said(managed, taken, generation=managed.control())
 
+    def test_a_job_that_was_never_started_goes_by_the_savepoints_checkpoint(self, bare: Workshop) -> None:
+        taken = saved(bare)
+        declared = bare.open("declared").uri
+        assert planned(bare, taken, generation=bare.control(), checkpoint=declared).possible
+        bare.run(1)
+        assert "batch 5 after" in said(bare, taken, generation=bare.control(), checkpoint=declared)
+
     def test_records_of_another_query_id_do_not(self, managed: Workshop) -> None:
         taken = saved(managed)
         progress(managed.control(), "another", 90)
@@ -312,6 +324,8 @@ class TestHowFar:
     def test_damaged_records_leave_it_unknown(self, managed: Workshop) -> None:
         taken = saved(managed)
         managed.control().store.write("queries/main/0000000001.json", b"{")
+        assert planned(managed, taken).possible, "the savepoint itself names the sink"
+        managed.control().store.write("generation/main/0000000001.json", b"{")
         assert "is not known" in said(managed, taken)
 
 
@@ -336,6 +350,9 @@ class TestTake:
         (DELTA, "skipped", DELTA),
         ("HoodieStreamingSink[/t]", "skipped", "HoodieStreamingSink[/t]"),
         ("lake.db.Orders", "unknown", "lake.db.Orders"),
+        ("console.db.orders", "unknown", "console.db.orders"),
+        ("kafka_orders", "unknown", "kafka_orders"),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", "repeated", KAFKA),
         (CONSOLE, "none", "ConsoleTable"),
         ("MemorySink", "none", "MemorySink"),
         ("NoopTable", "none", "NoopTable"),
@@ -351,3 +368,22 @@ def progress(control: JobControl, query_id: str, batch: int) -> None:
     writer = ProgressWriter(control.store, None, epoch=1)
     writer.add(json.dumps({"id": query_id, "runId": "r", "batchId": batch, "durationMs": {"addBatch": 1}}))
     writer.flush()
+
+
+@pytest.mark.parametrize(
+    ("reached", "choice", "codes"),
+    [
+        (Reached(10, 10), "refuse", ["sink-not-guarded"]),
+        (Reached(10, 10), "rollback", ["sink-not-guarded"]),
+        (Reached(10, 10), "accept", []),
+        (Reached(4, 5), "refuse", ["sink-not-guarded"]),
+        (Reached(4, 4, "its checkpoint is gone"), "refuse", ["sink-not-guarded"]),
+        (Reached(4, 4), "refuse", []),
+        (None, "refuse", []),
+    ],
+)
+def test_a_kafka_sink_that_never_tells_is_like_any_other(
+    reached: Reached | None, choice: SinkChoice, codes: list[str]
+) -> None:
+    sink = KafkaSinkStanding("kafka://k:9092/rows", 4, never_known="Rows name their topics themselves.")
+    assert [one.code for one in kafka_refusals([sink], choice, "no-claim", reached)] == codes
