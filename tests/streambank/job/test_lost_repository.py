@@ -23,6 +23,7 @@ from streambank.job.processes import this_process
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
+from streambank.recovery.exchange import exchange
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.sla.assess import assess_job
@@ -224,6 +225,7 @@ def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> 
     error = refused(lambda: savepoint_job(job, by=BY))
 
     assert "no repository.json" in error.message and "--new-repository" in error.hint
+    refused(lambda: exchange(job, lambda *_: None, by=BY))
     assert list((folder / "repository").iterdir()) == [], "no new one in an empty mount point"
     assert assess_job(job).level == "breach"
     (diagnosis,) = diagnose_job(job)
