@@ -402,10 +402,15 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
                 "savepoint of it without a new sink.",
             )
     known = query.facts.get("sink_path") or _marked_sink(query)
-    if isinstance(known, str) and known in said:
-        check_not_used(query.called, known, generation.location)
-    elif isinstance(known, str):
-        _check_not_moved(query, generation, args, folder, known)
+    try:
+        if isinstance(known, str) and known in said:
+            check_not_used(query.called, known, generation.location)
+        elif isinstance(known, str):
+            _check_not_moved(query, generation, args, folder, known)
+    except RefusedError:
+        raise
+    except StreambankError:
+        return  # the log cannot be read from here; the driver asks again
 
 
 def _marked_sink(query: DeclaredQuery) -> str | None:
@@ -445,9 +450,10 @@ def check_not_used(called: str, output: str, checkpoint: str) -> None:
 
     Raises:
         RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
+        StreambankError: The log cannot be read: Spark may reach it by means of its own.
     """
-    newest = _newest(output)
-    if newest is None or batches_of(checkpoint).planned is not None:
+    newest = _newest(output) if batches_of(checkpoint).planned is None else None
+    if newest is None:
         return
     raise RefusedError(
         f"Query {called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of its "
@@ -480,7 +486,7 @@ def _newest(output: str) -> int | None:
 # The output, as the application names it when it starts a query.
 
 
-def check_output(query: DeclaredQuery, generation: Generation, output: Output) -> None:
+def check_output(query: DeclaredQuery, generation: Generation, output: Output) -> str | None:
     """Make sure that a query may write where its application says, before Spark starts it.
 
     A sink that is recorded for a query never changes silently: another kind of sink needs another generation,
@@ -490,6 +496,10 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         query: The query.
         generation: The generation that it goes on in.
         output: Where it is to write.
+
+    Returns:
+        Why the log of its file sink could not be asked: the driver may have no means to read there but
+        Spark's own. None where nothing is to be asked, or it was.
 
     Raises:
         RefusedError: It was restored to write elsewhere (code `old-sink`), would begin from nothing in an
@@ -505,11 +515,26 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
     before = _recorded(facts)
     if before is not None and before.kind not in UNREAD and generation.number == facts.get("generation"):
         _check_same(query, before, output)
-    if output.kind == FILES and output.path is not None:
+    if output.kind != FILES or output.path is None:
+        return None
+    moved = before is not None and _service(before.path) != _service(output.path)
+    try:
         check_not_used(query.called, output.path, generation.location)
-        if before is not None and before.path != output.path:
+        if before is not None and moved:
             restored = generation.number != facts.get("generation")
             _check_goes_on(query, before, output.path, generation, restored)
+    except RefusedError:
+        raise
+    except StreambankError as error:
+        if moved and output.path not in generation.new_sinks.values():
+            raise
+        return error.message
+    return None
+
+
+def _service(location: str | None) -> str | None:
+    """A location as it is compared: S3 is one service by each of its names."""
+    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
 def _recorded(facts: Mapping[str, Any]) -> Output | None:
