@@ -416,10 +416,18 @@ def test_a_marker_holds_no_secret(folder: Path) -> None:
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
     (folder / "checkpoints").mkdir()
     facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
-    told = {"job": "flights", "query": MAIN, "generation": generation, "control": control, "by": BY}
 
-    assert renew_marker(job.checkpoint, facts=facts, **told) is None
+    why = renew_marker(
+        job.checkpoint,
+        job="flights",
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        facts=facts,
+    )
 
+    assert why is None
     text = (folder / "checkpoints/flights.streambank.json").read_text()
     assert '"sink": "JdbcSink"' in text and "hunter2" not in text
 
