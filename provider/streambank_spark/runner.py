@@ -78,7 +78,7 @@ def run(spec: LaunchSpec) -> int:
     return driver.run(program)
 
 
-def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output | None = None) -> None:
+def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output | None = None) -> str | None:
     """Make sure, with the lease in hand, that a query may start: what its launcher asked may have changed.
 
     Args:
@@ -87,6 +87,9 @@ def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output
         control: The job's records.
         output: Where it is to write; None before its application says so.
 
+    Returns:
+        Why its output could not be asked; None where it was.
+
     Raises:
         RefusedError: Something speaks against it (job/preflight.py).
     """
@@ -94,10 +97,9 @@ def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output
     check_records(query)
     generation = control.generation(query.key)
     if generation is None:
-        return  # no start and no restore has ever recorded one, so nothing is known of it
+        return None  # no start and no restore has ever recorded one, so nothing is known of it
     check_start(query, generation)
-    if output is not None:
-        check_output(query, generation, output)
+    return check_output(query, generation, output) if output is not None else None
 
 
 def where_it_is(spec: LaunchSpec) -> str:
@@ -257,7 +259,9 @@ class Driver:
 
     def check_start(self, name: str, spec: QuerySpec, output: Output) -> None:
         """Ask what its launcher asked, and what only shows now, before Spark writes anything."""
-        check_query(self.spec, name, self.control, output)
+        unasked = check_query(self.spec, name, self.control, output)
+        if unasked is not None:
+            self.journal.record("output-not-asked", query=name, output=output.path, why=unasked)
 
     def started(self, managed: Managed, sources: list[str]) -> None:
         """Write down what Spark says about a query that has just been started."""

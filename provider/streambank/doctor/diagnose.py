@@ -171,11 +171,11 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
-        return Diagnosis(job.name, name, location, (_error(error, location, "Nothing can be said of it."),))
-    first = []
-    if savepoints is not None:
-        effect = "The job has no savepoint to go back to, and none is taken until this is repaired."
-        first.append(_error(savepoints, job.repository, effect))
+        found = Finding(
+            error.code, "error", location, error.message, "Nothing can be said of it.", error.hint
+        )
+        return Diagnosis(job.name, name, location, (found,))
+    first = [] if savepoints is None else [_lost_savepoints(savepoints, job.repository)]
     if query is None:
         nothing = Unseen(
             "the checkpoint, the history and the savepoints",
@@ -193,8 +193,15 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     return Diagnosis(job.name, name, query.checkpoint.uri, tuple(gathered(seen)))
 
 
-def _error(error: StreambankError, where: str, effect: str) -> Finding:
-    return Finding(error.code, "error", where, error.message, effect, error.hint)
+def _lost_savepoints(error: StreambankError, repository: str) -> Finding:
+    return Finding(
+        "repository-lost",
+        "error",
+        repository,
+        error.message,
+        "The job has no savepoint to go back to, and none is taken until this is repaired.",
+        error.hint,
+    )
 
 
 def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[Seen]:

@@ -7,6 +7,7 @@ conditional create: it has happened, or it has not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -126,13 +127,31 @@ class Generations:
             )
         return generations[-1]
 
-    def propose(self, *, taken: Callable[[str], bool], base: str | None = None) -> Generation:
+    def adopt(self, declared: str, location: str, *, above: int, by: Mapping[str, str]) -> Generation | None:
+        """Let a directory of the query count although its records are lost; None where it is none of its own.
+
+        Args:
+            declared: The declared checkpoint.
+            location: The directory: the declared checkpoint, or that of a later generation.
+            above: The number of the newest generation that is known of: were the lost records to come back,
+                they would be seen to be older.
+            by: Who accepts that the records are lost.
+        """
+        called = _called(declared, location)
+        if called is None:
+            return None
+        number = max(self.ensure_first(declared, by=by).number, above) + 1
+        generation = Generation(number, location, None, utc_now(), by, {}, called)
+        return generation if self.records.create(number, generation.to_dict()) else None
+
+    def propose(self, *, taken: Callable[[str], bool], base: str | None = None, above: int = 0) -> Generation:
         """The next generation to be filled and then switched to.
 
         Args:
             taken: Whether something lies at a location already, such as the leftovers of a restore that died;
                 such numbers are left out.
             base: The declared checkpoint, where the job was never started under Streambank.
+            above: The newest generation that is known of besides these records: it gets a higher number.
 
         Raises:
             ConflictError: There is no generation yet, and no `base` (code `no-generation`).
@@ -145,7 +164,7 @@ class Generations:
                 code="no-generation",
                 hint="Name the job's declared checkpoint, or start the job once.",
             )
-        number = (current.number if current else 1) + 1
+        number = max(current.number if current else 1, above) + 1
         while taken(location := first + _suffix(number)):
             number += 1
         return Generation(number, location, None, utc_now(), {})
@@ -183,6 +202,14 @@ class Generations:
                 code="generation-moved",
                 hint="Plan again from the job's current generation.",
             )
+
+
+def _called(declared: str, location: str) -> int | None:
+    """The generation in whose directory a location is; None where it is none of a declared checkpoint's."""
+    found = re.fullmatch(r"\.g([0-9]{4,})", location.removeprefix(declared))
+    if location == declared:
+        return 1
+    return int(found[1]) if found is not None and location.startswith(declared) else None
 
 
 def _suffix(number: int) -> str:

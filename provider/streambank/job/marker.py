@@ -243,6 +243,20 @@ def renew_marker(
     return None
 
 
+def marked_generation(checkpoint: str, called: str) -> int:
+    """The number of the generation that the marker of a query names; 0 where there is none, or another's.
+
+    Args:
+        checkpoint: The declared checkpoint.
+        called: `job` or `job/query`.
+    """
+    try:
+        marker = read_marker(checkpoint)
+    except StreambankError:
+        return 0
+    return marker.generation if marker is not None and marker.called == called else 0
+
+
 def records_root(control: JobControl) -> str:
     """The control location that a job's records lie below."""
     return control.store.uri.rpartition("/")[0]

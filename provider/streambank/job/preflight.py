@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import FormatError, InputError, NotFoundError, RefusedError, StreambankError
+from streambank.errors import (
+    FormatError,
+    InputError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job
@@ -135,17 +142,24 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
 
     Returns:
         An error with the code `repository-lost`, or `checkpoint-of-another-job`.
+
+    Raises:
+        StorageError: There are no records, and whether there is a marker cannot be seen.
     """
     # The marker first: a restore switches the generation before it writes the marker.
     marker, unread = None, None
     try:
         marker = read_marker(query.checkpoint)
-    except FormatError as error:
+    except (FormatError, StorageError) as error:
         unread = error
     current = query.control.generation(query.key)
     if unread is not None:
-        # A job whose records are there runs on, and its next start writes another one.
-        return None if current is not None else _lost(query, f"and {unread.message}")
+        # A job whose records are there runs on: its marker may lie where this process may not read.
+        if current is not None:
+            return None
+        if isinstance(unread, StorageError):
+            raise unread
+        return _lost(query, f"and {unread.message}")
     if marker is None:
         return _beside(query) if current is None else None
     if (marker.job, marker.query) != (query.job, query.name):
@@ -177,7 +191,7 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
         return None
     try:
         marker = read_marker(query.checkpoint)
-    except FormatError:
+    except (FormatError, StorageError):
         return None
     store = open_store(query.repository)
     if marker is None or marker.repository_id is None or marker.repository != store.uri:
@@ -216,7 +230,8 @@ def _way_out(query: DeclaredQuery, marker: Marker | None) -> str:
         f"Mount the repository{f' {where}' if where else ''} or bring it back. Where it is lost for good, "
         f"restore from a replica: `streambank restore latest-good -r REPLICA --job {query.called} "
         "--generation --jobs FILE`; or declare another checkpoint and another output; or accept that its "
-        f"records are lost: `streambank job start {query.job} --fresh-start`."
+        f"records are lost: `streambank job start {query.job} --fresh-start` (it goes on in the "
+        "checkpoint that counted, where that is left)."
     )
 
 
@@ -229,7 +244,13 @@ def _beside(query: DeclaredQuery) -> RefusedError | None:
     store = open_store(parent)
     for other in reversed(store.names()):
         if later.fullmatch(other) and store.exists(f"{other}/metadata"):
-            return _lost(query, f"but {parent}/{other} is the directory of a later generation of it")
+            return RefusedError(
+                f"The records of job {query.called} are gone: there is nothing of it at "
+                f"{query.control.store.uri}, but {parent}/{other} is the directory of a later generation.",
+                code=REPOSITORY_LOST,
+                hint="Mount the repository or bring it back. Where it is lost for good, declare "
+                f"{parent}/{other} as the job's checkpoint to go on there; or move it away, to begin again.",
+            )
     return None
 
 
@@ -268,30 +289,36 @@ def check_acceptable(query: DeclaredQuery) -> Marker | None:
     """Make sure that a person may accept what `check_records` refuses; what the marker says, if anything.
 
     Raises:
-        RefusedError: Another job whose marker it is has a driver (code `checkpoint-of-another-job`), or the
-            declared checkpoint is an older one than the marker names, in which the query would go on
-            (`repository-lost`).
+        RefusedError: Another job whose marker it is has a driver (code `checkpoint-of-another-job`); or the
+            query would go on in another checkpoint than the one that counted last (`repository-lost`).
     """
     try:
         marker = read_marker(query.checkpoint)
     except FormatError:
         marker = None
     if marker is None:
+        beside = _beside(query)
+        if beside is not None:
+            raise beside
         return None
     elsewhere = _runs_elsewhere(query, marker)
     if elsewhere is not None:
         raise elsewhere
     current = query.control.generation(query.key)
     location = current.location if current is not None else query.checkpoint
-    if marker.location != location and batches_of(location).planned is not None:
-        raise RefusedError(
-            f"Job {query.called} would go on in {location}, an older checkpoint than {marker.location}, "
-            "which counted last: its sinks may be further, and drop what it writes again.",
-            code=REPOSITORY_LOST,
-            hint=f"Move {location} away to begin from nothing, with another output; or restore a savepoint. "
-            + _way_out(query, marker),
-        )
-    return marker
+    if is_left(marker) or batches_of(location).planned is None:
+        return marker
+    raise RefusedError(
+        f"Job {query.called} would go on in {location}, an older checkpoint than {marker.location}, which "
+        "counted last and is gone: its sinks may be further, and drop what it writes again.",
+        code=REPOSITORY_LOST,
+        hint=f"Restore a savepoint. To begin from nothing, move {location} away, and name another output.",
+    )
+
+
+def is_left(marker: Marker) -> bool:
+    """Whether the checkpoint that a marker names is there: a query that goes on in it loses nothing."""
+    return open_store(marker.location).exists("metadata")
 
 
 # The checkpoint, at the generation that is about to be started.
@@ -374,15 +401,24 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
                 hint="Declare the new directory and start again. To go on in the old one, restore a "
                 "savepoint of it without a new sink.",
             )
+    known = query.facts.get("sink_path") or _marked_sink(query)
+    try:
+        if isinstance(known, str) and known in said:
+            check_not_used(query.called, known, generation.location)
+        elif isinstance(known, str):
+            _check_not_moved(query, generation, args, folder, known)
+    except RefusedError:
+        raise
+    except StreambankError:
+        return  # the log cannot be read from here; the driver asks again
+
+
+def _marked_sink(query: DeclaredQuery) -> str | None:
     try:
         marker = read_marker(query.checkpoint)
-    except FormatError:
-        marker = None
-    known = query.facts.get("sink_path") or (marker.sink_path if marker is not None else None)
-    if isinstance(known, str) and known in said:
-        check_not_used(query.called, known, generation.location)
-    elif isinstance(known, str):
-        _check_not_moved(query, generation, args, folder, known)
+    except (FormatError, StorageError):
+        return None
+    return None if marker is None else marker.sink_path
 
 
 def _check_not_moved(
@@ -414,9 +450,10 @@ def check_not_used(called: str, output: str, checkpoint: str) -> None:
 
     Raises:
         RefusedError: The log has batches, and the checkpoint none (code `sink-used`).
+        StreambankError: The log cannot be read: Spark may reach it by means of its own.
     """
-    newest = _newest(output)
-    if newest is None or batches_of(checkpoint).planned is not None:
+    newest = _newest(output) if batches_of(checkpoint).planned is None else None
+    if newest is None:
         return
     raise RefusedError(
         f"Query {called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of its "
@@ -449,7 +486,7 @@ def _newest(output: str) -> int | None:
 # The output, as the application names it when it starts a query.
 
 
-def check_output(query: DeclaredQuery, generation: Generation, output: Output) -> None:
+def check_output(query: DeclaredQuery, generation: Generation, output: Output) -> str | None:
     """Make sure that a query may write where its application says, before Spark starts it.
 
     A sink that is recorded for a query never changes silently: another kind of sink needs another generation,
@@ -459,6 +496,10 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         query: The query.
         generation: The generation that it goes on in.
         output: Where it is to write.
+
+    Returns:
+        Why the log of its file sink could not be asked: the driver may have no means to read there but
+        Spark's own. None where nothing is to be asked, or it was.
 
     Raises:
         RefusedError: It was restored to write elsewhere (code `old-sink`), would begin from nothing in an
@@ -474,11 +515,26 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
     before = _recorded(facts)
     if before is not None and before.kind not in UNREAD and generation.number == facts.get("generation"):
         _check_same(query, before, output)
-    if output.kind == FILES and output.path is not None:
+    if output.kind != FILES or output.path is None:
+        return None
+    moved = before is not None and _service(before.path) != _service(output.path)
+    try:
         check_not_used(query.called, output.path, generation.location)
-        if before is not None and before.path != output.path:
+        if before is not None and moved:
             restored = generation.number != facts.get("generation")
             _check_goes_on(query, before, output.path, generation, restored)
+    except RefusedError:
+        raise
+    except StreambankError as error:
+        if moved and output.path not in generation.new_sinks.values():
+            raise
+        return error.message
+    return None
+
+
+def _service(location: str | None) -> str | None:
+    """A location as it is compared: S3 is one service by each of its names."""
+    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
 def _recorded(facts: Mapping[str, Any]) -> Output | None:

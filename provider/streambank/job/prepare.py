@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from streambank.errors import InputError, NotFoundError
+from streambank.errors import ConflictError, InputError, NotFoundError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
 from streambank.job.damaged import refuse_damaged
@@ -21,6 +20,7 @@ from streambank.job.preflight import (
     check_records,
     check_start,
     declared_query,
+    is_left,
     records_lost,
 )
 from streambank.storage import normalize_location, open_store
@@ -68,12 +68,12 @@ def prepare_launch(
     for name, checkpoint in job.queries.items():
         query = declared_query(job, name, control)
         lost = records_lost(query) if fresh_start else None
+        if lost is not None:
+            _accept(query, by=by, why=why, refused=lost.message)
         generation = control.generations(query.key).ensure_first(checkpoint, by=by)
         check_start(query, generation)
         check_arguments(query, generation, launched, job.working_dir)
         refuse_damaged(job, name, generation.location)
-        if lost is not None:
-            _accept(query, generation, by=by, why=why, refused=lost.message)
         queries[name] = QuerySpec(
             generation.location,
             generation.number,
@@ -130,11 +130,25 @@ def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) 
             check_acceptable(query)
 
 
-def _accept(
-    query: DeclaredQuery, generation: Generation, *, by: Mapping[str, str], why: str, refused: str
-) -> None:
-    """Leave behind, in the records and in the marker, that a person accepted that records are lost."""
+def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: str) -> None:
+    """Leave behind, in the records and in the marker, that a person accepted that records are lost.
+
+    The query goes on in the checkpoint that counted, where that is left; else it begins again.
+    """
     was = check_acceptable(query)
+    generations = query.control.generations(query.key)
+    if was is None:
+        generation: Generation | None = generations.ensure_first(query.checkpoint, by=by)
+    else:
+        location = was.location if is_left(was) else query.checkpoint
+        generation = generations.adopt(query.checkpoint, location, above=was.generation, by=by)
+    if generation is None:
+        raise ConflictError(
+            f"The generation of job {query.called} could not be recorded: somebody else has recorded one, or "
+            f"{was.location if was else query.checkpoint} is none of {query.checkpoint}.",
+            code="generation-moved",
+            hint="Try again; or declare the directory that counted last as the job's checkpoint.",
+        )
     query.control.record_event(
         "fresh-start",
         query=query.name,
@@ -144,24 +158,27 @@ def _accept(
         refused=refused,
         was=was.to_dict() if was is not None else None,
     )
-    repository = query.repository
+    known = was.to_dict() if was is not None else {}
     marker = Marker(
         job=query.job,
         query=query.name,
         generation=generation.number,
         location=generation.location,
         control=records_root(query.control),
-        repository=open_store(repository).uri if repository else None,
-        repository_id=identity_of(repository) if repository else None,
+        repository=open_store(query.repository).uri if query.repository else None,
+        repository_id=identity_of(query.repository) if query.repository else None,
+        query_id=known.get("query_id"),
+        sink=known.get("sink"),
+        sink_path=known.get("sink_path"),
         by=dict(by),
+        accepted={
+            "at": to_json_time(utc_now()),
+            "by": dict(by),
+            "why": why,
+            "was": {**known, "accepted": None} if known else None,
+        },
     )
-    accepted = {
-        "at": to_json_time(utc_now()),
-        "by": dict(by),
-        "why": why,
-        "was": {**was.to_dict(), "accepted": None} if was is not None else None,
-    }
-    write_marker(query.checkpoint, replace(marker, accepted=accepted))
+    write_marker(query.checkpoint, marker)
 
 
 def check_application(application: str) -> Path:

@@ -6,7 +6,7 @@ queries of a driver ever are at the same point of the world.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,7 @@ def savepoint_job(
     records = control or job.records()
     names = _queries(job, query, batch)
     places = {name: _place(job, records, name) for name in names}
-    if not new_repository:
-        _refuse_lost_repository(job, records, names)
-    target = repository or Repository.open(open_store(job.repository), create=True)
+    target = repository or open_repository(job, records, new=new_repository)
     taken = {}
     for name, (location, generation) in places.items():
         key = None if name == MAIN else name
@@ -145,12 +143,22 @@ def savepoint_job(
     return JobSavepoints(job.name, taken)
 
 
-def _refuse_lost_repository(job: Job, records: JobControl, names: Sequence[str]) -> None:
-    """Make no new repository in the place of one that is gone: an empty mount point, say."""
-    for name in names:
+def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repository:
+    """The repository of a job; made where there is none, but not in the place of one that is gone.
+
+    Args:
+        job: The declared job.
+        records: Its records.
+        new: A person accepts that it is gone.
+
+    Raises:
+        RefusedError: It is gone (code `repository-lost`): an empty mount point, say.
+    """
+    for name in () if new else job.queries:
         lost = savepoints_lost(declared_query(job, name, records))
         if lost is not None:
             raise lost
+    return Repository.open(open_store(job.repository), create=True)
 
 
 def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN
 from streambank.job.launcher import Launcher
+from streambank.job.savepoint import open_repository
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.job.telling import Tell, to_nobody
@@ -28,7 +29,6 @@ from streambank.recovery.restore import restore
 from streambank.recovery.standing import check_stands_at
 from streambank.savepoint.progress import Progress
 from streambank.savepoint.repository import Repository
-from streambank.storage import open_store
 
 Make = Callable[[Repository, str, str], str | None]
 """Makes a savepoint of another one: repository, job, savepoint -> the new one, None where there is none."""
@@ -111,7 +111,7 @@ def exchange(
         job,
         query,
         records,
-        repository or Repository.open(open_store(job.repository), create=True),
+        repository or open_repository(job, records),
         {"by": by, "why": why, "launcher": launcher, "control": records, "tell": tell},
         _is_wanted(records),
     )

@@ -10,6 +10,7 @@ from streambank.choice import check_choice
 from streambank.errors import InputError, RefusedError, StorageError, StreambankError
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
+from streambank.job.marker import marked_generation
 from streambank.kafka.connection import Brokers
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.choose import Chosen
@@ -351,7 +352,10 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
         return False
 
     generations = request.generation.generations(split_job(manifest.job)[1])
-    proposed = generations.propose(taken=taken, base=request.checkpoint or manifest.checkpoint)
+    base = request.checkpoint or manifest.checkpoint
+    current = generations.current()
+    marked = marked_generation(current.base if current is not None else base, manifest.job)
+    proposed = generations.propose(taken=taken, base=base, above=marked)
     filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)
     return request.opener(filled.location), filled
 

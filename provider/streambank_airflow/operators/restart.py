@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from streambank.errors import InputError
 from streambank.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.links import persist_driver_log_link
@@ -49,6 +50,12 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"Job {self.job} is not to be restarted.")
+            if as_bool(self.fresh_start, "fresh_start"):
+                raise InputError(
+                    "A restart goes on with the records that there are: it takes no fresh_start.",
+                    code="bad-option",
+                    hint="Start the job with it instead.",
+                )
             persist_driver_log_link(context)
             asked = self.hook.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
         if asked is not None and asked.stop.epoch is not None:

@@ -181,6 +181,27 @@ def test_a_new_checkpoint_does_not_begin_in_an_output_that_has_batches(folder: P
     check_output(query, generation, Output(FILES, f"file://{folder}/out"))
 
 
+def test_an_output_that_only_spark_can_reach(folder: Path) -> None:
+    elsewhere = Output(FILES, "nowhere://nn/out")
+    job = declare(folder)
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    query = declared_query(job, MAIN, control)
+
+    why = check_output(query, generation, elsewhere)
+
+    assert why is not None and "nowhere" in why
+    started = Started(folder, output=Output(FILES, "nowhere://nn/old"))
+    with pytest.raises(StreambankError, match="nowhere"):
+        started.check(elsewhere)
+    began = replace(generation, number=2, new_sinks={"nowhere://nn/old": "nowhere://nn/out"})
+    started.check(elsewhere, began)
+
+
+def test_s3_by_another_name_is_no_other_place(folder: Path) -> None:
+    Started(folder, output=Output(FILES, "s3a://bucket/out")).check(Output(FILES, "s3://bucket/out"))
+
+
 def test_the_arguments_tell_of_an_output_that_has_batches(folder: Path) -> None:
     job = declare(folder)
     control = job.records()

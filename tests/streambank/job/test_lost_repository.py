@@ -23,6 +23,7 @@ from streambank.job.processes import this_process
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
+from streambank.recovery.exchange import exchange
 from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.sla.assess import assess_job
@@ -133,17 +134,18 @@ def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
     worked(job)
     second = move_on(job)
     shutil.rmtree(folder / "checkpoints/flights")
+    shutil.rmtree(folder / "checkpoints/flights.g0002")
     lose_repository(folder)
 
     spec = prepare_launch(job, job.records(), by=BY, fresh_start=True, why="it burnt")
 
-    assert spec.queries[MAIN].generation == 1
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (3, job.checkpoint)
     event = job.records().last_event("fresh-start")
     assert event is not None
     assert (event["by"], event["why"], event["was"]["location"]) == (BY, "it burnt", second)
     marker = read_marker(job.checkpoint)
     assert marker is not None and marker.accepted is not None
-    assert (marker.generation, marker.location, marker.by) == (1, job.checkpoint, BY)
+    assert (marker.generation, marker.location, marker.by) == (3, job.checkpoint, BY)
     assert (marker.accepted["why"], marker.accepted["was"]["generation"]) == ("it burnt", 2)
     prepare_launch(job, job.records(), by=BY)
     worked(job)
@@ -151,15 +153,34 @@ def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
     assert renewed is not None and renewed.accepted == marker.accepted, "it stays known"
 
 
+def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    move_on(job)
+    for name in ("flights", "flights.g0002"):
+        (folder / f"checkpoints/{name}").rename(folder / f"checkpoints/{name}.away")
+    lose_repository(folder)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    worked(job)
+    shutil.rmtree(folder / "repository")
+    (folder / "repository.gone").rename(folder / "repository")
+    (folder / "checkpoints/flights.g0002.away").rename(folder / "checkpoints/flights.g0002")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "they say generation 2" in error.message and "its generation 3" in error.message
+
+
 def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> None:
     job = declare(folder)
     worked(job)
     move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights.g0002")
     lose_repository(folder)
 
     error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder), fresh_start=True))
 
-    assert "an older checkpoint than" in error.message and "Move" in error.hint
+    assert "an older checkpoint than" in error.message and "move" in error.hint
     assert list((folder / "repository").iterdir()) == []
 
 
@@ -171,6 +192,46 @@ def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> N
     spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
 
     assert spec.queries[MAIN].committed == checkpoint.last
+
+
+@pytest.mark.parametrize("older_copy", [False, True])
+def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, older_copy: bool) -> None:
+    job = declare(folder)
+    worked(job)
+    if older_copy:
+        shutil.copytree(folder / "repository", folder / "copy")
+    second = move_on(job)
+    lose_repository(folder)
+    if older_copy:
+        (folder / "repository").rmdir()
+        (folder / "copy").rename(folder / "repository")
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (3, second)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and (marker.generation, marker.location) == (3, second)
+    assert [one.location for one in job.records().generations().all()] == [job.checkpoint, second]
+    assert prepare_launch(job, job.records(), by=BY).queries[MAIN].generation == 3
+    assert move_on(job).endswith("flights.g0004")
+
+
+def test_a_fresh_start_goes_on_in_a_generation_that_counted_again(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    records = job.records()
+    first = records.generations().all()[0]
+    move_on(job)
+    with records.operation("reinstate", by=BY) as operation:
+        records.generations().switch(records.generations().reinstated(first, by=BY), operation=operation)
+    worked(job)
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (4, job.checkpoint)
+    current = job.records().generation()
+    assert current is not None and (current.again, current.base) == (1, job.checkpoint)
 
 
 def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -> None:
@@ -203,6 +264,7 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
     marker = read_marker(job.checkpoint)
     assert marker is not None and report.warnings == ()
     assert (marker.generation, marker.location) == (report.generation, report.layout.target)
+    assert report.generation == 3, "above the generation that was lost, should it come back"
     assert marker.repository == job.repository, "where its savepoints belong"
     spec = prepare_launch(job, job.records(), by=BY)
     assert (spec.queries[MAIN].generation, spec.queries[MAIN].committed) == (
@@ -224,6 +286,7 @@ def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> 
     error = refused(lambda: savepoint_job(job, by=BY))
 
     assert "no repository.json" in error.message and "--new-repository" in error.hint
+    refused(lambda: exchange(job, lambda *_: None, by=BY))
     assert list((folder / "repository").iterdir()) == [], "no new one in an empty mount point"
     assert assess_job(job).level == "breach"
     (diagnosis,) = diagnose_job(job)
@@ -275,6 +338,8 @@ def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Pa
     error = refused(lambda: prepare_launch(job, job.records(), by=BY))
 
     assert "flights.g0003 is the directory of a later generation" in error.message
+    assert "flights.g0003 as the job's checkpoint" in error.hint
+    refused(lambda: prepare_launch(job, job.records(), by=BY, fresh_start=True))
 
 
 def test_a_checkpoint_that_another_program_made_is_adopted(folder: Path) -> None:
@@ -351,10 +416,18 @@ def test_a_marker_holds_no_secret(folder: Path) -> None:
     generation = control.generations().ensure_first(job.checkpoint, by=BY)
     (folder / "checkpoints").mkdir()
     facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
-    told = {"job": "flights", "query": MAIN, "generation": generation, "control": control, "by": BY}
 
-    assert renew_marker(job.checkpoint, facts=facts, **told) is None
+    why = renew_marker(
+        job.checkpoint,
+        job="flights",
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        facts=facts,
+    )
 
+    assert why is None
     text = (folder / "checkpoints/flights.streambank.json").read_text()
     assert '"sink": "JdbcSink"' in text and "hunter2" not in text
 
