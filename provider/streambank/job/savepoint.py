@@ -124,17 +124,39 @@ def savepoint_job(
             conf=conf_fingerprint(job.spark),
             progress=progress,
         )
-        records.record_event(
-            "savepoint-taken",
-            query=name,
-            savepoint=taken[name].savepoint,
-            batch=taken[name].batch,
-            generation=generation,
-            already_there=taken[name].already_there,
-            by=dict(by),
-            why=why,
-        )
+        record_taken(records, name, taken[name], generation=generation, by=by, why=why)
     return JobSavepoints(job.name, taken)
+
+
+def record_taken(
+    records: JobControl,
+    query: str,
+    result: TakeResult,
+    *,
+    generation: int,
+    by: Mapping[str, str],
+    why: str = "",
+) -> None:
+    """Leave behind that a savepoint of a job was taken: the same event, whoever took it.
+
+    Args:
+        records: The job's records.
+        query: The query's name, `main` for the only one.
+        result: What the take came to.
+        generation: The generation that it was taken of.
+        by: Who asked.
+        why: Why.
+    """
+    records.record_event(
+        "savepoint-taken",
+        query=query,
+        savepoint=result.savepoint,
+        batch=result.batch,
+        generation=generation,
+        already_there=result.already_there,
+        by=dict(by),
+        why=why,
+    )
 
 
 def _place(job: Job, records: JobControl, name: str) -> tuple[str, int]:
