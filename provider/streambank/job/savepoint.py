@@ -97,7 +97,7 @@ def savepoint_job(
     chosen = known_closure(job.savepoint.closure if closure is None else closure)
     records = control or job.records()
     names = _queries(job, query, batch)
-    places = {name: _place(job, records, name) for name in names}
+    places = {name: place_of(job, records, name) for name in names}
     target = repository or Repository.open(open_store(job.repository), create=True)
     taken = {}
     for name, (location, generation) in places.items():
@@ -159,8 +159,13 @@ def record_taken(
     )
 
 
-def _place(job: Job, records: JobControl, name: str) -> tuple[str, int]:
+def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     """Where a query works, and in which generation.
+
+    Args:
+        job: The declared job.
+        records: Its records.
+        name: The query's name, `main` for the only one.
 
     Raises:
         NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`), or what it
