@@ -8,7 +8,6 @@ from pathlib import Path
 from streambank.errors import InputError, NotFoundError, RefusedError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
-from streambank.job.damaged import refuse_damaged
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
@@ -47,6 +46,8 @@ def prepare_launch(
             writes elsewhere than the arguments say (`old-sink`); or files of the checkpoint that Spark would
             load are damaged, and there is a savepoint to restore (`checkpoint-damaged`).
     """
+    from streambank.job.damaged import refuse_damaged  # it loads the repository, and a DAG's file needs none
+
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
     queries = {}

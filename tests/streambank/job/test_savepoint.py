@@ -76,7 +76,7 @@ def test_the_command_line_leaves_the_same_event_as_any_other(
         (folder / "repository/jobs").rename(folder / control)
         jobs.write_text(f'control = "{control}"\n' + jobs.read_text(encoding="utf-8"), encoding="utf-8")
     job = load_jobs(jobs).job("flights")
-    named = ["--jobs", jobs] if control is not None else []
+    named: list[str | int | Path] = ["--jobs", jobs] if control is not None else []
     savepoint_job(job, by=BY, batch=1)
     expected = job.records().last_event("savepoint-taken")
 
