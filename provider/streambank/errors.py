@@ -18,6 +18,7 @@ something. Findings of `verify` and breaches of an SLA are data, never exception
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -115,3 +116,23 @@ class InternalError(StreambankError):
 
     exit_code = 70
     default_code = "internal"
+
+
+def check_choice(value: object, option: str, choices: Sequence[str]) -> str:
+    """The value, if the option knows it: any other one is refused, and never read as the default.
+
+    Args:
+        value: What was given.
+        option: The option's name.
+        choices: What it knows, `get_args` of its `Literal`.
+
+    Raises:
+        InputError: It is none of them (code `bad-choice`).
+    """
+    if isinstance(value, str) and value in choices:
+        return value
+    raise InputError(
+        f"{option} must be one of {', '.join(choices)}, not {value!r}.",
+        code="bad-choice",
+        hint=f"Choices of {option}: {', '.join(choices)}.",
+    )

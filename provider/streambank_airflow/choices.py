@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
-from streambank.choice import check_choice
-from streambank.errors import InputError
+from streambank.errors import InputError, check_choice
 from streambank.job.sla import PROMISES
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.new_sinks import parse_new_sinks

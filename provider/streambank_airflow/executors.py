@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from streambank.choice import check_choice
+from streambank.errors import check_choice
 from streambank.job.environment import driver_environment
 from streambank.savepoint.executing import BySize, Threads
 

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streambank.errors import InputError, NotFoundError, RefusedError
+from streambank.errors import InputError, NotFoundError, RefusedError, StreambankError
+from streambank.job.generations import Generation
 from streambank.savepoint.catalog import SavepointSummary
 from streambank.savepoint.repository import Repository
 from streambank_spark.derive import Derived, Say, derive
@@ -196,6 +198,29 @@ def carry_out(
             say=say,
         )
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
+
+
+def check_where(spark: SparkSession, generation: Generation | None, order: Order) -> None:
+    """Let Spark look at an expression before a job is stopped for it; no row of the state is read.
+
+    Args:
+        spark: A session.
+        generation: Where the query works, which may go on meanwhile.
+        order: What is asked.
+
+    Raises:
+        InputError: The expression cannot be used with the state (code `bad-expression`), or the operator or
+            part does not exist, or has to be named.
+        RefusedError: The operator keeps one state for all input (code `no-key`).
+    """
+    if generation is None or order.where is None:
+        return
+    try:
+        expired(QueryState(spark, generation.location), _rule(order, None))
+    except (InputError, RefusedError):
+        raise
+    except (StreambankError, PySparkException):
+        return  # it goes on while it is looked at; the savepoint of the stop will tell
 
 
 def _rule(order: Order, since: QueryState | None) -> Where | Idle | Key:

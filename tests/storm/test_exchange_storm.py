@@ -108,7 +108,7 @@ def test_what_the_query_does_not_start_with_is_taken_back(trial: SeenTrial) -> N
         [sys.executable, str(spoil), str(trial.jobs)],
         capture_output=True, text=True, env={**os.environ, **ENVIRONMENT}, timeout=600, check=False,
     )  # fmt: skip
-    assert done.returncode == 7, done.stderr
+    assert done.returncode == 8, done.stderr
     assert "The job goes on with the state that it had" in done.stderr
     assert "spoilt" in done.stdout, "the fault fired"
     generation = trial.job.records().generation()
@@ -138,8 +138,12 @@ def test_the_dag_does_the_same(airflow_database: None, trial: SeenTrial) -> None
     assert xcom(looked, "preview")["keys"] > 0
     trial.arrive(forgotten=4)
     trial.settle()
-    # Spark finds no such column: the job is stopped by then, and goes on as it was.
+    # There is no such column, so the job is not even stopped for it.
     failed = compact(where="value.no_such > 1")
+    states = task_states(failed)
+    assert (failed.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    # That this is no condition only Spark can tell: the job is stopped by then, and goes on as it was.
+    failed = compact(where="key.number + 1")
     assert failed.state == "failed"
     assert task_states(failed)["keep_running_again"] == "success"
     trial.arrive()

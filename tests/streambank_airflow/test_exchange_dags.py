@@ -11,11 +11,13 @@ from airflow.sdk import DAG
 
 from streambank.errors import RefusedError, StorageError
 from streambank.job.launcher import LocalLauncher
+from streambank.recovery import foresee as foreseeing
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.rewrite import NOTHING_KEY
 from streambank_spark.submit import SparkExecutor
 from tests.support.airflow_db import run_dag, task_states, write_dags, xcom
 from tests.support.managed import Managed
@@ -100,9 +102,10 @@ def test_expired_keys_go_and_the_job_goes_on(
 
 
 def test_partitions_are_what_the_form_says(
-    airflow_database: None, managed: Managed, rewriting: Rewriting
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.start()
+    monkeypatch.setattr(foreseeing, "_check_rescale", lambda *_: None)  # its state is not RocksDB
     run = run_dag(dag(managed, "rescale"), run_conf={"partitions": 7})
     assert task_states(run)["keep_running"] == "success"
     assert rewriting.asked[0][0]["order"]["partitions"] == 7
@@ -231,7 +234,11 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
     for kind, wanted in {"scheduled": True, "manual": False}.items():
         stop = dag(managed).get_task("stop")
         assert isinstance(stop, StopStreamingJobOperator)
-        context: Any = {"params": {"dry_run": False, "note": None}, "dag_run": SimpleNamespace(run_type=kind)}
+        context: Any = {
+            "params": {"dry_run": False, "note": None},
+            "dag_run": SimpleNamespace(run_type=kind),
+            "ti": SimpleNamespace(xcom_pull=lambda **_: None),
+        }
         stop.render_template_fields(context, stop.get_template_env())
         assert stop.skip_if_stopped is wanted
 
@@ -241,3 +248,50 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
     managed.control.set_desired("stopped", by={"run_id": "run-1"})
     assert not hook.is_left_stopped("flights", "run-1"), "another try of the run that stopped it"
     assert hook.is_left_stopped("flights", "run-2")
+
+
+@pytest.mark.parametrize(
+    ("verb", "form", "code"),
+    [
+        ("rescale", {"partitions": 7}, "hdfs-backed"),
+        ("compact", {"idle_for": "30d"}, "no-such-savepoint"),
+        ("compact", {**OLD, "operator": 5}, "which-operator"),
+    ],
+)
+def test_what_cannot_be_done_stops_no_job_that_runs(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+    verb: str,
+    form: dict[str, Any],
+    code: str,
+) -> None:
+    managed.start()
+    run = run_dag(dag(managed, verb), run_conf=form)
+    states = task_states(run)
+    assert (run.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    assert states["go_back"] == "skipped"
+    assert managed.driver_lives() and len(managed.control.lease.recent_launches()) == 1
+    assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
+
+
+def test_a_schedule_for_which_it_is_too_early_leaves_the_job_alone(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In the first 30 days no savepoint is 30 days old."""
+    managed.declare('\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n')
+    managed.start()
+    monkeypatch.setattr("streambank_airflow.operators.rewrite.by_schedule", lambda context: True)
+
+    run = run_dag(dag(managed))
+
+    assert (run.state, set(task_states(run).values())) == ("success", {"skipped"})
+    assert managed.driver_lives() and len(managed.control.lease.recent_launches()) == 1
+    assert not rewriting.asked
+    assert xcom(run, "preview", NOTHING_KEY).startswith("No savepoint of flights is from ")
+    assert "The job is left alone: No savepoint of flights is from " in capfd.readouterr().out

@@ -30,8 +30,7 @@ from streambank.checkpoint.shape import (
 )
 from streambank.checkpoint.sources import plan_sources
 from streambank.checkpoint.state import MISSING_HINT, Chain, ChainReaders, plan_chain
-from streambank.choice import check_choice
-from streambank.errors import FormatError, NotFoundError
+from streambank.errors import FormatError, NotFoundError, check_choice
 from streambank.storage import FileInfo
 
 __all__ = [

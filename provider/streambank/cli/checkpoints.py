@@ -33,6 +33,7 @@ from streambank.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from streambank.job.control import JobControl
     from streambank.kafka.connection import Brokers
     from streambank.savepoint.capture import SinkCapture
     from streambank.savepoint.take import TakeResult
@@ -198,7 +199,7 @@ def take(
     check_apart(place, source.uri)
     target = Repository.open(place, create=True)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
-    managed = _managed(target.store.uri, job, source, brokers)
+    managed = _managed(target.store.uri, job, jobs, source, brokers)
     named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
     if kafka_sink is not None:
         facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
@@ -215,7 +216,7 @@ def take(
             sources=kafka_sources(managed.facts, brokers),
             note=note,
             pin=pin,
-            taken_by={"via": "cli"},
+            taken_by=managed.taken_by,
             new_query=new_query,
             parallel=parallel,
             max_bytes_per_s=rate,
@@ -224,6 +225,7 @@ def take(
             spark_version=managed.spark_version,
             progress=progress,
         )
+    managed.record(result)
     console.answer(result.to_dict(), lambda: show_taken(result))
 
 
@@ -235,16 +237,35 @@ class _Managed:
     facts: Mapping[str, Any] = field(default_factory=dict)
     spark_version: str | None = None
     epoch: Callable[[], str | None] | None = None
+    control: JobControl | None = None
+    query: str | None = None
+    generation: int = 0
+
+    @property
+    def taken_by(self) -> dict[str, str]:
+        """What the savepoint says of who took it, besides user and host."""
+        return {"via": "cli"} | ({} if self.control is None else {"records": self.control.store.uri})
+
+    def record(self, result: TakeResult) -> None:
+        """Leave the event of a job's savepoint; nothing for any other checkpoint."""
+        from streambank.job.generations import MAIN
+        from streambank.job.processes import who
+        from streambank.job.savepoint import record_taken
+
+        if self.control is not None:
+            record_taken(self.control, self.query or MAIN, result, generation=self.generation, by=who("cli"))
 
 
-def _managed(repository: str, name: str, checkpoint: Store, brokers: Brokers) -> _Managed:
-    """Look whether a job of this name has its records beside the savepoints, and this very checkpoint."""
+def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, brokers: Brokers) -> _Managed:
+    """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
+    from streambank.cli.replaying import declared_job
     from streambank.job.control import JobControl
     from streambank.job.savepoint import sinks_of
     from streambank.storage import split_job
 
     job, query = split_job(name)
-    control = JobControl.open(f"{repository}/jobs", job)
+    declared = declared_job(job, jobs)
+    control = declared.records() if declared is not None else JobControl.open(f"{repository}/jobs", job)
     generation = control.generation(query)
     if generation is None or generation.location != checkpoint.uri:
         return _Managed()
@@ -254,7 +275,7 @@ def _managed(repository: str, name: str, checkpoint: Store, brokers: Brokers) ->
         return str(max(control.lease.claims.records.numbers(), default=0))
 
     sinks = sinks_of(facts, checkpoint, brokers)
-    return _Managed(sinks, facts, facts.get("spark_version"), epoch)
+    return _Managed(sinks, facts, facts.get("spark_version"), epoch, control, query, generation.number)
 
 
 def show_taken(result: TakeResult) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streambank.cli.options import brokers_of
 
 if TYPE_CHECKING:
+    from streambank.job.declaration import Job
     from streambank.kafka.connection import KafkaConnection
     from streambank.kafka.replay import Replay
     from streambank.savepoint.catalog import SavepointSummary
@@ -68,10 +69,13 @@ def can_be_replayed(one: Replay | None) -> str:
 
 def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
     """How a jobs file says that a job's Kafka is reached; None where there is no file, or no such job."""
+    found = declared_job(job, jobs)
+    return None if found is None else found.kafka
+
+
+def declared_job(job: str, jobs: str | None) -> Job | None:
+    """What a jobs file declares of a job; None where there is no file, or no such job."""
     from streambank.job.declaration import load_jobs
     from streambank.storage import split_job
 
-    if jobs is None:
-        return None
-    found = load_jobs(jobs).jobs.get(split_job(job)[0])
-    return None if found is None else found.kafka
+    return None if jobs is None else load_jobs(jobs).jobs.get(split_job(job)[0])

@@ -8,7 +8,6 @@ from pathlib import Path
 from streambank.errors import ConflictError, InputError, NotFoundError
 from streambank.job.batches import batches_of
 from streambank.job.control import JobControl
-from streambank.job.damaged import refuse_damaged
 from streambank.job.declaration import Job
 from streambank.job.generations import Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id
@@ -61,6 +60,8 @@ def prepare_launch(
             of the checkpoint that Spark would load are damaged, and there is a savepoint to restore
             (`checkpoint-damaged`).
     """
+    from streambank.job.damaged import refuse_damaged  # it loads the repository, and a DAG's file needs none
+
     declared = application is None and args is None
     launched = job.args if declared else tuple(args or ())
     queries = {}

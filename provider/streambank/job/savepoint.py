@@ -102,7 +102,7 @@ def savepoint_job(
     chosen = known_closure(job.savepoint.closure if closure is None else closure)
     records = control or job.records()
     names = _queries(job, query, batch)
-    places = {name: _place(job, records, name) for name in names}
+    places = {name: place_of(job, records, name) for name in names}
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
     for name, (location, generation) in places.items():
@@ -129,16 +129,7 @@ def savepoint_job(
             conf=conf_fingerprint(job.spark),
             progress=progress,
         )
-        records.record_event(
-            "savepoint-taken",
-            query=name,
-            savepoint=taken[name].savepoint,
-            batch=taken[name].batch,
-            generation=generation,
-            already_there=taken[name].already_there,
-            by=dict(by),
-            why=why,
-        )
+        record_taken(records, name, taken[name], generation=generation, by=by, why=why)
         _mark(job, records, name, target, by)
     return JobSavepoints(job.name, taken)
 
@@ -183,8 +174,44 @@ def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: 
         records.record_event("marker-not-written", query=name, by=dict(by), why=why)
 
 
-def _place(job: Job, records: JobControl, name: str) -> tuple[str, int]:
+def record_taken(
+    records: JobControl,
+    query: str,
+    result: TakeResult,
+    *,
+    generation: int,
+    by: Mapping[str, str],
+    why: str = "",
+) -> None:
+    """Leave behind that a savepoint of a job was taken: the same event, whoever took it.
+
+    Args:
+        records: The job's records.
+        query: The query's name, `main` for the only one.
+        result: What the take came to.
+        generation: The generation that it was taken of.
+        by: Who asked.
+        why: Why.
+    """
+    records.record_event(
+        "savepoint-taken",
+        query=query,
+        savepoint=result.savepoint,
+        batch=result.batch,
+        generation=generation,
+        already_there=result.already_there,
+        by=dict(by),
+        why=why,
+    )
+
+
+def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     """Where a query works, and in which generation.
+
+    Args:
+        job: The declared job.
+        records: Its records.
+        name: The query's name, `main` for the only one.
 
     Raises:
         RefusedError: The job's records are lost (code `repository-lost`).

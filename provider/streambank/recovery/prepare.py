@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, get_args
 
-from streambank.choice import check_choice
-from streambank.errors import InputError, RefusedError, StorageError, StreambankError
+from streambank.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
 from streambank.job.marker import marked_generation

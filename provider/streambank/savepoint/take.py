@@ -18,8 +18,14 @@ from typing import Any, get_args
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.shape import ClosureKind
-from streambank.choice import check_choice
-from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.errors import (
+    ConflictError,
+    FormatError,
+    IntegrityError,
+    NotFoundError,
+    StreambankError,
+    check_choice,
+)
 from streambank.savepoint.asked import check_asked
 from streambank.savepoint.capture import (
     SinkCapture,

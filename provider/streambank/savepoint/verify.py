@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.choice import check_choice
-from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
+from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
 from streambank.finding import Finding
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.check_work import check_objects

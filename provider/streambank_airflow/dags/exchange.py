@@ -24,6 +24,7 @@ from streambank_airflow.operators.job import (
 from streambank_airflow.operators.reinstate import ReinstateGenerationOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import (
+    NOTHING_KEY,
     CompactStateOperator,
     RescaleStateOperator,
     StateOperator,
@@ -34,6 +35,7 @@ AS_IT_WAS = (
     " Nothing is written into the checkpoint that it has: where a step fails, the job goes on in it, with "
     "the state that it had, and the run fails."
 )
+TOO_EARLY = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
 REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
 
 
@@ -84,12 +86,17 @@ def _exchange_dag(
     savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
     with dag:
         preview = operator(
-            task_id="preview", only_if="{{ params.dry_run }}", plan_only=True, **asked, **of_query
+            task_id="preview",
+            only_if="{{ params.dry_run }}",
+            plan_only=True,
+            before_stop=True,
+            **asked,
+            **of_query,
         )
         stop = StopStreamingJobOperator(
             task_id="stop",
             savepoint=True,
-            only_if="{{ not params.dry_run }}",
+            only_if=f"{{{{ not params.dry_run and not {TOO_EARLY} }}}}",
             skip_if_stopped="{{ dag_run.run_type in ('scheduled', 'backfill') }}",
             trigger_rule=TriggerRule.NONE_FAILED,
             **args,

@@ -36,6 +36,23 @@ class StateHook(CompactionHook):
         importlib.import_module(_ORDER).Order.from_dict(order)
 
     @connected
+    def foresee(self, ref: str, order: Mapping[str, Any], *, elsewhere: bool) -> None:
+        """Refuse an order that could not be carried out, before the job is stopped for it.
+
+        Args:
+            ref: `job` or `job/query`.
+            order: What is asked, as JSON.
+            elsewhere: The Spark that does it has Python packages of its own.
+
+        Raises:
+            StreambankError: As `streambank.recovery.foresee.foresee`.
+        """
+        from streambank.recovery.foresee import foresee
+
+        job, query = self.declared(ref)
+        foresee(job, query, order, elsewhere=elsewhere)
+
+    @connected
     def rewrite_state(
         self,
         ref: str,

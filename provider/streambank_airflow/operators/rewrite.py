@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from streambank.errors import NotFoundError
 from streambank.times import parse_duration_s
 from streambank_airflow.executors import SparkChoice
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, by_schedule
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+NOTHING_KEY = "nothing_to_do"
+"""XCom key under which a scheduled run leaves why it is too early for it."""
+_NOT_YET = ("never-started", "no-committed-batch")
 SUMS = ("keys", "rows", "rows_before")
 """What is told of all operators of a query together."""
 
@@ -30,6 +34,8 @@ class StateOperator(StreambankOperator):
         savepoint: Its id, the beginning of one, or `latest`.
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch.
         plan_only: Write nothing; only say what would go.
+        before_stop: The job will be stopped for this: refuse what could not be carried out then. A scheduled
+            run for which it is too early is skipped, and leaves why in the XCom `nothing_to_do`.
         only_if: Skip unless this is true, when what is asked has been checked.
         spark_conn_id: A connection of the Spark provider.
         spark_conf: Spark properties, beside those that are declared.
@@ -55,6 +61,7 @@ class StateOperator(StreambankOperator):
         unmoved: bool | str = False,
         plan_only: bool | str = False,
         only_if: bool | str = True,
+        before_stop: bool = False,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         spark_properties: str | None = None,
@@ -65,6 +72,7 @@ class StateOperator(StreambankOperator):
         self.unmoved = unmoved
         self.plan_only = plan_only
         self.only_if = only_if
+        self.before_stop = before_stop
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
         self.spark_properties = spark_properties
@@ -78,6 +86,8 @@ class StateOperator(StreambankOperator):
         with airflow_failures():
             order = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **self.order()}
             self.hook.check_order(order)
+            if self.before_stop:
+                self._foresee(context, order)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run is to do without it.")
             report = self.hook.rewrite_state(
@@ -97,6 +107,24 @@ class StateOperator(StreambankOperator):
             "job": self.job,
             **{name: sum(one[name] for one in report["operators"]) for name in SUMS},
         }
+
+    def _foresee(self, context: Context, order: Mapping[str, Any]) -> None:
+        """Refuse before the stop what would be refused after it.
+
+        Raises:
+            AirflowSkipException: A schedule asks, and it is too early.
+        """
+        try:
+            self.hook.foresee(self.job, order, elsewhere=bool(self.spark_conn_id))
+        except NotFoundError as error:
+            early = error.code in _NOT_YET or (
+                error.code == "no-such-savepoint" and order.get("idle_for_s") is not None
+            )
+            if not (early and by_schedule(context)):
+                raise
+            task_instance: Any = context["ti"]
+            task_instance.xcom_push(key=NOTHING_KEY, value=error.message)
+            raise AirflowSkipException(f"The job is left alone: {error.message} {error.hint}") from error
 
     def _tell(self, report: Mapping[str, Any]) -> None:
         for one in report["operators"]:

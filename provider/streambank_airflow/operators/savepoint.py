@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank.checkpoint.shape import ClosureKind
 from streambank.errors import NotFoundError
 from streambank.job.policies import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
@@ -25,7 +24,7 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-CLOSURES = get_args(ClosureKind)
+CLOSURES = ("safe", "minimal")
 NO_CLOSURE = (None, "", "None")
 """What a template gives where nothing is chosen."""
 LEVELS = ("none", "quick", "full", "sampled")

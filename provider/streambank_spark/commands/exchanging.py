@@ -128,12 +128,17 @@ def _exchange(
     from streambank.job.declaration import load_jobs
     from streambank.job.processes import who
     from streambank.recovery.exchange import exchange
+    from streambank.recovery.foresee import foresee
     from streambank.times import parse_duration_s
+    from streambank_spark.order import check_where
 
     job = load_jobs(jobs).job(name)
     spark = declared_spark(job, query, given)
+    foresee(job, query, order.to_dict(), elsewhere=not (spark.master or "").startswith("local"))
     by = who("cli")
     with spark_of(spark) as session, console.progress() as progress:
+        if order.where is not None:
+            check_where(session, job.records().generation(query), order)
         made: list[Derived] = []
 
         def make(repository: Repository, of: str, savepoint: str) -> str | None:

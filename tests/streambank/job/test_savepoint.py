@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from streambank.errors import InputError, NotFoundError, StreambankError
-from streambank.job.declaration import Job
+from streambank.job.declaration import Job, load_jobs
 from streambank.job.processes import ProcessId
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop import stop_job
 from streambank.savepoint.plan import make_plan
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
+from tests.support.cli import succeed
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.jobs import BY, declare, fake_launcher
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -64,6 +65,36 @@ def test_a_savepoint_of_a_managed_job_knows_its_sink_and_what_ran(running: Job) 
     assert "hunter" not in text, "arguments and values of settings may be secrets"
     event = running.records().last_event("savepoint-taken")
     assert event is not None and event["savepoint"] == result["savepoint"] and event["generation"] == 1
+
+
+@pytest.mark.parametrize("control", [None, "elsewhere"])
+def test_the_command_line_leaves_the_same_event_as_any_other(
+    folder: Path, running: Job, control: str | None
+) -> None:
+    jobs = folder / "streaming_jobs.toml"
+    if control is not None:  # with its records apart, a job is found by its declaration alone
+        (folder / "repository/jobs").rename(folder / control)
+        jobs.write_text(f'control = "{control}"\n' + jobs.read_text(encoding="utf-8"), encoding="utf-8")
+    job = load_jobs(jobs).job("flights")
+    named: list[str | int | Path] = ["--jobs", jobs] if control is not None else []
+    savepoint_job(job, by=BY, batch=1)
+    expected = job.records().last_event("savepoint-taken")
+
+    place, repository = folder / "checkpoints/flights", folder / "repository"
+    taken = succeed("take", place, "-r", repository, "--job", "flights", *named)
+
+    event = job.records().last_event("savepoint-taken")
+    assert event is not None and expected is not None
+    assert event.keys() == expected.keys()
+    assert (event["batch"], event["generation"], event["query"]) == (2, 1, "main")
+    assert event["savepoint"] in taken.out and event["by"]["via"] == "cli"
+    assert manifest(job, event["savepoint"]).taken_by["records"] == job.records().store.uri
+
+
+def test_a_take_of_another_directory_is_no_event_of_the_job(folder: Path, running: Job) -> None:
+    live(f"{folder}/other", 2)
+    succeed("take", folder / "other", "-r", folder / "repository", "--job", "flights")
+    assert running.records().last_event("savepoint-taken") is None
 
 
 def test_the_current_generation_is_what_is_saved(running: Job) -> None:

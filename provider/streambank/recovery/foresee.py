@@ -1,0 +1,250 @@
+"""What speaks against an exchange of a job's state, found before the job is stopped for it.
+
+An exchange makes its new state of the savepoint with which the job was stopped. What that savepoint will be
+like can be told from the live checkpoint: its operators, their columns, the provider and the partitions; and
+how old the earlier savepoints will be. Whatever is refused here would be refused later, with the job standing
+still for it. What only Spark can tell stays with Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from typing import Any
+
+from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.query_schema import OperatorSchema, read_query_schema
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import (
+    ConflictError,
+    FormatError,
+    InputError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+)
+from streambank.job.control import JobControl
+from streambank.job.declaration import Job
+from streambank.job.generations import MAIN
+from streambank.job.savepoint import place_of
+from streambank.savepoint.catalog import SavepointSummary
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
+from streambank.storage.base import Store
+from streambank.times import utc_now
+
+TOO_YOUNG = "no-such-savepoint"
+"""Code of a compaction by idle time for which no savepoint is old enough yet."""
+_PACKAGES = {"lz4": ("lz4", "xxhash"), "zstd": ("zstandard",)}
+"""What rewriting HDFS-backed state takes, by the codec of its files."""
+_AS_STORED = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
+"""Operators of which Spark's reader shows the columns that are stored."""
+_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Texts and comments of an expression."""
+_COLUMN = re.compile(r"(?<![\w.`])(key|value)\s*\.\s*(?:`([^`]+)`|([A-Za-z_]\w*))(?!\s*\()", re.IGNORECASE)
+
+
+def foresee(
+    job: Job,
+    query: str | None,
+    order: Mapping[str, Any],
+    *,
+    control: JobControl | None = None,
+    repository: Repository | None = None,
+    elsewhere: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Refuse an order on the state of a job that could not be carried out once the job is stopped.
+
+    Only reads. A checkpoint that moves too fast to be read, or is not understood, is left to the stop.
+
+    Args:
+        job: The declared job.
+        query: Of which query; None for the only one.
+        order: What is asked, as JSON (streambank_spark/order.py).
+        control: The job's records; opened from the declaration when left out.
+        repository: Where the savepoints are; opened from the declaration when left out.
+        elsewhere: The Spark that does it has Python packages of its own, which cannot be seen from here.
+        now: When the savepoint would be taken.
+
+    Raises:
+        InputError: The query, an operator or a column does not exist, or has to be named; the state has that
+            number of partitions already (code `same-partitions`); or the earlier savepoint is not earlier.
+        NotFoundError: The job was never started, has committed nothing, or no savepoint is old enough
+            (`no-such-savepoint`).
+        RefusedError: There is no state, or its provider or codec rules it out.
+        StorageError: A package is missing that rewriting this state takes (code `missing-package`).
+    """
+    if (query or MAIN) not in job.queries:
+        raise InputError(
+            f"Which query of job {job.name} is meant?",
+            code="which-query",
+            hint=f"Name one: {', '.join(job.queries)}.",
+        )
+    location, _ = place_of(job, control or job.records(), query or MAIN)
+    checkpoint = open_store(location)
+    try:
+        closure = CheckpointReader(checkpoint).closure(None, "minimal")
+    except (ConflictError, FormatError, NotFoundError):
+        return  # it moves while it is read, or the stop's savepoint will say what is wrong with it
+    _check_state(closure, order)
+    if order.get("partitions") is not None:
+        _check_rescale(closure, int(order["partitions"]))
+    if closure.spark.provider == "hdfs":
+        _check_codec(closure, elsewhere or not (job.state.master or job.master).startswith("local"))
+    _check_operator(closure, order)
+    if order.get("where"):
+        _check_columns(checkpoint, closure, order)
+    if order.get("idle_for_s") is not None or order.get("idle_since") is not None:
+        _check_age(repository or _opened(job), job.savepoint_name(query), closure, order, now or utc_now())
+
+
+def _opened(job: Job) -> Repository | None:
+    """The job's repository; None where there is none yet."""
+    try:
+        return Repository.open(open_store(job.repository))
+    except NotFoundError:
+        return None
+
+
+def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
+    if not closure.operators:
+        raise RefusedError(
+            "The query keeps no state: there is nothing to rewrite.",
+            code="no-state",
+            hint="`streambank inspect` shows what a checkpoint holds.",
+        )
+
+
+def _check_rescale(closure: Closure, partitions: int) -> None:
+    if closure.spark.provider == "hdfs":
+        raise RefusedError(
+            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
+            code="hdfs-backed",
+            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
+        )
+    # A store without keys has one partition, whatever is asked for.
+    now = {store.partitions for one in closure.operators for store in one.stores} - {1}
+    if closure.spark.shuffle_partitions == partitions and now <= {partitions}:
+        raise InputError(
+            f"The state has {partitions} partitions already.",
+            code="same-partitions",
+            hint="Name another number; nothing has to be done for this one.",
+        )
+
+
+def _check_codec(closure: Closure, elsewhere: bool) -> None:
+    codec = closure.spark.codec or "lz4"
+    if codec not in _PACKAGES:
+        raise RefusedError(
+            f"HDFS-backed state compressed with {codec} cannot be rewritten.",
+            code="unknown-codec",
+            hint=f"It can with {' or '.join(_PACKAGES)}; RocksDB state can with any.",
+        )
+    missing = [name for name in _PACKAGES[codec] if find_spec(name) is None]
+    if missing and not elsewhere:
+        raise StorageError(
+            f"Rewriting HDFS-backed state takes {' and '.join(missing)}; not installed here.",
+            code="missing-package",
+            hint="Install airflow-provider-streambank[state], on the executors too.",
+        )
+
+
+def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
+    known = ", ".join(f"{one.operator} ({one.name})" for one in closure.operators)
+    asked = order.get("operator")
+    if asked is not None and asked not in {one.operator for one in closure.operators}:
+        raise InputError(
+            f"The query has no stateful operator {asked}.",
+            code="which-operator",
+            hint=f"Name it with --operator; there are: {known}.",
+        )
+    if asked is None and order.get("where") and len(closure.operators) > 1:
+        raise InputError(
+            "The expression is about the state of one operator, and it is not said which.",
+            code="which-operator",
+            hint=f"Name it with --operator; there are: {known}.",
+        )
+
+
+def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]) -> None:
+    """Refuse `key.x` and `value.x` of columns that the state does not have.
+
+    Of an operator with several stores or state variables Spark's reader shows other columns than are stored,
+    so there nothing is judged.
+    """
+    try:
+        schema = read_query_schema(closure.paths, checkpoint.read, closure.offset_conf)
+    except (FormatError, NotFoundError):
+        return
+    asked = order.get("operator")
+    found = [one for one in schema.operators if asked in (None, one.operator)]
+    known = _stored_columns(found[0]) if len(found) == 1 and order.get("part") is None else None
+    if known is None:
+        return
+    for part, quoted, plain in _COLUMN.findall(_TEXT.sub("''", str(order["where"]))):
+        column = quoted or plain
+        if column.lower() not in known[part.lower()]:
+            there = ", ".join(f"{each}.{name}" for each in known for name in known[each])
+            raise InputError(
+                f"The state has no column {part}.{column}, which the expression names.",
+                code="bad-expression",
+                hint=f"It has {there}.",
+            )
+
+
+def _stored_columns(operator: OperatorSchema) -> dict[str, list[str]] | None:
+    """Names of the columns of key and value, in small letters; None where the reader may show others."""
+    if operator.name not in _AS_STORED or len(operator.stores) != 1:
+        return None
+    families = list(operator.stores[0].newest.values())
+    if len(families) != 1:
+        return None
+    kinds = {"key": families[0].key, "value": families[0].value}
+    return {
+        part: [str(field.get("name", "")).lower() for field in kind.get("fields", ())]
+        for part, kind in kinds.items()
+    }
+
+
+def _check_age(
+    repository: Repository | None, job: str, closure: Closure, order: Mapping[str, Any], now: datetime
+) -> None:
+    """Whether there is a savepoint to compare with: of the same query, of an earlier batch, old enough."""
+    if repository is not None and order.get("idle_since") is not None:
+        place, savepoint = repository.find(str(order["idle_since"]), job)
+        earlier = repository.load(place, savepoint)
+        batch, query_id = earlier.batch, earlier.query_id
+    else:
+        found = _older(repository, job, now, float(order.get("idle_for_s") or 0))
+        savepoint, batch, query_id = found.savepoint, found.batch or 0, found.query_id
+    if query_id != closure.query_id or batch >= closure.batch:
+        raise InputError(
+            f"{savepoint} is of batch {batch} of query {query_id}, which is not earlier than batch "
+            f"{closure.batch} of query {closure.query_id}.",
+            code="not-earlier",
+            hint="Name a savepoint of the same query with a lower batch.",
+        )
+
+
+def _older(repository: Repository | None, job: str, now: datetime, seconds: float) -> SavepointSummary:
+    before = now - timedelta(seconds=seconds)
+    there = [
+        (one.taken_at, one)
+        for one in (repository.manifests(job) if repository is not None else ())
+        if one.job == job and one.error is None and one.derived_from is None and one.taken_at is not None
+    ]
+    old = [pair for pair in there if pair[0] <= before]
+    if old:
+        return max(old, key=lambda pair: pair[0])[1]
+    first = min((moment for moment, _ in there), default=None)
+    when = "take one, and keep it for as long"
+    if first is not None:
+        when = f"the oldest will be on {first + timedelta(seconds=seconds):%Y-%m-%d at %H:%M} UTC"
+    raise NotFoundError(
+        f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
+        code=TOO_YOUNG,
+        hint=f"What was idle for so long is not known yet: {when}. Or use --where.",
+    )

@@ -1,0 +1,104 @@
+"""What speaks against a compaction or another number of partitions is found while the job still runs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.errors import StreambankError
+from streambank.job.declaration import Job
+from streambank.job.savepoint import savepoint_job
+from streambank.recovery import foresee as foreseeing
+from streambank.recovery.foresee import foresee
+from streambank.times import utc_now
+from tests.support.checkpoints import unpack
+from tests.support.jobs import BY, declare
+
+HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
+
+
+def job_with(folder: Path, name: str) -> Job:
+    """The job `flights` whose checkpoint is a recorded one."""
+    job = declare(folder, more='master = "local[2]"\n')
+    (folder / "checkpoints").mkdir()
+    (unpack(name, folder / "unpacked") / "checkpoint").rename(folder / "checkpoints/flights")
+    return job
+
+
+def refusal(job: Job, **order: Any) -> StreambankError:
+    with pytest.raises(StreambankError) as caught:
+        foresee(job, None, order)
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "code"),
+    [
+        ("4.3.0/stateless", {"operation": "compact", "where": "true"}, "no-state"),
+        (HDFS, {"operation": "rescale", "partitions": 7}, "hdfs-backed"),
+        (ROCKSDB, {"operation": "rescale", "partitions": 2}, "same-partitions"),
+        (ROCKSDB, {"operation": "compact", "where": "true", "operator": 3}, "which-operator"),
+        ("4.3.0/hdfs-chain", {"operation": "compact", "where": "true"}, "which-operator"),
+        (HDFS, {"operation": "compact", "where": "value.nope > 1"}, "bad-expression"),
+        (HDFS, {"operation": "compact", "where": "value.count > 1 and key.`no such` = 1"}, "bad-expression"),
+        (HDFS, {"operation": "compact", "idle_for_s": 3600.0}, "no-such-savepoint"),
+        (HDFS, {"operation": "compact", "idle_since": "b000001"}, "no-such-savepoint"),
+    ],
+)
+def test_what_would_be_refused_once_the_job_is_stopped_is_refused_before(
+    tmp_path: Path, name: str, order: dict[str, Any], code: str
+) -> None:
+    assert refusal(job_with(tmp_path, name), **order).code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        (ROCKSDB, {"operation": "rescale", "partitions": 5}),
+        (HDFS, {"operation": "compact", "where": "value.sum < 3 and key.window.end < {watermark}"}),
+        (HDFS, {"operation": "compact", "where": "KEY.Window.start < now() -- value.nope"}),
+        (HDFS, {"operation": "compact", "where": "concat('value.nope', key.window) = \"key.nope\""}),
+        ("4.3.0/hdfs-join", {"operation": "compact", "where": "value.nope = 1", "part": "left"}),
+        ("4.3.0/rocksdb-transform", {"operation": "compact", "where": "value.nope = 1", "part": "seen"}),
+        ("4.3.0/hdfs-chain", {"operation": "compact", "where": "true", "operator": 1}),
+    ],
+)
+def test_what_can_be_done_or_only_spark_can_tell_is_let_through(
+    tmp_path: Path, name: str, order: dict[str, Any]
+) -> None:
+    foresee(job_with(tmp_path, name), None, order)
+
+
+def test_a_savepoint_has_to_be_old_enough_and_earlier(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    order = {"operation": "compact", "idle_for_s": timedelta(days=30).total_seconds()}
+    savepoint_job(job, by=BY, batch=6)
+    early = refusal(job, **order)
+    due = utc_now() + timedelta(days=30)
+    assert early.code == "no-such-savepoint" and f"the oldest will be on {due:%Y-%m-%d}" in early.hint
+    foresee(job, None, order, now=utc_now() + timedelta(days=31))
+    newest = savepoint_job(job, by=BY).savepoints["main"].savepoint
+    assert refusal(job, operation="compact", idle_since=newest).code == "not-earlier"
+
+
+def test_packages_that_are_missing_here_count_where_this_machine_does_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_with(tmp_path, HDFS)
+    monkeypatch.setattr(foreseeing, "find_spec", lambda name: None)
+    order = {"operation": "compact", "where": "true"}
+    missing = refusal(job, **order)
+    assert missing.code == "missing-package" and "lz4 and xxhash" in missing.message
+    foresee(job, None, order, elsewhere=True)
+
+
+def test_a_job_that_never_ran_and_a_query_that_is_none(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    assert refusal(job, operation="rescale", partitions=3).code == "never-started"
+    with pytest.raises(StreambankError) as caught:
+        foresee(job, "left", {"operation": "rescale", "partitions": 3})
+    assert caught.value.code == "which-query"
