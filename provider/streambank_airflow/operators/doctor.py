@@ -12,6 +12,7 @@ from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
+from streambank_airflow.paused import note_watcher
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -68,6 +69,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"Job {self.job} is not to be diagnosed.")
+            note_watcher(context, self.hook.sla(self.job))
             findings = self.hook.diagnose(self.job)
         self._log(findings)
         result = result_of(self.job, findings)
