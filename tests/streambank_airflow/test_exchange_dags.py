@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 
 from streambank.errors import RefusedError, StorageError
 from streambank.job.launcher import LocalLauncher
+from streambank.job.watch import Watches
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
@@ -64,7 +65,7 @@ def rewriting(monkeypatch: pytest.MonkeyPatch) -> Rewriting:
 @pytest.fixture(autouse=True)
 def handed_over(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The runs of `<job>.run` that have taken over: what is triggered does so at once."""
-    return hand_over(managed, monkeypatch)
+    return hand_over(lambda: managed.control, monkeypatch)
 
 
 def dag(managed: Managed, verb: str = "compact", *, paused: bool = False) -> DAG:
@@ -136,7 +137,7 @@ def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
     capfd: pytest.CaptureFixture[str],
     start: bool,
 ) -> None:
-    """A triggered run of a paused DAG waits in the queue for ever, while the task that triggered it is green."""
+    """A run of a paused DAG waits in the queue for ever, while the task that triggered it is green."""
     managed.start()
     run = run_dag(dag(managed, paused=True), run_conf={**OLD, "start": start})
 
@@ -155,8 +156,7 @@ def test_it_is_red_where_nobody_takes_over(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.start()
-    monkeypatch.undo()
-    rewriting = Rewriting(monkeypatch)
+    monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
     rewriting.finds_nothing = True
     compact = dag(managed)
     compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours

@@ -165,7 +165,7 @@ def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
         raise failed[0]
 
 
-def hand_over(managed: Managed, patch: pytest.MonkeyPatch) -> list[str]:
+def hand_over(records: Callable[[], JobControl], patch: pytest.MonkeyPatch) -> list[str]:
     """Let a run that a DAG triggers watch the job as soon as it is there; the runs of which that was so."""
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
@@ -175,8 +175,9 @@ def hand_over(managed: Managed, patch: pytest.MonkeyPatch) -> list[str]:
         run_id = f"triggered__{len(taken_over)}"
         taken_over.append(run_id)
         by = {"dag_id": self.trigger_dag_id, "run_id": run_id}
-        desired = managed.control.desired()
-        managed.control.watches.begin(by=by, desired=desired.number if desired else None)
+        control = records()
+        desired = control.desired()
+        control.watches.begin(by=by, desired=desired.number if desired else None)
         return execute(self, context)
 
     patch.setattr(TriggerDagRunOperator, "execute", execute_and_watch)

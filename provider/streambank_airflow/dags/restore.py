@@ -29,8 +29,8 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
     `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
     so that `<job>.run` does not start it again in the middle. `keep_running` hands the job back to
     `<job>.run`, which must not be paused (`check_run`, before anything is done), and `watched` waits for the
-    proof that it was taken over. Of several queries one is restored; where more are lost, all but the last are restored
-    without a start.
+    proof that it was taken over. Of several queries one is restored; where more are lost, all but the last
+    are restored without a start.
     """
     queries = [query for query in job.query_names if query is not None]
     dag = job_dag(
