@@ -56,6 +56,7 @@ def test_a_person_may_look_without_failing_and_without_telling(tmp_path: Path) -
     jobs_file = slow_job(tmp_path, f"notify = [{said}]\n")
     dag = sla_dag(jobs_file)
     assert str(dag.schedule) == staggered("*/10 * * * *", "flights", 600.0), "at minutes of its own"
+    (tmp_path / "never").mkdir()
     never = slow_job(tmp_path / "never", 'schedule = "never"\n')
     assert not sla_dag(never).timetable.can_be_scheduled
     commit(jobs_file, 60.0)

@@ -181,9 +181,7 @@ def job_status(
     work = records.operation_lock.view()
     busy = work if work is not None and work.state != "ended" else None
     beat_at = view.beat_at if view else None
-    life = (
-        job_life(records, utc_now(), queries=job.queries, settle=False, newest=_DRIVERS) if follow else None
-    )
+    life = _life(job, records) if follow else None
     beat_age_s = round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None
     return JobStatus(
         job=job.name,
@@ -213,6 +211,18 @@ def job_status(
         down_since=to_json_time(life.down_since) if life is not None and life.down_since else None,
         down_why=life.down_why if life is not None else "",
         watch=_watch(life) if life is not None else None,
+    )
+
+
+def _life(job: Job, records: JobControl) -> Life:
+    """At a glance: no heartbeat is watched for a while, and the newest drivers alone are looked at."""
+    return job_life(
+        records,
+        utc_now(),
+        queries=job.queries,
+        settle=False,
+        newest=_DRIVERS,
+        start_s=job.start.timeout_s,
     )
 
 
