@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.errors import InputError, StorageError
-from streambank.job.alive import Life, job_life
 from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
@@ -21,6 +20,9 @@ from streambank.job.launchers.choose import launcher_for
 from streambank.job.progress import last_progress
 from streambank.job.upcoming import launched_handle
 from streambank.times import to_json_time, utc_now
+
+if TYPE_CHECKING:
+    from streambank.job.alive import Life
 
 JobState = Literal["never-started", "starting", "running", "stopping", "stopped", "failed", "unknown"]
 _DRIVERS = 10
@@ -216,6 +218,8 @@ def job_status(
 
 def _life(job: Job, records: JobControl) -> Life:
     """At a glance: no heartbeat is watched for a while, and the newest drivers alone are looked at."""
+    from streambank.job.alive import job_life  # a DAG file that is parsed needs none of it
+
     return job_life(
         records,
         utc_now(),

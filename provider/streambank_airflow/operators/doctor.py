@@ -12,7 +12,6 @@ from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
-from streambank_airflow.paused import note_watcher
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -65,6 +64,8 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             AirflowException: It could not be looked at, and a retry may help.
             AirflowSkipException: It is not to be looked at.
         """
+        from streambank_airflow.paused import note_watcher
+
         with airflow_failures():
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):

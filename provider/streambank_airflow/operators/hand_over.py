@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from streambank.times import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer
-from streambank_airflow.paused import is_paused
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,6 +45,8 @@ class CheckRunDagOperator(StreambankOperator):
         Raises:
             AirflowFailException: The DAG is paused.
         """
+        from streambank_airflow.paused import is_paused
+
         with airflow_failures():
             asked = as_bool(self.only_if, "only_if")
             watch = self.hook.newest_watch(self.job)
@@ -97,6 +98,7 @@ class JobWatchedOperator(StreambankOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait; see the class."""
+        from streambank_airflow.paused import is_paused
         from streambank_airflow.triggers.job import JobWatchedTrigger
 
         if is_paused(context, self.run_dag_id):
