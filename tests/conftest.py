@@ -51,6 +51,7 @@ def _isolate_environment() -> Path:
             "AIRFLOW_HOME": str(airflow_home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(airflow_home / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             # Tests have DAGs of the same name; one that was written seconds ago must not stay.
             "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
             "AIRFLOW__CORE__UNIT_TEST_MODE": "False",

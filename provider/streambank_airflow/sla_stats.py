@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from airflow.sdk import conf
 from airflow.sdk.observability import stats
 
+from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
 from streambank.sla.verdict import LEVELS, Level
 
 VALUE, LEVEL, JOB_LEVEL = "streambank.sla.value", "streambank.sla.level", "streambank.sla.job_level"
+WANTED, UP, WATCHED = "streambank.job.wanted", "streambank.job.up", "streambank.job.watched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Gauges:
         self.send_level(ref, found.level)
         if not self.on:
             return
+        if found.life is not None:
+            self._send_life(found.job, found.life)
         for one in found.verdicts:
             tags = {"job": one.job, "query": one.query, "objective": one.objective}
             self._gauge(LEVEL, LEVELS.index(one.level), tags)
@@ -59,6 +63,13 @@ class Gauges:
         """The level of what was judged (`job`, or `job/query`): what muted objectives say does not count."""
         if self.on:
             self._gauge(JOB_LEVEL, LEVELS.index(level), {"job": ref})
+
+    def _send_life(self, job: str, life: Life) -> None:
+        """Whether a job is meant to run, does run, and is watched: 1 or 0 each."""
+        facts = {WANTED: life.wanted, UP: life.up, WATCHED: life.watched}
+        for name, value in facts.items():
+            if value is not None:
+                self._gauge(name, int(value), {"job": job})
 
     def _gauge(self, name: str, value: float, tags: Mapping[str, str]) -> None:
         if self.tagged:

@@ -230,6 +230,47 @@ class JobWatcher:
         return launch_id is not None and self.control.last_event("stop-asked", launch_id=launch_id) is None
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedView(JobView):
+    """A job at one moment, and who watches it.
+
+    Attributes:
+        watch: The number of its newest watcher; 0 for none.
+        watcher: Which that is, in words.
+        ended: How it has ended, and why; None where it has not.
+    """
+
+    watch: int = 0
+    watcher: str | None = None
+    ended: str | None = None
+
+
+@dataclass(slots=True)
+class WatchedWatcher:
+    """Looks at a job, and at who watches it.
+
+    Args:
+        job: Looks at the job.
+    """
+
+    job: JobWatcher
+
+    def look(self) -> WatchedView:
+        """How it is now.
+
+        Raises:
+            StorageError: Its records cannot be reached.
+            FormatError: A record is damaged.
+        """
+        with using_s3(self.job.access):
+            newest = self.job.control.watches.view()
+        view = self.job.look().to_dict()
+        if newest is None:
+            return WatchedView(**view)
+        ended = f"{newest.end.get('how')}: {newest.end.get('why')}" if newest.end else None
+        return WatchedView(**view, watch=newest.number, watcher=newest.who, ended=ended)
+
+
 def _working(status: JobStatus) -> str | None:
     """The operation that works on the job; one whose process died no longer does."""
     if status.operation_state == "dead":

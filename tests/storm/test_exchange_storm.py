@@ -21,6 +21,7 @@ from tests.support.airflow_db import airflow_database, run_dag, task_states, wri
 from tests.support.driver import wait_for
 from tests.support.jobs import BY, ROOT, end_drivers
 from tests.support.json_examples import examples, mismatches
+from tests.support.managed import hand_over
 from tests.support.seen_trial import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenTrial
 
 __all__ = ["airflow_database"]
@@ -118,7 +119,11 @@ def test_what_the_query_does_not_start_with_is_taken_back(trial: SeenTrial) -> N
     trial.settle()
 
 
-def test_the_dag_does_the_same(airflow_database: None, trial: SeenTrial) -> None:
+def test_the_dag_does_the_same(
+    airflow_database: None, trial: SeenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over(trial.job.records, monkeypatch)
+
     def compact(**answers: Any) -> Any:
         dags = build_dags(trial.jobs)  # anew, since a run fills in the templates of its tasks
         write_dags(dags["seen.run"])

@@ -16,7 +16,7 @@ from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY
 from tests.support.airflow_db import answer_question, asset_events, run_dag, task_states, write_dags, xcom
 from tests.support.jobs import poll
-from tests.support.managed import Managed
+from tests.support.managed import Managed, hand_over
 
 
 def dags_of(managed: Managed) -> dict[str, DAG]:
@@ -132,7 +132,10 @@ def saved_then_lost(managed: Managed) -> Any:
     return took
 
 
-def test_a_disaster_is_restored_once_a_person_approves(airflow_database: None, managed: Managed) -> None:
+def test_a_disaster_is_restored_once_a_person_approves(
+    airflow_database: None, managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_over = hand_over(lambda: managed.control, monkeypatch)
     took = saved_then_lost(managed)
     dags = dags_of(managed)
     write_dags(dags["flights.run"])
@@ -143,6 +146,7 @@ def test_a_disaster_is_restored_once_a_person_approves(airflow_database: None, m
     question.join()
 
     assert set(task_states(run).values()) == {"success"}
+    assert xcom(run, "watched")["watcher"] == f"run {taken_over[0]} of flights.run"
     plan, shown = xcom(run, "plan"), xcom(run, "plan", PLAN_KEY)
     assert plan["savepoint"] == took["savepoint"]
     assert not [value for value in plan.values() if isinstance(value, dict | list)]
@@ -177,7 +181,7 @@ def test_a_person_who_rejects_changes_nothing(airflow_database: None, managed: M
     question.join()
 
     states = task_states(run)
-    assert (states.pop("plan"), states.pop("approve")) == ("success", "success")
+    assert {states.pop(task) for task in ("check_run", "plan", "approve")} == {"success"}
     assert set(states.values()) == {"skipped"}
     generation = managed.control.generation()
     assert generation is not None

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank_airflow.jobs import build_dags
+from streambank_airflow.stagger import staggered
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.notifiers import told
 from tests.support.slow_batches import commit, slow_job
@@ -54,7 +55,10 @@ def test_a_person_may_look_without_failing_and_without_telling(tmp_path: Path) -
     said = '{class = "tests.support.notifiers.FileNotifier", args = {file = "%s"}}' % (tmp_path / "chat")
     jobs_file = slow_job(tmp_path, f"notify = [{said}]\n")
     dag = sla_dag(jobs_file)
-    assert not dag.timetable.can_be_scheduled
+    assert str(dag.schedule) == staggered("*/10 * * * *", "flights", 600.0), "at minutes of its own"
+    (tmp_path / "never").mkdir()
+    never = slow_job(tmp_path / "never", 'schedule = "never"\n')
+    assert not sla_dag(never).timetable.can_be_scheduled
     commit(jobs_file, 60.0)
 
     run = run_dag(dag, run_conf={"on_breach": "warn", "tell": False, "skew": False})

@@ -11,6 +11,7 @@ from airflow.sdk import DAG
 
 from streambank.errors import RefusedError, StorageError
 from streambank.job.launcher import LocalLauncher
+from streambank.job.watch import Watches
 from streambank.recovery import foresee as foreseeing
 from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
@@ -19,11 +20,11 @@ from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY
 from streambank_spark.submit import SparkExecutor
-from tests.support.airflow_db import run_dag, task_states, write_dags, xcom
-from tests.support.managed import Managed
+from tests.support.airflow_db import pause, run_dag, task_states, write_dags, xcom
+from tests.support.managed import Managed, hand_over
 from tests.support.remade import remake
 
-WAY_BACK = ("go_back", "start_again", "keep_running_again")
+WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
 OLD = {"where": "value.count < 3"}
 
 
@@ -63,10 +64,17 @@ def rewriting(monkeypatch: pytest.MonkeyPatch) -> Rewriting:
     return Rewriting(monkeypatch)
 
 
-def dag(managed: Managed, verb: str = "compact") -> DAG:
+@pytest.fixture(autouse=True)
+def handed_over(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs of `<job>.run` that have taken over: what is triggered does so at once."""
+    return hand_over(lambda: managed.control, monkeypatch)
+
+
+def dag(managed: Managed, verb: str = "compact", *, paused: bool = False) -> DAG:
     """One of the job's DAGs, without retries; `<job>.run`, to which it hands over, is known to Airflow."""
     dags = build_dags(managed.jobs_file)
     write_dags(dags["flights.run"])
+    pause("flights.run", paused)
     for task in dags[f"flights.{verb}"].tasks:
         task.retries = 0
     return dags[f"flights.{verb}"]
@@ -124,13 +132,52 @@ def test_where_nothing_goes_the_job_goes_on(
     assert managed.driver_lives()
 
 
+@pytest.mark.parametrize("start", [True, False])
+def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+    start: bool,
+) -> None:
+    """A run of a paused DAG waits in the queue for ever, while the task that triggered it is green."""
+    managed.start()
+    run = run_dag(dag(managed, paused=True), run_conf={**OLD, "start": start})
+
+    states, out = task_states(run), capfd.readouterr().out
+    if start:
+        assert (states["check_run"], states["stop"], states["go_back"]) == (
+            "failed", "upstream_failed", "skipped",
+        )  # fmt: skip
+        assert managed.driver_lives() and not rewriting.asked
+        assert "flights.run is paused" in out and "Hint: unpause flights.run" in out
+    else:
+        assert (states["check_run"], states["restore"], states["start"]) == ("success", "success", "skipped")
+
+
+def test_it_is_red_where_nobody_takes_over(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.start()
+    monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
+    rewriting.finds_nothing = True
+    compact = dag(managed)
+    compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
+
+    run = run_dag(compact, run_conf=OLD)
+
+    states = task_states(run)
+    assert (run.state, states["keep_running"], states["watched"]) == ("failed", "success", "failed")
+    assert states["go_back"] == "skipped" and managed.driver_lives()
+
+
 def test_a_look_stops_nothing(airflow_database: None, managed: Managed, rewriting: Rewriting) -> None:
     managed.start()
     run_dag(build_dags(managed.jobs_file)["flights.savepoint"])
     epoch = managed.control.lease.view()
     run = run_dag(dag(managed), run_conf={**OLD, "dry_run": True})
     states = task_states(run)
-    assert states.pop("preview") == "success"
+    assert states.pop("preview") == states.pop("check_run") == "success"
     assert set(states.values()) == {"skipped"}
     assert xcom(run, "preview")["savepoint"] is None
     now = managed.control.lease.view()

@@ -17,6 +17,7 @@ from airflow.sdk import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
+from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
 from streambank_airflow.sla_stats import Gauges
 from tests.support.said_verdicts import AT, MUTE, verdict
@@ -87,6 +88,26 @@ def test_plain_statsd_has_a_gauge_for_each_job_and_objective(
         "airflow.streambank.sla.value.flights__daily.left.watermark_lag:61.5|g",
         "airflow.streambank.sla.level.flights__daily.main.growth:1|g",
     ]
+
+
+def test_whether_a_job_runs_and_is_watched_is_a_gauge_each(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
+
+    gauges.send("flights/left", Assessment("flights", AT, (), Life(True, up=True, watched=False)))
+    assert lines(udp, 4)[1:] == [
+        "airflow.streambank.job.wanted.flights:1|g",
+        "airflow.streambank.job.up.flights:1|g",
+        "airflow.streambank.job.watched.flights:0|g",
+    ]
+    udp.setblocking(True)
+    gauges.send("flights", Assessment("flights", AT, (), Life(True, up=None)))
+    assert lines(udp, 3)[1:] == [
+        "airflow.streambank.job.wanted.flights:1|g",
+        "airflow.streambank.job.watched.flights:0|g",
+    ], "nothing is said where nothing is known"
 
 
 def test_statsd_with_influx_tags_has_few_names(

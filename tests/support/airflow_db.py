@@ -51,6 +51,15 @@ def write_dags(*dags: DAG) -> None:
         )
 
 
+def pause(dag_id: str, paused: bool = True) -> None:
+    """Pause a DAG that was written, or (False) let it run; a new one is paused."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.get_one(DagModel, dag_id).is_paused = paused
+
+
 def run_dag(dag: DAG, **how: Any) -> Any:
     """Write a DAG to the database, and run it once with `dag.test`."""
     write_dags(dag)

@@ -163,3 +163,22 @@ def meanwhile(managed: Managed, *steps: Callable[[], Any]) -> Iterator[None]:
     thread.join()
     if failed:
         raise failed[0]
+
+
+def hand_over(records: Callable[[], JobControl], patch: pytest.MonkeyPatch) -> list[str]:
+    """Let a run that a DAG triggers watch the job as soon as it is there; the runs of which that was so."""
+    from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
+    execute, taken_over = TriggerDagRunOperator.execute, []
+
+    def execute_and_watch(self: TriggerDagRunOperator, context: Any) -> Any:
+        run_id = f"triggered__{len(taken_over)}"
+        taken_over.append(run_id)
+        by = {"dag_id": self.trigger_dag_id, "run_id": run_id}
+        control = records()
+        desired = control.desired()
+        control.watches.begin(by=by, desired=desired.number if desired else None)
+        return execute(self, context)
+
+    patch.setattr(TriggerDagRunOperator, "execute", execute_and_watch)
+    return taken_over

@@ -152,7 +152,8 @@ def _of_life(job: Job, machine: Machine) -> list[Finding]:
     """Of the job as a whole: said once, with its first query."""
     now = machine.clock()
     try:
-        return list(check_life(job.name, job_life(job.records(), now, queries=job.queries), now))
+        life = job_life(job.records(), now, queries=job.queries, start_s=job.start.timeout_s)
+        return list(check_life(job.name, life, now))
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from streambank.job.claims import ClaimView
@@ -97,6 +97,7 @@ def job_life(
     queries: Collection[str],
     settle: bool = True,
     newest: int = NEWEST_LIVES,
+    start_s: float = 0.0,
 ) -> Life:
     """Whether a job that is meant to run does, and is watched.
 
@@ -107,6 +108,7 @@ def job_life(
         settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
             dead: clocks may differ. Who may not wait leaves that out.
         newest: How many of its newest drivers to look at, with what happened meanwhile.
+        start_s: How long a start may take: whoever watches begins with that when the start is done.
 
     Raises:
         StorageError: The records cannot be read.
@@ -145,7 +147,7 @@ def job_life(
         (None, "") if unknown else _down(events, lives, driver if living else None, desired)
     )
     expected = _is_expected(control.name, watch, desired)
-    since, why = _unwatched(watch, desired, now) if expected and not watched else (None, "")
+    since, why = _unwatched(watch, desired, now, start_s) if expected and not watched else (None, "")
     return Life(
         True,
         up=None if unknown else living and down_since is None,
@@ -227,10 +229,13 @@ def _is_expected(job: str, watch: WatchView | None, desired: Desired) -> bool:
     return desired.by.get("dag_id") in {f"{job}.{verb}" for verb in DAGS}
 
 
-def _unwatched(watch: WatchView | None, desired: Desired, now: datetime) -> tuple[datetime | None, str]:
+def _unwatched(
+    watch: WatchView | None, desired: Desired, now: datetime, start_s: float
+) -> tuple[datetime | None, str]:
     """Since when no watcher gives signs where one is expected, and why; None where the next one is due."""
     if watch is None or (watch.end and watch.desired != desired.number):
-        return desired.at, "Nothing has watched it since it was started."
+        due_at = desired.at + timedelta(seconds=start_s)
+        return (due_at, "Nothing has watched it since it was started.") if now > due_at else (None, "")
     if watch.end:
         how, why = str(watch.end.get("how")), str(watch.end.get("why") or "")
         said = f": {why.rstrip('.')}" if why else ""

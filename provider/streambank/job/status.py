@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.errors import InputError, StorageError
-from streambank.job.alive import Life, job_life
 from streambank.job.batches import batches_of
 from streambank.job.claims import ClaimView
 from streambank.job.control import JobControl
@@ -22,6 +21,9 @@ from streambank.job.preflight import REPOSITORY_LOST, declared_query, records_lo
 from streambank.job.progress import last_progress
 from streambank.job.upcoming import launched_handle
 from streambank.times import to_json_time, utc_now
+
+if TYPE_CHECKING:
+    from streambank.job.alive import Life
 
 JobState = Literal[
     "never-started", "repository-lost", "starting", "running", "stopping", "stopped", "failed", "unknown"
@@ -189,9 +191,7 @@ def job_status(
     work = records.operation_lock.view()
     busy = work if work is not None and work.state != "ended" else None
     beat_at = view.beat_at if view else None
-    life = (
-        job_life(records, utc_now(), queries=job.queries, settle=False, newest=_DRIVERS) if follow else None
-    )
+    life = _life(job, records) if follow else None
     beat_age_s = round((utc_now() - beat_at).total_seconds(), 1) if beat_at else None
     return JobStatus(
         job=job.name,
@@ -221,6 +221,20 @@ def job_status(
         down_since=to_json_time(life.down_since) if life is not None and life.down_since else None,
         down_why=life.down_why if life is not None else "",
         watch=_watch(life) if life is not None else None,
+    )
+
+
+def _life(job: Job, records: JobControl) -> Life:
+    """At a glance: no heartbeat is watched for a while, and the newest drivers alone are looked at."""
+    from streambank.job.alive import job_life  # a DAG file that is parsed needs none of it
+
+    return job_life(
+        records,
+        utc_now(),
+        queries=job.queries,
+        settle=False,
+        newest=_DRIVERS,
+        start_s=job.start.timeout_s,
     )
 
 

@@ -115,7 +115,7 @@ def look_at_life(job: Job, now: datetime) -> Life | Unreadable:
         now: The moment.
     """
     try:
-        return job_life(job.records(), now, queries=job.queries)
+        return job_life(job.records(), now, queries=job.queries, start_s=job.start.timeout_s)
     except StreambankError as error:
         return Unreadable(MAIN, error.message)
 

@@ -16,6 +16,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 from streambank.job.declaration import Job
 from streambank_airflow import forms
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
+from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
     StartStreamingJobOperator,
@@ -85,6 +86,12 @@ def _exchange_dag(
     stopped = f"ti.xcom_pull(task_ids='stop', key='{SAVEPOINTS_KEY}')"
     savepoint = f"({stopped} or {{}}).get({'params.query' if several else repr('main')})"
     with dag:
+        check_run = CheckRunDagOperator(
+            task_id="check_run",
+            run_dag_id=dag_id(job.name, "run"),
+            only_if="{{ params.start and not params.dry_run }}",
+            **args,
+        )
         preview = operator(
             task_id="preview",
             only_if="{{ params.dry_run }}",
@@ -127,6 +134,7 @@ def _exchange_dag(
             timeout=timedelta(minutes=30),
         )
         keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
+        watched = _watched("watched", job, args)
         go_back = ReinstateGenerationOperator(
             task_id="go_back",
             generation=f"{{{{ ({REWRITTEN} or {{}}).get('generation') }}}}",
@@ -138,11 +146,22 @@ def _exchange_dag(
         )
         start_again = StartStreamingJobOperator(task_id="start_again", only_if="{{ params.start }}", **args)
         keep_running_again = _keep_running(job, "keep_running_again", f"{verb} failed: the job is as it was")
-        preview >> stop >> rewrite >> restore >> start >> first_batch >> keep_running
+        watched_again = _watched("watched_again", job, args)
+        [check_run, preview] >> stop >> rewrite >> restore >> start >> first_batch >> keep_running >> watched
         rewrite >> start
-        [stop, rewrite, restore, start, first_batch] >> go_back >> start_again >> keep_running_again
+        [stop, rewrite, restore, start, first_batch] >> go_back >> start_again
+        start_again >> keep_running_again >> watched_again
     return dag
 
 
 def _keep_running(job: Job, task_id: str, note: str) -> TriggerDagRunOperator:
     return TriggerDagRunOperator(task_id=task_id, trigger_dag_id=dag_id(job.name, "run"), conf={"note": note})
+
+
+def _watched(task_id: str, job: Job, args: Mapping[str, Any]) -> JobWatchedOperator:
+    return JobWatchedOperator(
+        task_id=task_id,
+        run_dag_id=dag_id(job.name, "run"),
+        after="{{ (ti.xcom_pull(task_ids='check_run') or {}).get('watch') }}",
+        **args,
+    )

@@ -12,6 +12,7 @@ from streambank_airflow import forms
 from streambank_airflow.approval import CHOICE_KEY
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
 from streambank_airflow.deadlines import restore_deadline
+from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import (
     CHOICES_KEY,
@@ -34,9 +35,10 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
     """Build `<job>.restore`.
 
     `stop` comes before the restore even where nothing runs: it records that the job is meant to be stopped,
-    so that `<job>.run` does not start it again in the middle. The last task hands the job back to
-    `<job>.run`. Of several queries one is restored; where more are lost, all but the last are restored
-    without a start.
+    so that `<job>.run` does not start it again in the middle. `keep_running` hands the job back to
+    `<job>.run`, which must not be paused (`check_run`, before anything is done), and `watched` waits for the
+    proof that it was taken over. Of several queries one is restored; where more are lost, all but the last
+    are restored without a start.
     """
     queries = [query for query in job.query_names if query is not None]
     dag = job_dag(
@@ -61,7 +63,11 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         "mode": "{{ params.mode }}",
         "new_sinks": "{{ params.new_sinks }}",
     }
+    run = dag_id(job.name, "run")
     with dag:
+        check_run = CheckRunDagOperator(
+            task_id="check_run", run_dag_id=run, only_if="{{ params.start }}", **args
+        )
         plan = RestoreSavepointOperator(
             task_id="plan",
             savepoint="{{ params.savepoint }}",
@@ -104,10 +110,16 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         )
         keep_running = TriggerDagRunOperator(
             task_id="keep_running",
-            trigger_dag_id=dag_id(job.name, "run"),
+            trigger_dag_id=run,
             conf={"note": "handed over after a restore"},
         )
-        plan >> approve >> stop >> restore >> start >> first_batch >> keep_running
+        watched = JobWatchedOperator(
+            task_id="watched",
+            run_dag_id=run,
+            after="{{ (ti.xcom_pull(task_ids='check_run') or {}).get('watch') }}",
+            **args,
+        )
+        [check_run, plan] >> approve >> stop >> restore >> start >> first_batch >> keep_running >> watched
     return dag
 
 

@@ -9,6 +9,10 @@ from streambank_airflow import forms
 from streambank_airflow.dags.common import job_dag
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
+from streambank_airflow.stagger import staggered
+
+SPREAD_S = 600.0
+"""Over how much time jobs are judged that declare no schedule."""
 
 
 def sla_dag(job: Job, jobs_file: str) -> DAG:
@@ -22,7 +26,7 @@ def sla_dag(job: Job, jobs_file: str) -> DAG:
             "hurt before it does, and fails for errors only."
         ),
         params=forms.sla_form(),
-        schedule=job.sla.schedule,
+        schedule=_schedule(job),
     )
     with dag:
         CheckSlaOperator(
@@ -37,3 +41,10 @@ def sla_dag(job: Job, jobs_file: str) -> DAG:
             task_id="doctor", job=job.name, jobs_file=jobs_file, only_if="{{ params.doctor }}"
         )
     return dag
+
+
+def _schedule(job: Job) -> str | None:
+    """When it judges: where nothing is declared, each job at minutes of its own."""
+    if job.sla.schedule is None or not job.sla.spread:
+        return job.sla.schedule
+    return staggered(job.sla.schedule, job.name, SPREAD_S)

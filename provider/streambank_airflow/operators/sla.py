@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -128,6 +128,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             tell, skew = as_bool(self.tell, "tell"), as_bool(self.skew, "skew")
             least = one_of(self.least, "least", LEASTS)
             subjects = self._subjects()
+        self._note_watchers(context, subjects)
         checked = self._judge(subjects, skew)
         self._log(checked)
         # What was found is left before anybody is told, and before the task fails.
@@ -146,6 +147,14 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             one_of(self.jobs, "jobs, unless it is a list,", (ALL,))
             return self.hook.slas(None)
         return self.hook.slas([str(one) for one in self.jobs])
+
+    def _note_watchers(self, context: Context, subjects: Mapping[str, SlaSubject | StreambankError]) -> None:
+        """Ask Airflow whether those who watch the jobs can act, which no other place can tell."""
+        from streambank_airflow.paused import note_watcher
+
+        for subject in subjects.values():
+            if not isinstance(subject, StreambankError):
+                note_watcher(context, subject)
 
     def _judge(self, subjects: dict[str, SlaSubject | StreambankError], skew: bool) -> list[Checked]:
         def judge(ref: str, subject: SlaSubject | StreambankError) -> Checked:

@@ -13,7 +13,7 @@ from streambank.job.health import Observer
 from streambank.job.watch import SIGN_EVERY_S
 from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
-from streambank_airflow.watching import DRIVEN, Signs
+from streambank_airflow.watching import DRIVEN, Signs, WatchedView, WatchedWatcher
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
@@ -116,6 +116,46 @@ class DriverGoneTrigger(JobTrigger):
         """See the class."""
         if view.epoch != self.epoch or view.state not in DRIVEN:
             return {"status": "gone", **view.to_dict()}
+        if utc_now() >= from_json_time(self.give_up_at):
+            return {"status": "late", **view.to_dict()}
+        return None
+
+
+class JobWatchedTrigger(JobTrigger):
+    """Waits until somebody begins to watch a job.
+
+    Ends with `watched`; `stopped` or `finished` where there is nothing to watch any more; `ended` where the
+    watcher has ended otherwise; `late` where it took too long.
+
+    Args:
+        after: A watcher with a higher number than this counts.
+        give_up_at: ISO-8601 time at which it is too late.
+        kwargs: As for every `JobTrigger`.
+    """
+
+    own_arguments: ClassVar[tuple[str, ...]] = ("after", "give_up_at")
+
+    def __init__(self, *, after: int, give_up_at: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.after = after
+        self.give_up_at = give_up_at
+
+    def open_watcher(self, hook: StreambankHook) -> WatchedWatcher:
+        """What looks at the job, and at who watches it."""
+        return WatchedWatcher(hook.watcher(self.job))
+
+    def judge(self, view: JobView) -> Event | None:
+        """See the class."""
+        assert isinstance(view, WatchedView), "what this trigger looks with gives no other"
+        newer = view.watch > self.after
+        if newer and view.ended is None:
+            return {"status": "watched", **view.to_dict()}
+        if view.desired == "stopped":
+            return {"status": "stopped", **view.to_dict()}
+        if view.down and view.finished:
+            return {"status": "finished", **view.to_dict()}
+        if newer:
+            return {"status": "ended", **view.to_dict()}
         if utc_now() >= from_json_time(self.give_up_at):
             return {"status": "late", **view.to_dict()}
         return None

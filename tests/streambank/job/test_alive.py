@@ -209,6 +209,8 @@ def test_what_a_dag_of_the_job_started_is_expected_to_be_watched(control: JobCon
     driver(control, -10, 0, DONE, lives=True)
     found = life(control)
     assert (found.expected, found.watched, found.unwatched_since) == (True, False, at(-10))
+    slow = job_life(control, NOW, queries=("main",), start_s=900.0)
+    assert (slow.expected, slow.unwatched_since) == (True, None), "its start may still wait for a first batch"
 
 
 def test_a_watcher_that_gives_no_more_signs_is_missed_when_the_next_one_was_due(control: JobControl) -> None:

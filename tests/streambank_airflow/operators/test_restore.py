@@ -55,7 +55,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     run = run_dag(
         build_dags(managed.jobs_file)["flights.restore"],
         run_conf={"new_sinks": [f"{out}={new}"]},
-        mark_success_pattern="approve|stop|start|first_batch|keep_running",
+        mark_success_pattern="check_run|approve|stop|start|first_batch|keep_running|watched",
     )
 
     states = task_states(run)

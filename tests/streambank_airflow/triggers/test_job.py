@@ -18,9 +18,10 @@ from streambank_airflow.triggers.job import (
     JobEndTrigger,
     JobReadyTrigger,
     JobStatusTrigger,
+    JobWatchedTrigger,
     PauseTrigger,
 )
-from streambank_airflow.watching import JobView
+from streambank_airflow.watching import JobView, WatchedView
 
 COMMON: dict[str, Any] = {
     "job": "flights",
@@ -34,7 +35,8 @@ EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
     JobEndTrigger(**COMMON),
-    JobEndTrigger(heal=True, failures=2, **COMMON),
+    JobEndTrigger(heal=True, failures=2, watch=3, **COMMON),
+    JobWatchedTrigger(after=3, give_up_at=LATER, **COMMON),
     DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
     BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
@@ -74,6 +76,30 @@ def judged(trigger: JobTrigger, seen: JobView) -> str | None:
 )
 def test_ready_is_the_first_trigger_of_a_driver_that_lives(seen: JobView, status: str | None) -> None:
     assert judged(JobReadyTrigger(job="flights", give_up_at=LATER), seen) == status
+
+
+def test_a_watch_ends_where_somebody_else_watches() -> None:
+    trigger = JobEndTrigger(job="flights", watch=1)
+    assert judged(trigger, view(replaced_by="run 2 of flights.run")) == "replaced"
+    assert judged(trigger, view("failed", replaced_by="run 2 of flights.run")) == "replaced"
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [
+        ({"watch": 0}, None),
+        ({"watch": 3}, None),
+        ({"watch": 4}, "watched"),
+        ({"watch": 3, "desired": "stopped"}, "stopped"),
+        ({"watch": 4, "ended": "gave-up: 3 drivers ended"}, "ended"),
+        ({"watch": 4, "ended": "stopped: by ann", "desired": "stopped"}, "stopped"),
+        ({"watch": 3, "state": "stopped", "finished": True}, "finished"),
+    ],
+)
+def test_only_a_later_watcher_has_taken_over(facts: dict[str, Any], status: str | None) -> None:
+    seen = WatchedView(**{"job": "flights", "state": "running", **facts})
+    assert judged(JobWatchedTrigger(job="flights", after=3, give_up_at=LATER), seen) == status
+    assert judged(JobWatchedTrigger(job="flights", after=3, give_up_at=EARLIER), seen) == status or "late"
 
 
 def test_ready_gives_up() -> None:

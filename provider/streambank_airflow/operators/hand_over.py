@@ -1,0 +1,141 @@
+"""The operators that see to it that a job is handed over to `<job>.run`, and that it is watched then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streambank.times import to_json_time, utc_now
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PAUSED = "{dag} is paused: its runs wait in the queue, and nothing would keep job {job} running."
+
+
+class CheckRunDagOperator(StreambankOperator):
+    """Makes sure, before anything is done to a job, that it can be handed over: its DAG is not paused.
+
+    Args:
+        run_dag_id: The DAG that will keep the job running.
+        only_if: Check nothing unless this is true; for a form's answer. The task succeeds all the same.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `paused` (None where that was not asked, or Airflow does not say), `watch` (the number of the
+            job's newest watcher, 0 for none: one with a higher number has taken over).
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
+
+    def __init__(self, *, run_dag_id: str, only_if: bool | str = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_dag_id = run_dag_id
+        self.only_if = only_if
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Check; see the class.
+
+        Raises:
+            AirflowFailException: The DAG is paused.
+        """
+        from streambank_airflow.paused import is_paused
+
+        with airflow_failures():
+            asked = as_bool(self.only_if, "only_if")
+            watch = self.hook.newest_watch(self.job)
+        paused = is_paused(context, self.run_dag_id) if asked else None
+        if paused:
+            raise AirflowFailException(
+                f"{PAUSED.format(dag=self.run_dag_id, job=self.job)} Nothing was done. Hint: unpause "
+                f"{self.run_dag_id}, and clear this task; or leave out the start in the form."
+            )
+        return {"job": self.job, "paused": paused, "watch": 0 if watch is None else watch.number}
+
+
+class JobWatchedOperator(StreambankOperator):
+    """Waits until a run that was handed a job has left its first sign that it watches it.
+
+    A run that is triggered may wait in the queue for ever, as where its DAG is paused: only the sign proves
+    that the job is watched. It succeeds, too, where the job is stopped meanwhile, or runs to its end.
+
+    Args:
+        run_dag_id: The DAG that was triggered.
+        after: The number of the watcher before, as `CheckRunDagOperator` returns it: a later one counts.
+        timeout_s: How long to wait.
+        deferrable: Wait in the triggerer.
+        poll_interval_s: Seconds between two looks.
+        kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
+
+    Returns:
+        `job`, `status` (`watched`, `stopped` or `finished`), `watcher` (which run watches, in words).
+    """
+
+    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "after")
+
+    def __init__(
+        self,
+        *,
+        run_dag_id: str,
+        after: int | str | None = None,
+        timeout_s: float = 600.0,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval_s: float = 2.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.run_dag_id = run_dag_id
+        self.after = after
+        self.timeout_s = timeout_s
+        self.deferrable = deferrable
+        self.poll_interval_s = poll_interval_s
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Wait; see the class."""
+        from streambank_airflow.paused import is_paused
+        from streambank_airflow.triggers.job import JobWatchedTrigger
+
+        if is_paused(context, self.run_dag_id):
+            self._fail(PAUSED.format(dag=self.run_dag_id, job=self.job))
+        with airflow_failures():
+            trigger = JobWatchedTrigger(
+                job=self.job,
+                jobs_file=self.jobs_file,
+                streambank_conn_id=self.streambank_conn_id,
+                poll_interval_s=self.poll_interval_s,
+                after=as_integer(self.after, "after") or 0,
+                give_up_at=to_json_time(utc_now() + timedelta(seconds=self.timeout_s)),
+            )
+            if self.deferrable:
+                self.defer(trigger=trigger, method_name="execute_complete")
+            event = trigger.wait_here(self.hook)
+        return self.execute_complete(context, event)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Go on when the wait is over.
+
+        Raises:
+            AirflowFailException: Nobody watches the job.
+            AirflowException: The storage failed again and again.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(event["message"])
+        if event["status"] == "late":
+            self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
+        if event["status"] == "ended":
+            self._fail(f"The run that was to keep job {self.job} running has ended: {event['ended']}.")
+        return {"job": self.job, "status": event["status"], "watcher": event["watcher"]}
+
+    def _fail(self, what: str) -> None:
+        raise AirflowFailException(
+            f"{what} The job itself is left as it is: it may run, but nothing would restart it. Hint: "
+            f"unpause {self.run_dag_id}, see that a run of it gets as far as keep_running, and clear this "
+            "task."
+        )

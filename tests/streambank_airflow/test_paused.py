@@ -1,0 +1,78 @@
+"""A watcher that gives signs and cannot act, since its DAG is paused or its run over, is known as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streambank.doctor.diagnose import diagnose_job
+from streambank.job.declaration import Job
+from streambank.job.status import job_status
+from streambank.sla.assess import assess_job
+from streambank_airflow.judging import SlaSubject
+from streambank_airflow.paused import is_paused, note_watcher
+from tests.support.jobs import declare
+
+BY = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
+
+
+def context(*, paused: bool = False, state: str | None = "running") -> Any:
+    """That of a task, with what Airflow answers."""
+
+    def get_dagrun_state(dag_id: str, run_id: str) -> str:
+        assert (dag_id, run_id) == ("flights.run", "manual__1")
+        if state is None:
+            raise RuntimeError("DAG run not found")
+        return state
+
+    task = SimpleNamespace(
+        get_dag=lambda dag_id: SimpleNamespace(is_paused=paused), get_dagrun_state=get_dagrun_state
+    )
+    return {"ti": task}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job that is meant to run, watched by a run of `flights.run`."""
+    job = declare(tmp_path)
+    records = job.records()
+    desired = records.set_desired("running", by=BY)
+    records.watches.begin(by=BY, desired=desired.number)
+    return job
+
+
+def why(job: Job) -> str:
+    found = assess_job(job).life
+    assert found is not None
+    return "" if found.watched else found.unwatched_why
+
+
+def test_a_paused_dag_is_told_by_everything_that_looks_until_it_is_unpaused(job: Job) -> None:
+    subject = SlaSubject("flights", job)
+    note_watcher(context(), subject)
+    assert why(job) == ""
+
+    note_watcher(context(paused=True), subject)
+
+    assert why(job) == "Its watcher, run manual__1 of flights.run, cannot act: flights.run is paused."
+    watch = job_status(job).watch
+    assert watch is not None and (watch.watched, "paused" in watch.why) == (False, True)
+    assert "not-watched" in [one.code for one in diagnose_job(job)[0].findings], "at the first sight"
+
+    note_watcher(context(), subject)
+    assert why(job) == ""
+
+
+@pytest.mark.parametrize("state", ["success", "failed"])
+def test_a_run_that_was_marked_watches_no_more(job: Job, state: str) -> None:
+    note_watcher(context(state=state), SlaSubject("flights", job))
+    assert why(job).endswith(f"cannot act: its run is over ({state}).")
+
+
+def test_a_run_that_this_airflow_does_not_know_is_left_alone(job: Job) -> None:
+    note_watcher(context(paused=True, state=None), SlaSubject("flights", job))
+    assert why(job) == "", "it may be another Airflow's, whose DAG has the same name"
+    assert is_paused({"ti": SimpleNamespace()}, "flights.run") is None  # type: ignore[typeddict-item]  # an older Airflow
