@@ -142,7 +142,12 @@ def read_sla(fields: Fields) -> SlaPolicy:
     Raises:
         InputError: A field is not known or cannot be right (code `bad-declaration`).
     """
-    mute, schedule, notify = _mute(fields), fields.schedule("schedule"), read_notify(fields)
+    notify = read_notify(fields)
+    if notify and fields.data.get("schedule") == "never":
+        raise fields.mistake(
+            "notify", "nothing would ever send it: the schedule is never", "Drop one of them."
+        )
+    mute, schedule = _mute(fields), fields.schedule("schedule")
     objectives: dict[str, Declared] = {}
     for name, promise in PROMISES.items():
         table = fields.table_or_false(name)

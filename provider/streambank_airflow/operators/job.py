@@ -63,6 +63,7 @@ class StartStreamingJobOperator(DriverOperator):
     """
 
     template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
+    alert_kinds = ("giving-up",)
 
     def __init__(
         self,

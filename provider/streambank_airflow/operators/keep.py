@@ -82,6 +82,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         `job`, `state` (`stopped` or `finished`), `why`, `batch`, `restarts`.
     """
 
+    alert_kinds = ("giving-up",)
+
     def __init__(
         self,
         *,
@@ -240,6 +242,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         pause_s = policy.pause_s(after.failures)
         said = "makes no progress" if found is not None else "is gone"
         self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
+        self._alert_of_restart(context, f"{said} ({why.rstrip('.')})", pause_s, after)
         self.defer(
             trigger=PauseTrigger(
                 until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
@@ -248,6 +251,16 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             method_name="start_again",
         )
         raise AssertionError("a task that defers does not return")
+
+    def _alert_of_restart(self, context: Context, said: str, pause_s: float, course: Course) -> None:
+        from streambank_airflow.alerts import Alert, send_alert
+
+        alert = Alert(
+            ("restart",),
+            f"The driver of job {self.job} {said}; another one is started in {pause_s:g} s. It is restart "
+            f"{course.restarts} of this run, and {course.failures} drivers in a row made no batch.",
+        )
+        send_alert(self.hook, self.job, alert, {**context})
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

@@ -211,7 +211,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
         if self.notifiers is not None:
             return given_tellers(self.notifiers, level_of(least))
-        return () if subject.job is None else declared_tellers(subject.job.sla.notify)
+        return () if subject.job is None else declared_tellers(subject.job)
 
     def _leave(self, context: Context, result: dict[str, Any]) -> None:
         """A task that fails returns nothing, and what it found is wanted most then."""
