@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,12 +37,16 @@ CODES = {
     "savepoint-damaged": "savepoint-damaged",
 }
 """Codes of errors that are alerts wherever they end a task, and the kind of alert that each is."""
-FOUND_AGAIN = frozenset({"checkpoint-lost", "checkpoint-damaged", "savepoint-damaged", "replica-failed"})
+FOUND_AGAIN = frozenset({*CODES.values(), "replica-failed"})
 """Kinds that every scheduled run finds again as long as nobody repairs the cause."""
 QUIET = timedelta(days=1)
 """How long the same incident of such a kind is not sent again."""
+QUIET_LOST = timedelta(hours=1)
+"""The same for a repository that is lost."""
 NOT_REMEMBERED = "repository-lost"
 """Nothing is written into a repository that may be another one than it was."""
+PATIENCE_S = 30.0
+"""How long one notifier may take."""
 APPROVAL_WAITS = "approval-waits"
 EXCHANGES = ("compact", "rescale")
 """DAGs of a job whose failure is `compaction-failed`."""
@@ -78,27 +84,26 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
     """
     try:
         job, _ = hook.declared(ref)
-        wanted = [(one, kind) for one in job.notify if (kind := _kind_for(one, alert)) is not None]
-        if not wanted:
-            return 0
         access = hook.settings.s3
-        with using_s3(access):
-            records = None if NOT_REMEMBERED in alert.kinds else job.records()
     except Exception as error:
         log.error("Nobody could be alerted of job %s: %s", ref, _said(error))
         return 0
     sent = 0
-    for one, kind in wanted:
+    for one in job.notify:
+        kind = _kind_for(one, alert)
+        if kind is None:
+            continue
         with using_s3(access):
-            incident = _incident(job, records, kind, alert)
-            if not _is_due(records, one, incident):
-                log.info("%s was alerted of this (%s) within the last day.", one.path, kind)
+            memory = _memory_of(job, one, kind, alert, context)
+            if memory is not None and memory.has_it():
+                log.info("%s was alerted of this (%s) a while ago.", one.path, kind)
                 continue
         if not deliver(one, {**context, **_facts(job.name, kind, alert)}):
             continue
         sent += 1
-        with using_s3(access):
-            _remember(records, one, incident)
+        if memory is not None:
+            with using_s3(access):
+                memory.keep()
     return sent
 
 
@@ -127,16 +132,29 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
 
 
 def deliver(notify: Notify, context: Mapping[str, Any]) -> bool:
-    """Let one notifier send what its templates make of a context; False where it fails, which is logged."""
+    """Let one notifier send what its templates make of a context; False where it fails, which is logged.
+
+    It has `PATIENCE_S` for that, in a thread of its own: no restart waits for a service that does not answer.
+    """
     from streambank_airflow.notifiers import load_notifier
     from streambank_airflow.telling import send_once
 
-    try:
-        send_once(load_notifier(notify), dict(context))
-    except Exception as error:
-        log.error("The notifier %s failed: %s", notify.path, _said(error))
-        return False
-    return True
+    failed: list[str] = []
+
+    def send() -> None:
+        try:
+            send_once(load_notifier(notify), dict(context))
+        except Exception as error:
+            failed.append(_said(error))
+
+    thread = threading.Thread(target=send, name="alert", daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if thread.is_alive():
+        failed.append(f"it has not ended within {PATIENCE_S:g} s, and is not waited for")
+    for why in failed:
+        log.error("The notifier %s failed: %s", notify.path, why)
+    return not failed
 
 
 def alert_of_failure(context: Mapping[str, Any]) -> None:
@@ -154,7 +172,7 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
     if kinds:
         where = f"{task.dag_id}.{task.task_id}"
         said = str(error) if error is not None else "it has failed; its log says why"
-        alert = Alert(kinds, f"{where}: {said}", subject=code, code=code)
+        alert = Alert(kinds, f"{where}: {said}", subject="" if code in CODES else code, code=code)
         send_alert(task.hook, job, alert, context)
 
 
@@ -188,54 +206,103 @@ def _facts(job: str, kind: str, alert: Alert) -> dict[str, Any]:
     return {"job": job, "kind": kind, "message": alert.message, "code": alert.code}
 
 
-def _stream(records: JobControl, notify: Notify) -> RecordStream:
-    return RecordStream(records.store, f"alerts/{notify.teller}")
+class _Memory(ABC):
+    """What a notifier was alerted of lately: incident to when."""
+
+    def __init__(self, notify: Notify, incident: str, quiet: timedelta) -> None:
+        self.notify = notify
+        self.incident = incident
+        self.quiet = quiet
+
+    @abstractmethod
+    def read(self) -> Mapping[str, str]:
+        """All of it."""
+
+    @abstractmethod
+    def write(self, known: dict[str, str]) -> None:
+        """Replace it."""
+
+    def has_it(self) -> bool:
+        """Whether the notifier was alerted of the incident; False where that cannot be known."""
+        try:
+            return self.incident in self._recent()
+        except Exception as error:
+            log.warning("What %s was alerted of is not known: %s", self.notify.path, _said(error))
+            return False
+
+    def keep(self) -> None:
+        """Keep that it was alerted now; where that fails it is alerted again the next time."""
+        try:
+            self.write({**self._recent(), self.incident: to_json_time(utc_now())})
+        except Exception as error:
+            log.warning("It could not be kept that %s was alerted: %s", self.notify.path, _said(error))
+
+    def _recent(self) -> dict[str, str]:
+        since = utc_now() - self.quiet
+        return {incident: at for incident, at in self.read().items() if from_json_time(at) >= since}
 
 
-def _incident(job: Job, records: JobControl | None, kind: str, alert: Alert) -> str | None:
-    """What an incident that may be found again is known by; None where each one is another.
+class _InRecords(_Memory):
+    """Among the job's records, for all its tasks together."""
+
+    def __init__(self, notify: Notify, incident: str, records: JobControl) -> None:
+        super().__init__(notify, incident, QUIET)
+        self.stream = RecordStream(records.store, f"alerts/{notify.teller}")
+
+    def read(self) -> Mapping[str, str]:
+        record = self.stream.latest()
+        return {} if record is None else dict(record.data["alerts"])
+
+    def write(self, known: dict[str, str]) -> None:
+        self.stream.append({"at": to_json_time(utc_now()), "format": 1, "alerts": known})
+
+
+class _InAirflow(_Memory):
+    """In an XCom of the task, for its next runs: where the records may be another job's, or gone."""
+
+    def __init__(self, notify: Notify, incident: str, task_instance: Any) -> None:
+        super().__init__(notify, incident, QUIET_LOST)
+        self.task_instance = task_instance
+
+    def read(self) -> Mapping[str, str]:
+        found = self.task_instance.xcom_pull(
+            task_ids=self.task_instance.task_id, key=self._key, include_prior_dates=True
+        )
+        return dict(found or {})
+
+    def write(self, known: dict[str, str]) -> None:
+        self.task_instance.xcom_push(key=self._key, value=known)
+
+    @property
+    def _key(self) -> str:
+        return f"alerted_{self.notify.teller}"
+
+
+def _memory_of(
+    job: Job, notify: Notify, kind: str, alert: Alert, context: Mapping[str, Any]
+) -> _Memory | None:
+    """What is remembered of an incident that every run finds again; None where each one is another.
 
     A checkpoint that is lost in the next generation is another one.
     """
-    if records is None or kind not in FOUND_AGAIN:
+    if kind not in FOUND_AGAIN:
         return None
     parts = [kind, alert.subject]
+    if NOT_REMEMBERED in alert.kinds:
+        return _InAirflow(notify, _joined(parts), context["ti"]) if "ti" in context else None
     try:
+        records = job.records()
         if kind.startswith("checkpoint-"):
             found = [records.generation(name) for name in job.query_names]
             parts += [str(one.number) for one in found if one is not None]
-    except StreambankError as error:
-        log.warning("The generations of job %s are not known: %s", job.name, describe(error))
-    return " ".join(part for part in parts if part)[:200]
-
-
-def _open(records: JobControl, notify: Notify) -> dict[str, str]:
-    """What this notifier was alerted of within the last day: incident to when."""
-    record = _stream(records, notify).latest()
-    known = {} if record is None else dict(record.data.get("alerts", {}))
-    since = utc_now() - QUIET
-    return {key: at for key, at in known.items() if from_json_time(at) >= since}
-
-
-def _is_due(records: JobControl | None, notify: Notify, incident: str | None) -> bool:
-    if records is None or incident is None:
-        return True
-    try:
-        return incident not in _open(records, notify)
+        return _InRecords(notify, _joined(parts), records)
     except Exception as error:
         log.warning("What %s was alerted of is not known: %s", notify.path, _said(error))
-        return True
+        return None
 
 
-def _remember(records: JobControl | None, notify: Notify, incident: str | None) -> None:
-    if records is None or incident is None:
-        return
-    try:
-        now = to_json_time(utc_now())
-        kept = {**_open(records, notify), incident: now}
-        _stream(records, notify).append({"at": now, "format": 1, "alerts": kept})
-    except Exception as error:
-        log.warning("It could not be kept that %s was alerted: %s", notify.path, _said(error))
+def _joined(parts: Sequence[str]) -> str:
+    return " ".join(part for part in parts if part)[:200]
 
 
 def _said(error: Exception) -> str:

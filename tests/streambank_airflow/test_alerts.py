@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.errors import RefusedError
+from streambank.errors import RefusedError, StorageError
+from streambank.job.declaration import Job
 from streambank.job.pruning import Retention, prune_records
 from streambank.job.savepoint import savepoint_job
-from streambank.times import utc_now
+from streambank.times import to_json_time, utc_now
 from streambank_airflow.alerts import Alert, alert_of_failure, code_of, send_alert
 from streambank_airflow.failures import as_airflow
 from streambank_airflow.hooks.streambank import StreambankHook
@@ -41,6 +44,22 @@ def declare(managed: Managed, *kinds: str, name: str = "chat") -> Path:
 
 def hook_of(managed: Managed) -> StreambankHook:
     return StreambankHook(jobs_file=str(managed.jobs_file))
+
+
+class KeptXComs:
+    """A task whose next runs find what it has left."""
+
+    task_id = "task"
+
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, str]] = {}
+
+    def xcom_pull(self, *, task_ids: str, key: str, include_prior_dates: bool) -> Any:
+        assert task_ids == self.task_id and include_prior_dates
+        return self.kept.get(key)
+
+    def xcom_push(self, key: str, value: dict[str, str]) -> None:
+        self.kept[key] = value
 
 
 def once(dag: DAG) -> DAG:
@@ -101,11 +120,47 @@ def test_what_every_run_finds_again_is_sent_once_to_each_that_got_it(managed: Ma
 
 def test_of_a_lost_repository_nothing_is_written_where_it_was(managed: Managed) -> None:
     file = declare(managed, "repository-lost")
+    task = KeptXComs()
     for _ in range(2):
-        send_alert(hook_of(managed), "flights", Alert(("repository-lost",), "It is gone."), {})
+        send_alert(hook_of(managed), "flights", Alert(("repository-lost",), "It is gone."), {"ti": task})
+    assert told(file) == ["repository-lost: It is gone."]
+
+    (known,) = task.kept.values()
+    known["repository-lost"] = to_json_time(utc_now() - timedelta(minutes=61))
+    send_alert(hook_of(managed), "flights", Alert(("repository-lost",), "It is gone."), {"ti": task})
 
     assert len(told(file)) == 2
     assert not (managed.folder / "repository").exists()
+
+
+def test_where_the_records_cannot_be_read_it_is_sent_all_the_same(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = declare(managed)
+
+    def fail(job: Job) -> NoReturn:
+        raise StorageError("The disk is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "records", fail)
+        for kinds in (("giving-up",), ("checkpoint-lost",)):
+            assert send_alert(hook_of(managed), "flights", Alert(kinds, "Gone."), {}) == 1
+
+    assert told(file) == ["giving-up: Gone.", "checkpoint-lost: Gone."]
+
+
+def test_a_notifier_that_hangs_is_not_waited_for(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare(managed)
+    go_on = threading.Event()
+    monkeypatch.setattr("tests.support.notifiers.FileNotifier.notify", lambda self, context: go_on.wait(20))
+    monkeypatch.setattr("streambank_airflow.alerts.PATIENCE_S", 0.1)
+
+    assert send_alert(hook_of(managed), "flights", Alert(("restart",), "Gone."), {}) == 0
+
+    go_on.set()
+    assert "it has not ended within 0.1 s" in caplog.text
 
 
 def test_nobody_is_alerted_of_a_job_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
