@@ -164,8 +164,8 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
     """
     task: Any = context["ti"].task
     job = getattr(task, "job", None)
-    if not isinstance(job, str):
-        return
+    if not isinstance(job, str) or getattr(task, "checkpoint", None) is not None:
+        return  # of several jobs, or of a query that is not declared: there is no `notify`
     error: Any = context.get("exception")
     code = code_of(error)
     kinds = tuple(dict.fromkeys((*([CODES[code]] if code in CODES else []), *_own_kinds(task, job))))
@@ -176,9 +176,13 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
         send_alert(task.hook, job, alert, context)
 
 
-def code_of(error: BaseException | None) -> str:
-    """The code of the engine's error behind a failure; empty where there is none."""
-    seen: BaseException | None = error
+def code_of(error: BaseException | str | None) -> str:
+    """The code of the engine's error behind a failure; empty where there is none.
+
+    Args:
+        error: As Airflow gives it to a callback: of a task that was lost it is a text.
+    """
+    seen = error if isinstance(error, BaseException) else None
     while seen is not None:
         if isinstance(seen, StreambankError):
             return seen.code

@@ -25,6 +25,7 @@ from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
+from streambank_airflow.operators.sla import CheckSlaOperator
 from streambank_airflow.telling import declared_tellers
 from tests.support.airflow_db import answer_question, run_dag, task_states
 from tests.support.managed import BY, Managed
@@ -50,6 +51,7 @@ class KeptXComs:
     """A task whose next runs find what it has left."""
 
     task_id = "task"
+    task: Any = None
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, str]] = {}
@@ -175,7 +177,7 @@ def test_the_code_of_a_failure_is_that_of_the_engines_error_or_of_what_its_text_
     assert code_of(wrapped) == "checkpoint-lost"
     assert code_of(AirflowFailException("It gave up: [repository-lost] Hint: ...")) == "repository-lost"
     assert code_of(AirflowFailException("not-checkpoint-lost")) == ""
-    assert code_of(None) == ""
+    assert code_of("The task was lost.") == code_of(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -199,6 +201,33 @@ def test_the_failure_of_a_task_is_an_alert_by_its_operator_or_its_dag(
     alert_of_failure({"ti": SimpleNamespace(task=task), "exception": AirflowFailException("Broken.")})
 
     assert told(file) == says
+
+
+def test_a_query_that_is_not_declared_has_nobody_to_alert(
+    managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    for task in (
+        SimpleNamespace(job="flights", checkpoint="/c"),
+        CheckSlaOperator(task_id="all", jobs="all", jobs_file=str(managed.jobs_file)),
+    ):
+        alert_of_failure({"ti": SimpleNamespace(task=task), "exception": AirflowFailException("Broken.")})
+
+    assert not caplog.records
+
+
+def test_a_job_that_cannot_be_judged_for_its_repository_is_an_alert(managed: Managed) -> None:
+    file = declare(managed, "repository-lost")
+    with DAG("flights.sla"):
+        check = CheckSlaOperator(task_id="check", job="flights", jobs_file=str(managed.jobs_file))
+    task_instance = KeptXComs()
+    task_instance.task = check
+    error = AirflowFailException("Job flights could not be judged: It is gone. [repository-lost]")
+
+    for callback in check.on_failure_callback:
+        context: Any = {"ti": task_instance, "exception": error}
+        callback(context)
+
+    assert told(file) == [f"repository-lost: flights.sla.check: {error}"]
 
 
 def test_those_of_the_kind_sla_hear_of_objectives_like_those_of_sla_notify(managed: Managed) -> None:
