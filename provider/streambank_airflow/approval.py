@@ -142,7 +142,9 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
     if later:
         sinks = {one.sink for one in offered}
         fate = {"rollback": "set aside", "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
-        said.append(f"{later} {'are ' + fate if fate else 'were written since'}.")
+        one = later.startswith("1 ")
+        verb = ("is" if one else "are") if fate else ("was" if one else "were")
+        said.append(f"{later} {verb} {fate or 'written since'}.")
     if plan.source_refusals["refuse"]:
         unknown = any(one.code == NOT_KNOWN for one in plan.source_refusals["refuse"])
         said.append("Whether its input is still there is not known." if unknown else "Input is lost.")
@@ -163,8 +165,12 @@ def _later(plan: RestorePlan) -> str:
             rows.append(sink["repeated_records"])
     known = [one for one in rows if one is not None]
     if known and len(known) == len(rows) and sum(known):
-        return f"{sum(known):,} rows"
-    return f"{files:,} files" if files else ""
+        return _counted(sum(known), "row")
+    return _counted(files, "file") if files else ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def shown_choices(choices: Iterable[Choice]) -> str:

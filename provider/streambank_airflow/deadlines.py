@@ -43,7 +43,7 @@ def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
         "jobs_file": jobs_file,
         "deadline_s": job.restore.deadline_s,
         # As text: Airflow compares callbacks by the hash of their arguments.
-        "notify": json.dumps([asdict(one) for one in job.restore.notify]),
+        "notify": json.dumps([asdict(one) for one in _notified(job)]),
     }
     alert = DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
@@ -52,6 +52,12 @@ def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
         name="restore",
     )
     return [alert]
+
+
+def _notified(job: Job) -> tuple[Notify, ...]:
+    """Those of `restore.notify`, and of the job's own `notify` with the kind `late-restore`."""
+    own = (one for one in job.notify if "late-restore" in one.kinds)
+    return tuple({one.teller: one for one in (*job.restore.notify, *own)}.values())
 
 
 async def tell_late_restore(
@@ -101,6 +107,7 @@ async def tell_late_restore(
             **context,
             "job": job,
             "kind": "late-restore",
+            "code": "",
             "deadline_s": deadline_s,
             "message": message,
         }

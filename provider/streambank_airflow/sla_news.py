@@ -66,4 +66,8 @@ def news_context(news: News) -> dict[str, Any]:
         },
         "verdict": news.verdict.to_dict(),
         "job": news.verdict.job,
+        # As every alert has them, so that one text serves for all kinds.
+        "kind": "sla",
+        "message": message_of(news),
+        "code": "",
     }

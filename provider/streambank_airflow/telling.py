@@ -16,7 +16,8 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from streambank.job.notify import Notify, teller_name
+from streambank.job.declaration import Job
+from streambank.job.notify import teller_name
 from streambank.sla import told_record
 from streambank.sla.assess import Assessment
 from streambank.sla.told import News, Told, news, without
@@ -59,10 +60,16 @@ class Telling:
     why: str = ""
 
 
-def declared_tellers(declared: Sequence[Notify]) -> tuple[Teller, ...]:
-    """Those of `notify` in a jobs file. Their classes are loaded when there is something to tell."""
+def declared_tellers(job: Job) -> tuple[Teller, ...]:
+    """Those of `sla.notify`, and of the job's own `notify` with the kind `sla`.
+
+    Their classes are loaded when there is something to tell.
+    """
+    declared = (*job.sla.notify, *(one for one in job.notify if "sla" in one.kinds))
+    found = {one.teller: one for one in declared}
     return tuple(
-        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least)) for one in declared
+        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least))
+        for one in found.values()
     )
 
 
@@ -119,14 +126,19 @@ def _tell_each(teller: Teller, items: Sequence[News], context: Mapping[str, Any]
     notifier = teller.make()
     for number, one in enumerate(items):
         try:
-            _notify(notifier, {**context, **news_context(one)})
+            send_once(notifier, {**context, **news_context(one)})
         except Exception as error:
             return number, f"{subject_of(one.verdict)} could not be told: {_said(error)}"
     return len(items), ""
 
 
-def _notify(notifier: BaseNotifier, context: dict[str, Any]) -> None:
-    """Once, with templates rendered for this message: rendering changes a notifier for good."""
+def send_once(notifier: BaseNotifier, context: dict[str, Any]) -> None:
+    """Let a notifier send one message, its templates rendered for it: rendering changes a notifier for good.
+
+    Args:
+        notifier: Which; of the two ways, for workers and for the triggerer, it may know only one.
+        context: What its templates see.
+    """
     one: Any = copy.copy(notifier)
     if type(one).notify is not BaseNotifier.notify:
         one(context)

@@ -19,6 +19,7 @@ from streambank.job.generations import MAIN
 from streambank.job.health_policy import HealthPolicy, read_health
 from streambank.job.kafka import read_kafka
 from streambank.job.launch_policy import LOCAL_MASTER, LaunchPolicy, read_launch_policy
+from streambank.job.notify import Notify, read_notify, refuse_silent
 from streambank.job.policies import (
     Limits,
     ReplicatePolicy,
@@ -76,6 +77,7 @@ class Job:
         kafka: How Streambank itself reaches its Kafka.
         state: By which Spark its state is worked on.
         compact: What of its state expires.
+        notify: Who is alerted of what.
         source: The file that declares it, with the `line` of its table.
     """
 
@@ -106,6 +108,7 @@ class Job:
     state: StatePolicy = field(default_factory=StatePolicy)
     compact: CompactPolicy = field(default_factory=CompactPolicy)
     launch: LaunchPolicy = field(default_factory=LaunchPolicy)
+    notify: tuple[Notify, ...] = ()
     source: str = ""
     line: int = 0
 
@@ -260,6 +263,7 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         state=read_state(fields.table("state")),
         compact=read_compact(fields.table("compact"), queries),
         launch=launch,
+        notify=read_notify(fields, kinds=True),
         source=str(fields.source.path),
         line=fields.source.line(fields.path),
     )
@@ -267,7 +271,21 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
         if table in fields.data:
             raise fields.mistake(table, "it is not built yet, so nothing would read it", "Remove the table.")
     fields.done()
+    if name is not None:
+        refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
     return job
+
+
+def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
+    """Kinds of alerts that can never occur in a job, with the reason."""
+    silent = {}
+    if job.restore.deadline_s is None:
+        silent["late-restore"] = "restore.deadline is not declared"
+    if not job.replicate.to:
+        silent["replica-failed"] = "the job has no replicas"
+    if sla.data.get("schedule") == "never":
+        silent["sla"] = "sla.schedule is never"
+    return silent
 
 
 def _queries(fields: Fields, checkpoint: str) -> Mapping[str, str]:

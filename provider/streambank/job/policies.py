@@ -76,6 +76,8 @@ class RestorePolicy:
         deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
             is told; None for as long as it takes.
         notify: Who is told.
+        ask: Who is told that a restore waits for an approval.
+        approvers: Ids of the users who may approve one; none for everybody whom Airflow lets.
     """
 
     sink: str = "refuse"
@@ -83,6 +85,8 @@ class RestorePolicy:
     approval_timeout_s: float = 3600.0
     deadline_s: float | None = None
     notify: tuple[Notify, ...] = ()
+    ask: tuple[Notify, ...] = ()
+    approvers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +209,21 @@ def read_restore(fields: Fields) -> RestorePolicy:
         fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
         fields.duration_s("deadline"),
         read_notify(fields, levels=False),
+        read_notify(fields, levels=False, name="ask"),
+        _approvers(fields),
     )
     if policy.notify and policy.deadline_s is None:
         raise fields.mistake("notify", "it is for a deadline that is not declared", "Add deadline.")
     fields.done()
     return policy
+
+
+def _approvers(fields: Fields) -> tuple[str, ...]:
+    found = fields.texts("approvers") or ()
+    for one in found:
+        if not one.strip():
+            raise fields.mistake("approvers", "one of them is empty", "Write the ids of users of Airflow.")
+    return tuple(dict.fromkeys(found))
 
 
 def read_stop(fields: Fields) -> StopPolicy:

@@ -68,7 +68,11 @@ def prune_records(control: JobControl, retention: Retention | None = None) -> in
     requests, answers = control.requests.records, control.requests.answers
     count = 0
     queries = [RecordStream(control.store, f"queries/{name}") for name in control.store.names("queries")]
-    tellers = [RecordStream(control.store, f"sla/told/{name}") for name in control.store.names("sla/told")]
+    tellers = [
+        RecordStream(control.store, f"{kept}/{name}")
+        for kept in ("sla/told", "alerts")
+        for name in control.store.names(kept)
+    ]
     keys = [RecordStream(control.store, f"sla/hot-keys/{one}") for one in control.store.names("sla/hot-keys")]
     claims = (control.operation_lock.claims.records, control.watches.records)
     for stream in (control.desired_records, *claims, *queries, *tellers, *keys):

@@ -163,6 +163,10 @@ def read_sla(fields: Fields) -> SlaPolicy:
     """
     mute, notify = _mute(fields), read_notify(fields)
     never = fields.data.get("schedule") == NEVER
+    if notify and never:
+        raise fields.mistake(
+            "notify", "nothing would ever send it: the schedule is never", "Drop one of them."
+        )
     schedule = fields.text("schedule") if never else fields.schedule("schedule")
     objectives: dict[str, Declared] = {}
     for name, promise in PROMISES.items():

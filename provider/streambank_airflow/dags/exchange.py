@@ -16,6 +16,7 @@ from airflow.sdk import DAG, Param, TriggerRule
 from streambank.job.declaration import Job
 from streambank_airflow import forms
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
+from streambank_airflow.operators.base import alert_of_failure
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import (
     SAVEPOINTS_KEY,
@@ -132,6 +133,7 @@ def _exchange_dag(
             accept_idle=True,
             poke_interval=2,
             timeout=timedelta(minutes=30),
+            on_failure_callback=alert_of_failure,
         )
         keep_running = _keep_running(job, "keep_running", f"handed over after {verb}")
         watched = _watched("watched", job, args)

@@ -78,10 +78,13 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         )
         approve = ApproveRestoreOperator(
             task_id="approve",
+            job=choices["job"],
+            jobs_file=jobs_file,
             subject=of_plan(SUBJECT_KEY),
             body=of_plan(PLAN_KEY),
             choices=of_plan(CHOICES_KEY),
             defaults=ApproveRestoreOperator.REJECT,
+            assigned_users=[{"id": one, "name": one} for one in job.restore.approvers] or None,
             response_timeout=timedelta(seconds=job.restore.approval_timeout_s),
         )
         stop = StopStreamingJobOperator(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -35,8 +35,17 @@ class FindsJobs:
         return StreambankHook(self.streambank_conn_id, jobs_file=self.jobs_file)
 
 
+def alert_of_failure(context: Context) -> None:
+    """An `on_failure_callback`: whom the job names is alerted, where the failure is one for alerts."""
+    from streambank_airflow import alerts
+
+    alerts.alert_of_failure({**context})
+
+
 class StreambankOperator(FindsJobs, BaseOperator):
     """An operator on one streaming job.
+
+    Where it fails for good, whom the job's `notify` names is alerted (alerts.py).
 
     Args:
         job: The declared job's name; `job/query` where a query of several is meant.
@@ -48,6 +57,8 @@ class StreambankOperator(FindsJobs, BaseOperator):
 
     template_fields: Sequence[str] = ("job", "jobs_file", "streambank_conn_id", "note")
     ui_color = "#d6e8ee"
+    alert_kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of alerts that its failure is, whatever the error."""
 
     def __init__(
         self,
@@ -63,6 +74,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
+        self.on_failure_callback = [*self.on_failure_callback, alert_of_failure]
 
     @property
     def why(self) -> str:

@@ -49,6 +49,8 @@ class CompactCheckpointOperator(StreambankOperator):
         "only_if",
     )
 
+    alert_kinds = ("compaction-failed",)
+
     def __init__(
         self,
         *,

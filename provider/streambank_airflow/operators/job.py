@@ -71,6 +71,7 @@ class StartStreamingJobOperator(DriverOperator):
     """
 
     template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if", "fresh_start")
+    alert_kinds = ("giving-up",)
 
     def __init__(
         self,

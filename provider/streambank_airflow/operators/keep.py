@@ -97,6 +97,8 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         `job`, `state` (`stopped`, `finished`, or `replaced` by another watcher), `why`, `batch`, `restarts`.
     """
 
+    alert_kinds = ("giving-up",)
+
     def __init__(
         self,
         *,
@@ -323,6 +325,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         self._sign(after, pause_s + SIGN_EVERY_S, "pausing")
         said = "makes no progress" if found is not None else "is gone"
         self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
+        self._alert_of_restart(context, f"{said} ({why.rstrip('.')})", pause_s, after)
         self.defer(
             trigger=PauseTrigger(
                 until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
@@ -341,6 +344,16 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if error.code in UNSTARTABLE:
             self.show_driver_log()
             self._give_up(context, describe(error), course)
+
+    def _alert_of_restart(self, context: Context, said: str, pause_s: float, course: Course) -> None:
+        from streambank_airflow.alerts import Alert, send_alert
+
+        alert = Alert(
+            ("restart",),
+            f"The driver of job {self.job} {said}; another one is started in {pause_s:g} s. It is restart "
+            f"{course.restarts} of this run, and {course.failures} drivers in a row made no batch.",
+        )
+        send_alert(self.hook, self.job, alert, {**context})
 
     def _give_up(self, context: Context, why: str, course: Course) -> NoReturn:
         """Start nothing any more, and say so.

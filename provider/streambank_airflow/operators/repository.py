@@ -114,6 +114,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     """
 
     template_fields: Sequence[str] = (*SparkWork.template_fields, "only_if", "to", "max_rate")
+    alert_kinds = ("replica-failed",)
 
     def __init__(
         self,

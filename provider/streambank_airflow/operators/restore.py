@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, get_args
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
 from streambank.errors import RefusedError
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
@@ -25,7 +25,15 @@ from streambank_airflow.approval import (
 )
 from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import SparkWork, as_bool, asked_by, flat, known_or_template
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.base import (
+    FindsJobs,
+    SparkWork,
+    as_bool,
+    asked_by,
+    flat,
+    known_or_template,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -222,23 +230,44 @@ class RestoreSavepointOperator(SparkWork):
                 raise refusal
 
 
-class ApproveRestoreOperator(ApprovalOperator):
+class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
     """Asks a person whether a plan is to be done, and how, where the form's answers do not settle it.
 
     It offers what the plan found possible beside *Reject*, which is also what silence means. What was chosen
-    is in XCom `choice`, for `StopStreamingJobOperator` and `RestoreSavepointOperator`.
+    is in XCom `choice`, for `StopStreamingJobOperator` and `RestoreSavepointOperator`. Whom the job's
+    `restore.ask` and `notify` name is told that it waits.
 
     Args:
+        job: The declared job's name, or `job/query`.
         choices: What a plan left in its XCom `choices`; nothing: only *Approve*.
+        jobs_file: The file that declares it; None for the one that the connection names.
+        streambank_conn_id: The connection.
         kwargs: As for Airflow's `ApprovalOperator`.
     """
 
-    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "choices")
+    template_fields: Sequence[str] = (
+        *ApprovalOperator.template_fields,
+        "job",
+        "choices",
+        "jobs_file",
+        "streambank_conn_id",
+    )
     ui_color = "#d6e8ee"
 
-    def __init__(self, *, choices: Sequence[Mapping[str, Any]] | str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        job: str,
+        choices: Sequence[Mapping[str, Any]] | str | None = None,
+        jobs_file: str | None = None,
+        streambank_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.job = job
         self.choices = choices
+        self.jobs_file = jobs_file
+        self.streambank_conn_id = streambank_conn_id
 
     def execute(self, context: Context) -> Any:
         """Ask; see the class.
@@ -249,7 +278,11 @@ class ApproveRestoreOperator(ApprovalOperator):
         """
         self._take_choices()
         self._check_shown(context)
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput:
+            self._say_that_it_waits(context)
+            raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Go on with what was chosen; see the class."""
@@ -264,6 +297,22 @@ class ApproveRestoreOperator(ApprovalOperator):
         who = (event.get("responded_by_user") or {}).get("name") or "Somebody"
         self.log.info("%s chose: %s", who, label)
         return result
+
+    def _say_that_it_waits(self, context: Context) -> None:
+        from streambank_airflow.alerts import ask_approvers
+
+        try:
+            link = self.generate_link_to_ui_from_context(context=context)
+        except ValueError:  # no base_url is configured
+            link = ""
+        where = f" Answer it at {link}." if link else " Answer it under Required Actions in Airflow."
+        until = (
+            f" Without an answer it is rejected after {ago(self.response_timeout.total_seconds())}."
+            if (self.response_timeout)
+            else ""
+        )
+        seen = {**context, "subject": self.subject, "body": self.body, "link": link}
+        ask_approvers(self.hook, self.job, f"{self.subject}{where}{until}", seen)
 
     def _take_choices(self) -> dict[str, Choice]:
         """What the plan offers, by label; from now on the options of this question."""

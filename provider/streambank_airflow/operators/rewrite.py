@@ -54,6 +54,8 @@ class StateOperator(StreambankOperator):
         "spark_properties",
     )
 
+    alert_kinds = ("compaction-failed",)
+
     def __init__(
         self,
         *,

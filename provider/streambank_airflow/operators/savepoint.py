@@ -177,6 +177,8 @@ class VerifySavepointOperator(SparkWork):
                 damaged = f"Savepoint {result['savepoint']} of job {self.job} is"
         for finding in findings:
             self.log.error("%s", finding)
+        if findings:
+            self._alert(context, damaged, result, findings)
         if findings and self.fail_on_findings:
             raise AirflowFailException(
                 f"{damaged} damaged: {findings[0]}"
@@ -184,6 +186,19 @@ class VerifySavepointOperator(SparkWork):
                 + " Hint: repair it from a replica (streambank repair), or take a new one; restore another."
             )
         return result
+
+    def _alert(self, context: Context, damaged: str, result: dict[str, Any], findings: Sequence[str]) -> None:
+        from streambank_airflow.alerts import Alert, send_alert
+
+        # Of a sample each finding begins with its savepoint.
+        about = [result["savepoint"]] if "savepoint" in result else [one.split(":")[0] for one in findings]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        alert = Alert(
+            ("savepoint-damaged",),
+            f"{damaged} damaged: {findings[0]}{more} Repair it from a replica, or take a new one.",
+            subject=" ".join(sorted(set(about))),
+        )
+        send_alert(self.hook, self.job, alert, {**context})
 
     def _sampled(self, context: Context) -> tuple[dict[str, Any], list[str]]:
         report = self.hook.verify_sample(self.job, str(self.share), by=asked_by(context))

@@ -14,7 +14,7 @@ from streambank.errors import InputError, StreambankError
 from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures, describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
+from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bool, is_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -109,6 +109,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.least = least if is_template(least) else one_of(least, "least", LEASTS)
         self.tell = tell
         self.skew = skew
+        self.on_failure_callback = [*self.on_failure_callback, alert_of_failure]
         if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
             raise InputError(
                 "Either job (with checkpoint, or without) or jobs is to be given.",
@@ -220,7 +221,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
         if self.notifiers is not None:
             return given_tellers(self.notifiers, level_of(least))
-        return () if subject.job is None else declared_tellers(subject.job.sla.notify)
+        return () if subject.job is None else declared_tellers(subject.job)
 
     def _leave(self, context: Context, result: dict[str, Any]) -> None:
         """A task that fails returns nothing, and what it found is wanted most then."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import InputError
-from streambank.job.declaration import load_jobs
-from streambank.job.notify import Notify, teller_name
+from streambank.job.declaration import Job, load_jobs
+from streambank.job.notify import KINDS, Notify, teller_name
 from streambank.job.sla import SlaPolicy
 from streambank.storage.names import check_name
 
@@ -96,3 +96,73 @@ def test_whoever_is_told_elsewhere_or_something_else_is_another_teller() -> None
     assert teller_name("x._Slack", [object()]) in tellers
     for teller in tellers:
         assert check_name(teller, "teller").startswith("Slack-")
+
+
+def job(folder: Path, more: str, top: str = "") -> Job:
+    file = folder / "jobs.toml"
+    file.write_text(JOB.removesuffix("[jobs.a.sla]\n") + more + top, encoding="utf-8")
+    return load_jobs(file, variables={}).job("a")
+
+
+def test_a_job_says_who_is_alerted_of_what(tmp_path: Path) -> None:
+    tables = (
+        '[[jobs.a.notify]]\nclass = "x.Pager"\nkinds = ["giving-up", "checkpoint-lost", "giving-up"]\n'
+        '[[jobs.a.notify]]\nclass = "x.Chat"\nargs = {text = "{{ message }}"}\n'
+    )
+
+    assert job(tmp_path, tables).notify == (
+        Notify("x.Pager", kinds=("giving-up", "checkpoint-lost")),
+        Notify("x.Chat", {"text": "{{ message }}"}, kinds=KINDS),
+    )
+    assert job(tmp_path, "", '[[defaults.notify]]\nclass = "x.Y"\n').notify == (Notify("x.Y"),)
+    assert job(tmp_path, "notify = []\n", '[[defaults.notify]]\nclass = "x.Y"\n').notify == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('notify = [{class = "x.Y", kinds = []}]', "notify.1.kinds: it names no kind"),
+        ('notify = [{class = "x.Y", kinds = ["deaths"]}]', "notify.1.kinds: 'deaths' is no kind"),
+        ('notify = [{class = "x.Y", kinds = ["restart"], least = "breach"}]', "notify.1.least: "),
+        (
+            'notify = [{class = "x.Y"}, {class = "x.Z", kinds = ["restart", "late-restore"]}]',
+            "notify.2.kinds: nothing would ever send late-restore: restore.deadline is not declared",
+        ),
+        (
+            'notify = [{class = "x.Y", kinds = ["replica-failed"]}]',
+            "notify.1.kinds: nothing would ever send replica-failed: the job has no replicas",
+        ),
+        (
+            '[jobs.a.sla]\nschedule = "never"\nnotify = [{class = "x.Y"}]',
+            "sla.notify: nothing would ever send it: the schedule is never",
+        ),
+        (
+            '[jobs.a.restore]\nask = [{class = "x.Y", kinds = ["sla"]}]',
+            "restore.ask.1.kinds: there is no such field",
+        ),
+        ('[jobs.a.restore]\napprovers = ["ann", " "]', "restore.approvers: one of them is empty"),
+    ],
+)
+def test_an_alert_that_nothing_would_send_is_refused(tmp_path: Path, more: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        job(tmp_path, f"{more}\n")
+    assert says in caught.value.message
+    assert caught.value.code == "bad-declaration"
+
+
+def test_what_can_occur_may_be_named(tmp_path: Path) -> None:
+    more = (
+        'notify = [{class = "x.Y", kinds = ["late-restore", "replica-failed", "sla"], least = "breach"}]\n'
+        '[jobs.a.restore]\ndeadline = "5m"\nask = [{class = "x.Y"}]\napprovers = ["ann", "7"]\n'
+        '[jobs.a.replicate]\nto = ["x"]\n'
+    )
+    found = job(tmp_path, more)
+    assert found.notify == (Notify("x.Y", {}, "breach", ("late-restore", "replica-failed", "sla")),)
+    assert (found.restore.ask, found.restore.approvers) == ((Notify("x.Y"),), ("ann", "7"))
+
+
+def test_of_the_defaults_of_all_jobs_one_kind_has_to_be_possible(tmp_path: Path) -> None:
+    defaults = '[[defaults.notify]]\nclass = "x.Y"\nkinds = [{}]\n'
+    assert job(tmp_path, "", defaults.format('"restart", "replica-failed"')).notify[0].path == "x.Y"
+    with pytest.raises(InputError, match="nothing would ever send replica-failed"):
+        job(tmp_path, "", defaults.format('"replica-failed"'))

@@ -102,7 +102,7 @@ def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
     question = shown.result()
     assert question.options == [ROLLBACK, ACCEPT, "Reject"]
     assert question.subject.startswith("Restore flights to batch ")
-    assert question.subject.endswith(" old? 1 rows were written since.")
+    assert question.subject.endswith(" old? 1 row was written since.")
     assert "Spark would skip what the query writes again, and lose rows of 1 files" in question.body
     assert f"- **{ROLLBACK}**: Files of later batches are set aside" in question.body
     assert (task_states(run)["plan"], task_states(run)["restore"]) == ("success", "success")
@@ -127,7 +127,7 @@ def test_a_form_that_has_decided_asks_for_yes_or_no(managed: Managed, out: Path)
         run = restore(managed, run_conf={"sink": "rollback"})
 
     assert shown.result().options == ["Approve", "Reject"]
-    assert shown.result().subject.endswith(" 1 rows are set aside.")
+    assert shown.result().subject.endswith(" 1 row is set aside.")
     assert task_states(run)["restore"] == "success"
 
 
