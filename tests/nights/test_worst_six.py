@@ -189,8 +189,7 @@ def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_lat
     place = ("-r", managed.job.repository, "--job", "flights", "--jobs", managed.jobs_file)
     succeed("restore", "latest-good", "--generation", *place)
     file = managed.folder / "alerts"
-    args = {"file": str(file), "declared": "restore"}
-    notify = [{"path": "tests.support.witness.Witness", "args": args, "least": "warn"}]
+    notify = [{"path": "tests.support.witness.Witness", "args": {"file": str(file)}, "least": "warn"}]
 
     for state in ("failed", "success", "running"):
         asyncio.run(

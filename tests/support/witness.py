@@ -15,14 +15,14 @@ AIRFLOWS_OWN = frozenset(Context.__annotations__) | {"task_instance_key_str", "t
 
 
 class Witness(BaseNotifier):
-    """Appends to `file` what it is given, under which declaration, and in which DAG run."""
+    """Appends to `file` what it is given, for whom (`to`), and in which DAG run."""
 
     template_fields: Sequence[str] = ()
 
-    def __init__(self, file: str, declared: str) -> None:
+    def __init__(self, file: str, to: str = "somebody") -> None:
         super().__init__()
         self.file = file
-        self.declared = declared
+        self.to = to
 
     def notify(self, context: Any) -> None:
         run = context["dag_run"]
@@ -30,7 +30,6 @@ class Witness(BaseNotifier):
         given = {name: value for name, value in dict(context).items() if name not in AIRFLOWS_OWN}
         line = {
             "at": datetime.now(UTC).isoformat(),
-            "declared": self.declared,
             "run": run_id,
             **_plain(given),
         }
