@@ -14,9 +14,11 @@ from functools import partial
 from tests.nights.record import Night
 from tests.nights.site import Scene, Site, wait
 
-SOON = '\n[<job>.sla]\nalive = {breach = "1m"}\n'
+SOON = 'sla.alive = {breach = "1m"}'
 """A minute instead of five: how long a job may be down or unwatched."""
 LATE_S = 150
+ASIDE = r".*(aside|roll)"
+"""The answer that takes back what was written after a savepoint."""
 
 
 def play(site: Site, name: str) -> Night:
@@ -63,8 +65,8 @@ def checkpoint_deleted(scene: Scene) -> None:
     scene.must_end("run", run, "failed")
     scene.must_say("run", run, "checkpoint-lost")
     scene.must_be("failed", scene.scheduled("sla"))
-    restore = scene.trigger("restore", {"sink": "rollback"})
-    scene.answer("restore", restore)
+    restore = scene.trigger("restore")
+    scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
     scene.recovered()
     scene.each_row_once()
@@ -210,7 +212,7 @@ def sink_ahead(scene: Scene) -> None:
     scene.harm()
 
     restore = scene.trigger("restore")
-    options = scene.answer("restore", restore, r".*(aside|roll)")
+    options = scene.answer("restore", restore, ASIDE)
     scene.must_be_alerted("approval-waits", "team", "approver")
     assert len(options) > 2, f"there is no choice but {options}"
     scene.must_end("restore", restore, "success")
