@@ -25,12 +25,12 @@ class Witness(BaseNotifier):
         self.to = to
 
     def notify(self, context: Any) -> None:
-        run = context["dag_run"]
-        run_id = run["dag_run_id"] if isinstance(run, dict) else run.run_id
+        run = context.get("dag_run")  # of a deadline it is a dict
         given = {name: value for name, value in dict(context).items() if name not in AIRFLOWS_OWN}
         line = {
             "at": datetime.now(UTC).isoformat(),
-            "run": run_id,
+            "to": self.to,
+            "run": run.get("dag_run_id") if isinstance(run, dict) else getattr(run, "run_id", None),
             **_plain(given),
         }
         with Path(self.file).open("a", encoding="utf-8") as file:
