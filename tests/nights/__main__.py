@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ def main() -> int:
     names = parser.parse_args().names or list(NIGHTS)
     if unknown := [name for name in names if name not in NIGHTS]:
         parser.error(f"there is no night {', '.join(unknown)}; there are {', '.join(NIGHTS)}")
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's job in the background ignores the first
+        signal.signal(number, signal.default_int_handler)
     FOLDER.mkdir(parents=True, exist_ok=True)
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=FOLDER))

@@ -14,11 +14,11 @@ from functools import partial
 from tests.nights.record import Night
 from tests.nights.site import Scene, Site, wait
 
-ALERTS = """
-[<job>.sla]
-notify = [<witness:sla>]
-"""
+SOON = 'sla.alive = {breach = "1m"}'
+"""A minute instead of five: how long a job may be down or unwatched."""
 LATE_S = 150
+ASIDE = r".*(aside|roll)"
+"""The answer that takes back what was written after a savepoint."""
 
 
 def play(site: Site, name: str) -> Night:
@@ -38,7 +38,7 @@ def play(site: Site, name: str) -> Night:
 
 
 def driver_killed(scene: Scene) -> None:
-    scene.declare(ALERTS)
+    scene.declare()
     run = scene.run()
     scene.harm()
 
@@ -47,11 +47,12 @@ def driver_killed(scene: Scene) -> None:
     scene.recovered()
     scene.each_row_once()
     scene.until_kept(run)
+    scene.must_be_alerted("restart", "team")
 
 
 def checkpoint_deleted(scene: Scene) -> None:
     """Given up, never started from nothing; alerted; restored by one run."""
-    scene.declare(ALERTS)
+    scene.declare()
     run = scene.run()
     scene.savepoint()
     scene.feed(2)
@@ -64,17 +65,17 @@ def checkpoint_deleted(scene: Scene) -> None:
     scene.must_end("run", run, "failed")
     scene.must_say("run", run, "checkpoint-lost")
     scene.must_be("failed", scene.scheduled("sla"))
-    restore = scene.trigger("restore", {"sink": "rollback"})
-    scene.answer("restore", restore)
+    restore = scene.trigger("restore")
+    scene.answer("restore", restore, ASIDE)
     scene.must_end("restore", restore, "success")
     scene.recovered()
     scene.each_row_once()
-    scene.must_be_alerted("checkpoint-lost")
+    scene.must_be_alerted("checkpoint-lost", "team", "pager")
 
 
 def state_file_truncated(scene: Scene) -> None:
     """Seen by `doctor` before anything starts, no start tries it again and again, and a restore heals it."""
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     scene.feed(2)
     scene.wait_for_rows()
@@ -89,12 +90,12 @@ def state_file_truncated(scene: Scene) -> None:
     scene.feed()
 
     sla = scene.scheduled("sla")
-    scene.must_be("failed", sla)
-    assert "checkpoint-damaged" in scene.findings(sla), scene.findings(sla)
+    scene.must_say("sla", sla.run_id, "checkpoint-damaged")
     run = scene.trigger("run")
     scene.must_end("run", run, "failed")
     scene.must_say("run", run, "checkpoint-damaged")
     scene.must_be_tried_once("run", run, "start")
+    scene.must_be_alerted("checkpoint-damaged", "team", "pager")
     restore = scene.trigger("restore")
     scene.answer("restore", restore)
     scene.must_end("restore", restore, "success")
@@ -104,7 +105,7 @@ def state_file_truncated(scene: Scene) -> None:
 
 def poison_row(scene: Scene) -> None:
     """Given up after three drivers; red; alerted; a repair and one click bring it back."""
-    scene.declare(ALERTS)
+    scene.declare()
     run = scene.run()
     scene.harm()
 
@@ -117,11 +118,11 @@ def poison_row(scene: Scene) -> None:
     scene.clear("run", run)
     scene.recovered()
     scene.each_row_once()
-    scene.must_be_alerted("crash-loop")
+    scene.must_be_alerted("giving-up", "team", "pager")
 
 
 def triggerer_and_driver_killed(scene: Scene) -> None:
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     airflow = scene.site.airflow
     scene.harm()
@@ -133,11 +134,12 @@ def triggerer_and_driver_killed(scene: Scene) -> None:
 
     scene.recovered()
     scene.each_row_once()
+    scene.must_be_alerted("restart", "team")
 
 
 def scheduler_killed_in_a_restore(scene: Scene) -> None:
     """The restore is done by another try, or fails with a reason and is cleared."""
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     scene.savepoint()
     scene.feed(2)
@@ -164,7 +166,7 @@ def scheduler_killed_in_a_restore(scene: Scene) -> None:
 
 def repository_gone(scene: Scene) -> None:
     """Nothing starts from nothing, everything that looks is red, and with the repository all is as it was."""
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     scene.feed(3)
     scene.wait_for_rows()
@@ -186,7 +188,7 @@ def repository_gone(scene: Scene) -> None:
     scene.site.airflow.wait_for_end(scene.dag("run"), run_id, lambda: _nothing_starts(scene, before))
     scene.must_say("run", run_id, "repository-lost", "sink-used")
     scene.must_be_tried_once("run", run_id, "start")
-    scene.must_be_alerted("repository-lost")
+    scene.must_be_alerted("repository-lost", "team", "pager")
 
     shutil.rmtree(scene.repository)
     away.rename(scene.repository)
@@ -202,7 +204,7 @@ def _nothing_starts(scene: Scene, before: list[int] | None) -> None:
 
 def sink_ahead(scene: Scene) -> None:
     """A restore while the job lives and its sink is ahead: one run, whose question offers the choices."""
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     scene.savepoint()
     scene.feed(3)
@@ -210,7 +212,8 @@ def sink_ahead(scene: Scene) -> None:
     scene.harm()
 
     restore = scene.trigger("restore")
-    options = scene.answer("restore", restore, r".*(aside|roll)")
+    options = scene.answer("restore", restore, ASIDE)
+    scene.must_be_alerted("approval-waits", "team", "approver")
     assert len(options) > 2, f"there is no choice but {options}"
     scene.must_end("restore", restore, "success")
 
@@ -221,7 +224,7 @@ def sink_ahead(scene: Scene) -> None:
 
 def run_paused(scene: Scene) -> None:
     """A reflex, and then the driver dies: red within minutes, and back once the DAG goes on."""
-    scene.declare(ALERTS + 'alive = {breach = "1m"}\n')
+    scene.declare(SOON)
     scene.run()
     scene.harm()
 
@@ -231,7 +234,7 @@ def run_paused(scene: Scene) -> None:
 
     red = scene.until_red()
     scene.must_be_broken(red, "alive")
-    scene.must_be_alerted("alive")
+    scene.must_be_alerted("alive", "team", "pager")
     assert not scene.drivers(), "somebody started it"
     scene.unpause("run")
     scene.recovered()
@@ -241,7 +244,7 @@ def run_paused(scene: Scene) -> None:
 
 def keep_running_marked(scene: Scene) -> None:
     """Marked as a success while the driver lives: nobody watches, and that is red, too."""
-    scene.declare(ALERTS + 'alive = {breach = "1m"}\n')
+    scene.declare(SOON)
     run = scene.run()
     scene.harm()
 
@@ -250,7 +253,7 @@ def keep_running_marked(scene: Scene) -> None:
     scene.must_be_broken(scene.until_red(), "alive")
     scene.kill_driver()
     scene.must_be_broken(scene.until_red(), "alive")
-    scene.must_be_alerted("alive")
+    scene.must_be_alerted("alive", "team", "pager")
 
     scene.trigger("run")
     scene.recovered()
@@ -259,7 +262,7 @@ def keep_running_marked(scene: Scene) -> None:
 
 def late_pages(scene: Scene) -> None:
     """Two restores fail, a third one heals the job, a fourth waits: one page, about that one."""
-    scene.declare(f'{ALERTS}\n[<job>.restore]\ndeadline = "{LATE_S}s"\nnotify = [<witness:restore>]\n')
+    scene.declare(f'restore.deadline = "{LATE_S}s"')
     scene.run()
     scene.savepoint()
     scene.harm()
@@ -276,8 +279,9 @@ def late_pages(scene: Scene) -> None:
     for run in (*failed, waiting):
         _see_deadline_missed(scene, run)
 
-    late = [str(one["run"]) for one in scene.alerts() if one["declared"] == "restore"]
-    assert late == [waiting], f"{waiting} waits; {late} were said to be late"
+    scene.must_be_alerted("late-restore", "team", "pager")
+    late = [str(one["run"]) for one in scene.alerts() if one["kind"] == "late-restore"]
+    assert {*late} == {waiting} and len(late) == 2, f"{waiting} waits; {late} were said to be late"
     scene.answer("restore", waiting, "reject")
     scene.each_row_once()
 
@@ -299,7 +303,7 @@ def _see_deadline_missed(scene: Scene, run: str) -> None:
 
 def four_at_once(scene: Scene) -> None:
     """Stop, run, restore and savepoint in the same second: none is lost, and what came last counts."""
-    scene.declare(ALERTS)
+    scene.declare()
     watching = scene.run()
     scene.savepoint()
     scene.feed(2)
@@ -332,7 +336,7 @@ def four_at_once(scene: Scene) -> None:
 
 def crashes_that_heal(scene: Scene) -> None:
     """Ten recovered crashes in a day are no good day, though none of them is the second in a row."""
-    scene.declare(ALERTS)
+    scene.declare()
     scene.run()
     scene.harm()
 
@@ -346,7 +350,7 @@ def crashes_that_heal(scene: Scene) -> None:
 
     red = scene.scheduled("sla")
     scene.must_be_broken(red, "restart_rate")
-    scene.must_be_alerted("restart_rate")
+    scene.must_be_alerted("restart_rate", "team", "pager")
     scene.each_row_once()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,8 @@ class Run:
         dag_id: Its DAG.
         run_id: Its id.
         state: How it ended; `running` where it goes on.
-        failed: The error codes in the log of each task that failed.
+        failed: Of each task that failed: the error codes in its log, the broken objectives, the errors that
+            were found.
     """
 
     dag_id: str
@@ -32,7 +34,7 @@ class Run:
 
     @property
     def codes(self) -> set[str]:
-        """The error codes of all its failed tasks."""
+        """Those of all its failed tasks."""
         return {code for codes in self.failed.values() for code in codes}
 
 
@@ -83,7 +85,7 @@ def table(nights: Sequence[Night]) -> str:
             "-" if night.recovery_s is None else f"{night.recovery_s:.0f} s",
             f"{len(night.acts)}" + (f": {', '.join(night.acts)}" if night.acts else ""),
             "; ".join(red) or "none",
-            "; ".join(summary(one) for one in night.alerts) or "none",
+            _alerts(night.alerts) or "none",
             f"{night.rows}, {night.lost} lost, {night.repeated} repeated",
             night.failure.partition("\n")[0][:300] or "ok",
         )
@@ -91,12 +93,21 @@ def table(nights: Sequence[Night]) -> str:
     return "\n".join(lines)
 
 
-def summary(alert: dict[str, Any]) -> str:
-    """An alert in a few words: its declaration, its kind, and what it is about."""
-    texts = [str(alert.get("declared", ""))]
-    for part in (alert, *(one for one in alert.values() if isinstance(one, dict))):
-        texts += [str(part[name]) for name in ("objective", "kind", "code", "level") if part.get(name)]
-    return " ".join(dict.fromkeys(texts))
+def objective_of(alert: dict[str, Any]) -> str:
+    """The objective that an alert is about; empty where it is about none."""
+    return str(alert.get("verdict", {}).get("objective", ""))
+
+
+def _alerts(alerts: Sequence[dict[str, Any]]) -> str:
+    """To whom what was sent: the kind of each alert, or its objective and what became of that."""
+    said: dict[str, Counter[str]] = {}
+    for one in alerts:
+        news = f"{objective_of(one)} {one['news']['kind']}" if objective_of(one) else str(one["kind"])
+        said.setdefault(str(one["to"]), Counter())[news] += 1
+    return "; ".join(
+        f"{to}: " + ", ".join(f"{news} ({count} times)" if count > 1 else news for news, count in got.items())
+        for to, got in said.items()
+    )
 
 
 def write(nights: Sequence[Night], name: str) -> Path:

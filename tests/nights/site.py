@@ -20,7 +20,7 @@ from streambank.errors import StreambankError
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
-from tests.nights.record import Night, Run
+from tests.nights.record import Night, Run, objective_of
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.jobs import end_drivers
 from tests.support.live_airflow import ENDED, QUICK, LiveAirflow, live_airflow
@@ -53,6 +53,12 @@ args = ["{folder}/in", "{folder}/out"]
 checkpoint = "checkpoints/{name}"
 master = "local[1]"
 env = ["STREAMBANK_DEMO_PROCESS"]
+{more}
+restore.ask = [{approver}]
+notify = [
+  {team},
+  {pager},
+]
 
 [jobs.{name}.spark]
 "spark.driver.bindAddress" = "127.0.0.1"
@@ -74,6 +80,16 @@ max_backoff = "4s"
 [jobs.{name}.lease]
 ttl = "10s"
 """
+
+
+PAGES = ("giving-up", "checkpoint-lost", "checkpoint-damaged", "repository-lost", "late-restore", "sla")
+"""What somebody is woken for."""
+
+
+def witness(file: Path, to: str, more: str = "") -> str:
+    """A notifier as it is declared."""
+    args = f'{{file = "{file}", to = "{to}"}}'
+    return f'{{class = "tests.support.witness.Witness", args = {args}{more}}}'
 
 
 def wait(look: Callable[[], bool], what: str, timeout_s: float = WAIT_S, every_s: float = 0.5) -> None:
@@ -203,11 +219,22 @@ class Scene:
         """Declare the job, and wait for its DAGs.
 
         Args:
-            more: More of the declaration; `{job}` is its table, `{witness:x}` a notifier.
+            more: A line of the job's own table.
         """
         (self.folder / "in").mkdir(parents=True)
-        text = JOBS_FILE.format(name=self.name, folder=self.folder, application=APPLICATION)
-        self.jobs_file.write_text(text + self._filled(more), encoding="utf-8")
+        file = self.folder / "alerts"
+        # A kind that nothing would ever send is refused.
+        pages = [kind for kind in PAGES if kind != "late-restore" or "deadline" in more]
+        text = JOBS_FILE.format(
+            name=self.name,
+            folder=self.folder,
+            application=APPLICATION,
+            more=more,
+            team=witness(file, "team"),
+            pager=witness(file, "pager", f', least = "breach", kinds = {json.dumps(pages)}'),
+            approver=witness(file, "approver"),
+        )
+        self.jobs_file.write_text(text, encoding="utf-8")
         file = self.site.dags / f"{self.name}.py"
         file.write_text(DAG_FILE.format(jobs_file=str(self.jobs_file)), encoding="utf-8")
         airflow = self.site.airflow
@@ -220,13 +247,6 @@ class Scene:
         wrong = [one for one in self.site.airflow.client.import_errors() if self.name in one]
         assert not wrong, wrong[0].strip().splitlines()[-1]
         return wanted <= self.site.airflow.dags()
-
-    def _filled(self, more: str) -> str:
-        def witness(found: re.Match[str]) -> str:
-            args = f'file = "{self.folder / "alerts"}", declared = "{found[1]}"'
-            return f'{{class = "tests.support.witness.Witness", args = {{{args}}}}}'
-
-        return re.sub(r"<witness:([a-z.]+)>", witness, more.replace("<job>", f"jobs.{self.name}"))
 
     def feed(self, files: int = 1) -> None:
         """Let files arrive; some of their rows have been in an earlier one."""
@@ -375,10 +395,10 @@ class Scene:
         result = self.site.airflow.client.result(run.dag_id, run.run_id, "check")
         return {str(one["objective"]): str(one["level"]) for one in result["verdicts"]}
 
-    def findings(self, run: Run) -> set[str]:
-        """The codes of all that `doctor` found in a run of `<job>.sla`."""
+    def findings(self, run: Run, severity: str) -> set[str]:
+        """The codes of what `doctor` found in a run of `<job>.sla`."""
         result = self.site.airflow.client.result(run.dag_id, run.run_id, "doctor")
-        return {str(one["code"]) for one in result["findings"]}
+        return {str(one["code"]) for one in result["findings"] if one["severity"] == severity}
 
     # What there is
 
@@ -453,13 +473,14 @@ class Scene:
         """What the notifiers were given since the harm."""
         return alerts(self.folder / "alerts")[self._alerts_before :]
 
-    def must_be_alerted(self, word: str) -> None:
-        """An alert has this code, kind or objective in it, at once or soon."""
-        wait(
-            lambda: any(word in json.dumps(one) for one in self.alerts()),
-            f"somebody is alerted of {word}",
-            60,
-        )
+    def must_be_alerted(self, kind: str, *to: str) -> None:
+        """These got an alert of this kind, or of this objective, at once or soon."""
+
+        def alerted() -> bool:
+            found = [one for one in self.alerts() if kind in (one["kind"], objective_of(one))]
+            return {str(one["to"]) for one in found} >= {*to}
+
+        wait(alerted, f"an alert of {kind} to {' and '.join(to)}", 60)
 
     def must_say(self, verb: str, run: str, *codes: str) -> None:
         """A run has failed, and the log of a failed task has one of these codes."""
@@ -497,9 +518,17 @@ class Scene:
         for task in airflow.client.tasks(dag_id, run):
             if task["state"] == "failed":
                 lines = airflow.client.log_lines(dag_id, run, task["task_id"], task["try_number"])
-                codes = dict.fromkeys(code for line in lines for code in CODE.findall(line))
-                seen.failed[str(task["task_id"])] = list(codes)
+                codes = [code for line in lines for code in CODE.findall(line)]
+                if verb == "sla":
+                    codes += self._red(seen, str(task["task_id"]))
+                seen.failed[str(task["task_id"])] = list(dict.fromkeys(codes))
         return seen
+
+    def _red(self, run: Run, task_id: str) -> list[str]:
+        """The objectives that are broken, or the codes of the errors that `doctor` found."""
+        if task_id == "doctor":
+            return sorted(self.findings(run, "error"))
+        return [name for name, level in self.verdicts(run).items() if level == "breach"]
 
     # After the night
 

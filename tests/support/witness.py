@@ -15,23 +15,22 @@ AIRFLOWS_OWN = frozenset(Context.__annotations__) | {"task_instance_key_str", "t
 
 
 class Witness(BaseNotifier):
-    """Appends to `file` what it is given, under which declaration, and in which DAG run."""
+    """Appends to `file` what it is given, for whom (`to`), and in which DAG run."""
 
     template_fields: Sequence[str] = ()
 
-    def __init__(self, file: str, declared: str) -> None:
+    def __init__(self, file: str, to: str = "somebody") -> None:
         super().__init__()
         self.file = file
-        self.declared = declared
+        self.to = to
 
     def notify(self, context: Any) -> None:
-        run = context["dag_run"]
-        run_id = run["dag_run_id"] if isinstance(run, dict) else run.run_id
+        run = context.get("dag_run")  # of a deadline it is a dict
         given = {name: value for name, value in dict(context).items() if name not in AIRFLOWS_OWN}
         line = {
             "at": datetime.now(UTC).isoformat(),
-            "declared": self.declared,
-            "run": run_id,
+            "to": self.to,
+            "run": run.get("dag_run_id") if isinstance(run, dict) else getattr(run, "run_id", None),
             **_plain(given),
         }
         with Path(self.file).open("a", encoding="utf-8") as file:
