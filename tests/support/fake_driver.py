@@ -83,9 +83,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")
     found.add_argument("--period-s", type=float, help="commit a batch so often, until it is asked to stop")
     found.add_argument("--batches", type=int, default=10**9, help="with a period: end after so many")
-    found.add_argument(
-        "--dies", type=Path, help="a file: after as many batches end as by kill -9"
-    )
+    found.add_argument("--dies", type=Path, help="a file: after as many batches end as by kill -9")
     found.add_argument("--hangs", type=Path, help="a file: after as many batches commit no more")
     return found
 
