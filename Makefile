@@ -75,7 +75,7 @@ check-lock: setup
 check: lint check-lock  ## All that needs no test run: lint, and the lock is current
 
 .PHONY: classes
-classes: setup
+classes: setup  # once: Spark's classes for all JVMs of the tests
 	@$(BIN)/python -m tests.support.jvm
 
 .PHONY: test

@@ -113,7 +113,7 @@ def fake_installation(folder: Path) -> Installation:
         sys.executable,
         folder / "spark",
         ROOT / "tests" / "support" / "fake_driver.py",
-        (str(ROOT / "provider"),),
+        (str(ROOT / "provider"), str(ROOT)),
     )
 
 

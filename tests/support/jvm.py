@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short lives: the optimizing compiler would cost a quarter of a test's time, and never pay."""
+MAKE_S = 300
 TRAINED = (("aggregation", "hdfs"), ("transform-with-state", "format-v2"), ("stateless", "hdfs"))
 """Queries and layouts whose classes go into the archive."""
 
@@ -63,22 +66,27 @@ def make_archive() -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     for other in target.parent.glob("spark-*.jsa"):
         other.unlink()
-    with tempfile.TemporaryDirectory(prefix="classes-", dir=target.parent) as name:
-        folder = Path(name)
-        made = folder / target.name
-        _train(folder, made)
+    with tempfile.TemporaryDirectory(dir=target.parent) as name, (target.parent / "log").open("wb") as log:
+        made = Path(name) / target.name
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "provider"))),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        command = [sys.executable, "-m", "tests.support.jvm", str(made)]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, env=environment, stdout=log, stderr=log, timeout=MAKE_S, check=False)
         if made.exists():
             made.rename(target)
     return target.exists()
 
 
-def _train(folder: Path, made: Path) -> None:
+def _train(made: Path) -> None:
     from tests.support.queries import QUERIES, write_input
     from tests.support.spark import own_spark, prepare, run_to_end, session_for
 
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "provider")))
+    folder = made.parent
     spark = own_spark(
         {
             "spark.driver.extraJavaOptions": f"{QUICK_START} -XX:ArchiveClassesAtExit={made} -Xlog:disable",
@@ -107,9 +115,11 @@ def _end(spark: SparkSession) -> None:
     process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # it started its own JVM
     spark.stop()
     process.stdin.close()
-    process.wait(120)
+    process.wait(MAKE_S)
 
 
 if __name__ == "__main__":
-    if not make_archive():
-        print("Java did not keep Spark's classes in an archive: each JVM of the tests loads them again")
+    if sys.argv[1:]:
+        _train(Path(sys.argv[1]))
+    elif not make_archive():
+        print("Java did not keep Spark's classes in an archive, so each JVM of the tests loads them again")

@@ -65,6 +65,9 @@ class Kafka:
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
+            # One that was killed comes back when its session has run out.
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "3000",
             "log.initial.task.delay.ms": "500",
             "log.retention.check.interval.ms": "500",
             "log.segment.delete.delay.ms": "100",

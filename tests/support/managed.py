@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,20 +14,19 @@ import pytest
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
 from streambank.job.generations import MAIN
-from streambank.job.installed import Installation
 from streambank.job.processes import who
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.savepoint.repository import Repository
 from streambank.storage import local_path, open_store
-from tests.support.jobs import ROOT, end_drivers, fake_launcher, poll
+from tests.support.jobs import end_drivers, fake_installation, poll
 
 BY = who("test")
 
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """A declared job `flights`, run by tests/support/live_driver.py.
+    """A declared job `flights`, run by tests/support/fake_driver.py, which keeps committing.
 
     Attributes:
         folder: Where everything of it is.
@@ -110,7 +108,7 @@ repository = "repository"
 [jobs.flights]
 description = "Departures."
 application = "app.py"
-args = ["--dies", "{folder / "dies"}", "--hangs", "{folder / "hangs"}"]
+args = ["--period-s", "0.1", "--dies", "{folder / "dies"}", "--hangs", "{folder / "hangs"}"]
 checkpoint = "checkpoints/flights"
 {f"queries = {list(queries)}" if queries else ""}
 
@@ -129,13 +127,7 @@ ttl = "2s"
 """,
         encoding="utf-8",
     )
-    fake_launcher(folder)
-    installation = Installation(
-        sys.executable,
-        folder / "spark",
-        ROOT / "tests" / "support" / "live_driver.py",
-        (str(ROOT / "provider"), str(ROOT)),
-    )
+    installation = fake_installation(folder)
     patch.setattr("streambank.job.launcher.find_installation", lambda python: installation)
     managed = Managed(folder, jobs_file)
     try:

@@ -230,7 +230,7 @@ def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Pa
     job = declare(folder, "--never-trigger")
     told: list[str] = []
     with pytest.raises(StorageError) as caught:
-        start(folder, job, timeout_s=1.0, tell=told.append)
+        start(folder, job, timeout_s=3.0, tell=told.append)
     assert caught.value.code == "start-timeout"
     first, *_, last = told
     assert first == "The driver of job flights is starting"

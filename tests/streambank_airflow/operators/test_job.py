@@ -60,7 +60,7 @@ def test_the_link_leads_to_the_log_of_the_task_that_shows_the_drivers_last_lines
     link = xcom(run, "task", DRIVER_LOG_KEY)
     assert "/dags/one_task/runs/" in link
     assert "/tasks/task" in link
-    assert "driver | live driver" in capfd.readouterr().out
+    assert "driver | fake driver" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
