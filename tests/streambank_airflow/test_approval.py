@@ -53,6 +53,7 @@ def plan(
         mode="no-claim",
         sink=sink,  # type: ignore[arg-type]  # one of the choices
         sinks=sinks,
+        reached=None,
         source="refuse",
         sources=(),
         skipped=(),

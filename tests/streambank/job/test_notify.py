@@ -45,7 +45,7 @@ def test_it_may_stand_in_tables_of_its_own_and_in_the_defaults(tmp_path: Path) -
     defaults = '[defaults.sla]\nschedule = "@hourly"\nnotify = [{class = "x.Z"}]\n'
 
     assert [one.path for one in sla(tmp_path, tables).notify] == ["x.Y", "x.Y"]
-    assert sla(tmp_path, "", defaults) == SlaPolicy(schedule="@hourly", notify=(Notify("x.Z"),))
+    assert sla(tmp_path, "", defaults) == SlaPolicy(schedule="@hourly", notify=(Notify("x.Z"),), spread=False)
     assert sla(tmp_path, "notify = []\n", defaults).notify == ()
 
 
