@@ -307,8 +307,6 @@ def test_a_file_sink_that_was_written_as_kafkas_refuses(world: World) -> None:
 
 def test_choices_that_are_none_are_refused(world: World) -> None:
     savepoint = world.take()
-    with pytest.raises(
-        StreambankError, match="source must be one of refuse, accept, not 'rollback'"
-    ) as raised:
+    with pytest.raises(StreambankError, match=r"source must be one of .*, not 'rollback'") as raised:
         world.restore(savepoint, source="rollback")
     assert raised.value.code == "bad-choice"

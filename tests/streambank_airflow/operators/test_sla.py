@@ -254,6 +254,6 @@ def test_what_cannot_be_is_refused_when_the_dag_is_read(wrong: dict[str, Any]) -
 
 
 def test_what_came_of_a_template_is_checked_too(check: Check, assessor: Assessor) -> None:
-    assert "on_breach is to be one of" in str(check(on_breach="{{ 'x' }}").error)
+    assert "on_breach must be one of" in str(check(on_breach="{{ 'x' }}").error)
     assert "tell is to be true or false" in str(check(tell="perhaps").error)
     assert "jobs, unless it is a list" in str(check(jobs="some").error)

@@ -97,7 +97,7 @@ def test_what_never_comes_is_said_at_once(assessor: Assessor, jobs_file: str) ->
         judge(assessor, jobs_file, objectives=["source_lag"])
     with pytest.raises(AirflowFailException, match="Job flights is never-started, so this will not come"):
         judge(assessor, jobs_file, failed_states=["never-started"])
-    with pytest.raises(AirflowFailException, match="least is to be one of"):
+    with pytest.raises(AirflowFailException, match="least must be one of"):
         judge(assessor, jobs_file, least="ok")
 
 
