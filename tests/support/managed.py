@@ -169,7 +169,8 @@ def hand_over(records: Callable[[], JobControl], patch: pytest.MonkeyPatch) -> l
     """Let a run that a DAG triggers watch the job as soon as it is there; the runs of which that was so."""
     from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
-    execute, taken_over = TriggerDagRunOperator.execute, []
+    execute = TriggerDagRunOperator.execute
+    taken_over: list[str] = []
 
     def execute_and_watch(self: TriggerDagRunOperator, context: Any) -> Any:
         run_id = f"triggered__{len(taken_over)}"
