@@ -24,11 +24,11 @@ def test_the_folder_reads_without_an_error(airflow_database: None, dags_folder: 
     assert set(bag.dags) == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in verbs}
 
 
-def test_only_savepoints_run_by_themselves(airflow_database: None, dags_folder: Path) -> None:
+def test_only_savepoints_and_slas_run_by_themselves(airflow_database: None, dags_folder: Path) -> None:
     bag = DagBag(str(dags_folder))
 
     scheduled = {name for name, dag in bag.dags.items() if dag.timetable.can_be_scheduled}
-    assert scheduled == {"flights.savepoint", "aircraft.savepoint"}
+    assert scheduled == {f"{job}.{verb}" for job in ("flights", "aircraft") for verb in ("savepoint", "sla")}
 
 
 def test_everything_is_written_below_one_folder_and_the_applications_exist(

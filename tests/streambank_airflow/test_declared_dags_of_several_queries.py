@@ -16,7 +16,7 @@ from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.restore import PLAN_KEY
 from tests.support.airflow_db import answer_question, asset_events, run_dag, task_states, write_dags, xcom
 from tests.support.jobs import poll
-from tests.support.managed import Managed, managed_job
+from tests.support.managed import Managed, hand_over, managed_job
 
 QUERIES = ("hourly", "sessions")
 
@@ -25,6 +25,7 @@ QUERIES = ("hourly", "sessions")
 def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed]:
     """A declared job with two queries that runs without Spark."""
     with managed_job(tmp_path, monkeypatch, QUERIES) as job:
+        hand_over(lambda: job.control, monkeypatch)
         yield job
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from streambank.job.declaration import load_jobs
 from streambank_airflow.jobs import build_dags
 from streambank_airflow.stagger import staggered
 from tests.support.airflow_db import run_dag, task_states, xcom
@@ -76,3 +77,19 @@ def test_a_checkpoint_that_cannot_be_read_is_a_breach_and_not_silence(tmp_path: 
 
     assert task_states(run) == {"check": "failed", "doctor": "failed"}
     assert "There is no checkpoint here" in xcom(run, "check")["worst"]
+
+
+def test_a_run_that_watches_no_more_is_found_by_asking_airflow(tmp_path: Path) -> None:
+    """Marked as success, say: the signs that it left last are still young."""
+    jobs_file = slow_job(tmp_path)
+    ended = run_dag(sla_dag(jobs_file))
+    records = load_jobs(jobs_file).job("flights").records()
+    by = {"dag_id": ended.dag_id, "run_id": ended.run_id}
+    records.watches.begin(by=by, desired=records.set_desired("running", by=by).number)
+
+    run = run_dag(sla_dag(jobs_file))
+
+    view = records.watches.view()
+    assert view is not None and view.idle["why"] == f"its run is over ({ended.state})"
+    assert task_states(run)["doctor"] == "failed"
+    assert "not-watched" in xcom(run, "doctor")["worst"]

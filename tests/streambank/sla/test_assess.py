@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from streambank.errors import InputError
 from streambank.job.sla import Declared, Mute, SlaPolicy
+from streambank.job.start import start_job
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
@@ -16,7 +19,7 @@ from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
 from streambank.times import utc_now
 from tests.support.assessing import grow
-from tests.support.jobs import declare
+from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
 from tests.support.live_checkpoint import LiveCheckpoint
 
 
@@ -28,6 +31,31 @@ def test_a_job_that_never_ran_is_unknown_and_no_breach(tmp_path: Path) -> None:
     found = assess_job(declare(tmp_path))
     assert found.level == "unknown" and by_name(found)["history"].level == "unknown"
     assert found.to_dict()["verdicts"][0]["objective"] == "history"
+
+
+def test_a_job_whose_driver_was_killed_is_broken_with_nothing_declared(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    records = job.records()
+    started = start_job(job, by={**BY, "dag_id": "flights.run"}, launcher=fake_launcher(tmp_path))
+    try:
+        well = assess_job(job)
+        assert by_name(well)["alive"].level == by_name(well)["restart_rate"].level == "ok"
+        assert (well.to_dict()["up"], well.to_dict()["watched"]) == (True, False)
+        unwatched = by_name(assess_job(job, now=utc_now() + timedelta(seconds=job.start.timeout_s + 360)))
+        assert unwatched["alive"].level == "breach" and "nothing would restart it" in unwatched["alive"].why
+        assert started.pid is not None
+        os.kill(started.pid, signal.SIGKILL)
+        poll(lambda: (view := records.lease.view()) is not None and view.state == "dead")
+    finally:
+        end_drivers(records)
+
+    soon, late = (by_name(assess_job(job, now=utc_now() + timedelta(minutes=n))) for n in (1, 6))
+
+    assert soon["alive"].level == "ok", "another one may come up"
+    assert late["alive"].level == "breach" and "No driver lives" in late["alive"].why
+    assert late["restart_rate"].value == 1
+    records.set_desired("stopped", by=BY)
+    assert by_name(assess_job(job, now=utc_now() + timedelta(minutes=6)))["alive"].level == "ok"
 
 
 def test_a_job_without_records_is_judged_by_its_checkpoint(tmp_path: Path) -> None:

@@ -9,16 +9,25 @@ from typing import Any
 
 import pytest
 
+from streambank.job.alive import Life
 from streambank.job.control import JobControl
 from streambank.job.generations import Generation
+from streambank.job.health_policy import HealthPolicy
 from streambank.job.sla import Declared, SlaPolicy
 from streambank.savepoint.newest import newest_good
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.sla.facts import breaks_of, facts_of_query, failures_of, newest_savepoints, skews_of
+from streambank.sla.facts import (
+    breaks_of,
+    facts_of_query,
+    failures_of,
+    newest_savepoints,
+    sign_of,
+    skews_of,
+)
 from streambank.sla.objectives import Objective, objectives
-from streambank.sla.reported import Facts
+from streambank.sla.reported import Facts, Sign
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank.times import to_json_time, utc_now
@@ -85,6 +94,25 @@ time.sleep(60)
     control.store.write("progress/main/0000000001.jsonl", record + b"\n")
     (after,) = failures_of(control, None)
     assert after.at > later.replace(microsecond=0), "it died after its last record"
+
+
+def test_how_long_a_query_may_be_without_progress_grows_with_its_trigger() -> None:
+    def sign(policy: HealthPolicy | None = None, **said: object) -> Sign:
+        status = {"queries": {"main": {"still_s": 30.0, "triggered": True, **said}}}
+        life = Life(True, up=True, status=status, said_at=at(100))
+        return sign_of(life, "main", policy or HealthPolicy())
+
+    assert sign(trigger_s=10.0) == Sign(at(70), 1800.0)
+    assert sign(trigger_s=3600.0).limit_s == 3 * 3600.0
+    assert sign(trigger_s=None).limit_s == 1800.0
+    assert sign(triggered=False).limit_s == 3600.0, "its first batch loads the state"
+    assert sign(HealthPolicy(first_batch_s=20_000.0), triggered=False).limit_s == 20_000.0
+    assert sign(HealthPolicy(timeout_s=7200.0)).limit_s == 3 * 7200.0
+    assert sign(still_s=None).at is None, "nothing is said"
+    assert sign(over=True).over == "it has ended well"
+    assert sign(over=True, failed=True).over == ""
+    stopped = sign_of(Life(False, "it is meant to be stopped"), "main", HealthPolicy())
+    assert (stopped.over, stopped.finished) == ("it is meant to be stopped", False)
 
 
 def test_generations_that_were_switched_to_are_breaks(control: JobControl) -> None:
