@@ -141,9 +141,10 @@ async def _state_of(run: Mapping[str, Any]) -> str:
 
     try:
         ask = sync_to_async(RuntimeTaskInstance.get_dagrun_state)
-        return str(await ask(str(run["dag_id"]), str(run["dag_run_id"])))
+        found: Any = await ask(str(run["dag_id"]), str(run["dag_run_id"]))
+        return str(getattr(found, "value", found))
     except Exception:
-        log.debug("The state of %s could not be asked for", run.get("dag_run_id"), exc_info=True)
+        log.warning("The state of %s could not be asked for", run.get("dag_run_id"), exc_info=True)
         return known
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.models.callback import Callback
+from airflow.models.dagrun import DagRun
 from airflow.models.deadline import Deadline
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.sdk.api.datamodels._generated import DagRunState as SdkDagRunState
 from airflow.sdk.definitions.deadline import DeadlineAlert
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.timezone import utcnow
@@ -21,7 +24,9 @@ from sqlalchemy import select
 
 from streambank.errors import InputError
 from streambank_airflow.jobs import build_dags
+from tests.streambank_airflow.triggers.test_triggerer import triggerer
 from tests.support.airflow_db import write_dags
+from tests.support.jobs import poll
 from tests.support.managed import BY, Managed
 
 LATE = "tests.support.late"
@@ -180,7 +185,7 @@ def test_what_became_of_a_run_after_its_deadline_counts(
 
     def answer(dag_id: str, run_id: str) -> str:
         asked.append((dag_id, run_id))
-        return "success"
+        return SdkDagRunState.SUCCESS
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", staticmethod(answer))
     ended = outcome(late)
@@ -188,6 +193,30 @@ def test_what_became_of_a_run_after_its_deadline_counts(
     assert asked == [("flights.restore", "ended-2")]
     assert not (tmp_path / "alert").exists()
     assert "has ended well" in ended["body"]
+
+
+@pytest.mark.storm
+@pytest.mark.usefixtures("airflow_database")
+def test_airflows_own_triggerer_asks_what_became_of_a_run(managed: Managed, tmp_path: Path) -> None:
+    declare(managed, notifier("Sync", tmp_path / "alert"))
+    missed(managed, "asked-for", DagRunState.RUNNING)
+    with create_session() as session:
+        run = session.scalar(select(DagRun).where(DagRun.run_id == "asked-for"))
+        assert run is not None
+        run.state = DagRunState.SUCCESS
+        deadline = session.scalar(select(Deadline).where(Deadline.dagrun_id == run.id))
+        assert deadline is not None
+        callback_id = deadline.callback_id
+
+    def told() -> str | None:
+        with create_session() as session:
+            return session.get_one(Callback, callback_id).output
+
+    with triggerer(tmp_path):
+        poll(told, timeout_s=120)
+
+    assert "run asked-for of flights.restore has ended well" in str(told())
+    assert not (tmp_path / "alert").exists()
 
 
 def test_without_notifiers_it_is_a_line_in_the_triggerers_log(
