@@ -257,3 +257,17 @@ def test_help_says_what_comes_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert "95th percentile" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError):
         parse(["-o", "out"])
+
+
+def test_jobs_whose_records_are_at_several_locations_are_rolled_up_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "jobs.toml").write_text(
+        'repository = "repository"\n'
+        '[jobs.a]\napplication = "a.py"\ncheckpoint = "ck/a"\n'
+        '[jobs.b]\napplication = "b.py"\ncheckpoint = "ck/b"\ncontrol = "control"\n'
+    )
+    asked = ["--jobs", str(tmp_path / "jobs.toml"), "--output", str(tmp_path / "out")]
+
+    with pytest.raises(InputError, match="at 2 locations"):
+        room._jobs(parse(asked))
+    assert room._jobs(parse([*asked, "--job", "b"])) == (f"file://{tmp_path}/control", ["b"])
+    assert room._jobs(parse([*asked, "--job", "a"])) == (f"file://{tmp_path}/repository/jobs", ["a"])
