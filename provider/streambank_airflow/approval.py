@@ -21,10 +21,12 @@ REJECT = "Reject"
 HELD = "lease-held"
 """Code of the refusal of a restore while a driver of the job lives."""
 NOT_KNOWN = "source-not-known"
+NOT_REPEATABLE = "source-cannot-repeat"
 CHOICE_KEY = "choice"
 """XCom key under which an approval leaves what was chosen."""
 
 _SINK = {"rollback": "set later output aside", "accept": "leave later output"}
+_INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
 _SINK_MEANS = {
     "rollback": "Files of later batches are set aside, and the query writes those batches again.",
     "accept": "The output stays as it is; *Output written later* says what that means.",
@@ -118,8 +120,9 @@ def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
 def _label(plan: RestorePlan, sink: str, source: str, *, stop: bool, approved: bool) -> str:
     parts = [_SINK[sink]] if sink != plan.sink else []
     if source != plan.source:
-        unknown = any(one.code == NOT_KNOWN for one in plan.source_refusals[plan.source])
-        parts.append("go on without knowing the input" if unknown else "go on without the lost input")
+        codes = {one.code for one in plan.source_refusals[plan.source]}
+        input_without = next((words for code, words in _INPUT.items() if code in codes), "the lost input")
+        parts.append(f"go on without {input_without}")
     if not parts:
         return APPROVE if approved else "Stop the job and restore"
     words = [*(["Stop the job", "restore"] if stop else ["Restore"]), *parts]
@@ -145,10 +148,24 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
         one = later.startswith("1 ")
         verb = ("is" if one else "are") if fate else ("was" if one else "were")
         said.append(f"{later} {verb} {fate or 'written since'}.")
-    if plan.source_refusals["refuse"]:
-        unknown = any(one.code == NOT_KNOWN for one in plan.source_refusals["refuse"])
-        said.append("Whether its input is still there is not known." if unknown else "Input is lost.")
+    said += _unguarded(plan)
+    codes = {one.code for one in plan.source_refusals["refuse"]}
+    if NOT_KNOWN in codes:
+        said.append("Whether its input is still there is not known.")
+    elif codes:
+        said.append("Input cannot be repeated." if NOT_REPEATABLE in codes else "Input is lost.")
     return " ".join(said)
+
+
+def _unguarded(plan: RestorePlan) -> list[str]:
+    """What sinks were sent that no choice can roll back: the body says what becomes of it."""
+    sinks = [one for one in plan.sinks if "newest_batch" in one and one.get("safe") is not True]
+    newest = max((one["newest_batch"] or 0 for one in sinks), default=0)
+    if newest > plan.batch:
+        first = plan.batch + 1
+        batches = f"Batch {first} was" if newest == first else f"Batches {first} to {newest} were"
+        return [f"{batches} sent to a sink that is not guarded."]
+    return ["Whether a sink that is not guarded is ahead is not known."] if sinks else []
 
 
 def _later(plan: RestorePlan) -> str:

@@ -24,6 +24,8 @@ STUCK = RefusedError("It lacks files.", code="sink-cannot-roll-back")
 GONE = RefusedError("Records are gone.", code="source-would-lose-records")
 SILENT = StorageError("Kafka does not answer.", code="source-not-known")
 FILE = {"guarded": True, "safe": False, "later_files": 4, "later_rows": 1200}
+SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat")
+LEDGER = {"guarded": False, "safe": False, "newest_batch": 10}
 KAFKA = {"guarded": False, "safe": False, "repeated_records": 7}
 
 
@@ -105,6 +107,7 @@ def plan(
         (plan(ALIVE, sink="rollback", refuse=(AHEAD,)), False, ["Stop the job and restore"]),
         (plan(source=GONE), False, ["Restore and go on without the lost input"]),
         (plan(source=SILENT), False, ["Restore and go on without knowing the input"]),
+        (plan(source=SOCKET), False, ["Restore and go on without the input that cannot be repeated"]),
         (
             plan(ALIVE, refuse=(AHEAD,), rollback=(STUCK,), source=GONE),
             False,
@@ -150,6 +153,14 @@ def test_what_no_choice_resolves_is_an_obstacle() -> None:
         (plan(ALIVE, sinks=()), " It runs, and will be stopped."),
         (plan(sinks=(), source=GONE), " Input is lost."),
         (plan(sinks=(), source=SILENT), " Whether its input is still there is not known."),
+        (plan(sinks=(), source=SOCKET), " Input cannot be repeated."),
+        (plan(sinks=(LEDGER,)), " Batches 3 to 10 were sent to a sink that is not guarded."),
+        (plan(sinks=({**LEDGER, "newest_batch": 3},)), " Batch 3 was sent to a sink that is not guarded."),
+        (plan(sinks=({**LEDGER, "safe": True, "newest_batch": 2},)), ""),
+        (
+            plan(sinks=({**LEDGER, "safe": None, "newest_batch": None},)),
+            " Whether a sink that is not guarded is ahead is not known.",
+        ),
     ],
 )
 def test_the_question_says_what_it_is_about(found: RestorePlan, says: str) -> None:
