@@ -232,8 +232,7 @@ def run_paused(scene: Scene) -> None:
     scene.kill_driver()
     scene.feed()
 
-    red = scene.until_red()
-    scene.must_be_broken(red, "alive")
+    scene.until_broken("alive")
     scene.must_be_alerted("alive", "team", "pager")
     assert not scene.drivers(), "somebody started it"
     scene.unpause("run")
@@ -250,9 +249,9 @@ def keep_running_marked(scene: Scene) -> None:
 
     scene.mark("run", run, "keep_running", "success")
     scene.must_end("run", run, "success")
-    scene.must_be_broken(scene.until_red(), "alive")
+    scene.until_broken("alive")
     scene.kill_driver()
-    scene.must_be_broken(scene.until_red(), "alive")
+    scene.until_broken("alive")
     scene.must_be_alerted("alive", "team", "pager")
 
     scene.trigger("run")

@@ -382,13 +382,22 @@ class Scene:
         self.end_of(verb, run)
         return self.look_at(verb, run)
 
-    def until_red(self, verb: str = "sla", timeout_s: float = 600) -> Run:
-        """Play a schedule again and again until it fails; the run that did."""
+    def until_broken(self, objective: str, timeout_s: float = 600) -> None:
+        """Play the schedule of `<job>.sla` until it finds an objective broken, and is red.
+
+        Its `doctor` may be red before: a job that nobody watches is an error at once.
+        """
         deadline = time.monotonic() + timeout_s
-        while (run := self.scheduled(verb)).state != "failed":
-            assert time.monotonic() < deadline, f"{verb} is still green after {timeout_s:.0f} s"
+        while True:
+            run = self.scheduled("sla")
+            levels = self.verdicts(run)
+            if levels.get(objective) == "breach":
+                assert run.state == "failed", f"sla is {run.state}: {levels}"
+                return
+            assert time.monotonic() < deadline, (
+                f"{objective} is {levels.get(objective)} after {timeout_s:.0f} s"
+            )
             time.sleep(10)
-        return run
 
     def verdicts(self, run: Run) -> dict[str, str]:
         """The level of each objective in a run of `<job>.sla`."""
