@@ -197,6 +197,7 @@ def take(
     CheckpointReader(source).query_id()  # before a repository is made for nothing
     place = open_store(repository)
     check_apart(place, source.uri)
+    _refuse_lost(place, job, jobs, source)
     target = Repository.open(place, create=True)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
     managed = _managed(target.store.uri, job, jobs, source, brokers)
@@ -254,6 +255,28 @@ class _Managed:
 
         if self.control is not None:
             record_taken(self.control, self.query or MAIN, result, generation=self.generation, by=who("cli"))
+
+
+def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
+    """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
+    from streambank.cli.replaying import declared_job
+    from streambank.job.generations import MAIN
+    from streambank.job.preflight import check_records, declared_query, savepoints_lost
+    from streambank.storage import open_store, split_job
+
+    declared, query = declared_job(name, jobs), split_job(name)[1] or MAIN
+    if (
+        declared is None
+        or query not in declared.queries
+        or open_store(declared.repository).uri != repository.uri
+    ):
+        return
+    asked = declared_query(declared, query, declared.records())
+    if checkpoint.uri.startswith(asked.checkpoint):
+        check_records(asked)
+        lost = savepoints_lost(asked)
+        if lost is not None:
+            raise lost
 
 
 def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, brokers: Brokers) -> _Managed:

@@ -29,6 +29,7 @@ from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, read_launch
 from streambank.job.marker import Marker, marker_location, read_marker, records_root
 from streambank.job.taken_back import check_not_taken_back
+from streambank.savepoint.catalog import heads
 from streambank.savepoint.header import HEADER_KEY, read_header
 from streambank.sinks.file_log import LOG_DIRECTORY, list_log
 from streambank.storage import normalize_location, open_store, scheme_of
@@ -197,19 +198,23 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
     if marker is None or marker.repository_id is None or marker.repository != store.uri:
         return None  # none was ever there, or another one is declared now
     try:
-        read_header(store)
+        found = read_header(store).id
+        # A replica that was copied there has an id of its own, and the job's savepoints.
+        if found == marker.repository_id or next(heads(store, query.called), None) is not None:
+            return None
+        what = f"is another one ({found}), without a savepoint of it"
     except NotFoundError:
-        return RefusedError(
-            f"The repository {store.uri} of job {query.called} is gone or empty: it has no {HEADER_KEY}, but "
-            f"its marker {marker_location(query.checkpoint)} says that repository {marker.repository_id} was "
-            f"there at {marker.at}.",
-            code=REPOSITORY_LOST,
-            hint="Mount it or bring it back, or copy a replica there. To begin another one in its place, "
-            f"with no savepoint in it: `streambank job savepoint {query.job} --new-repository`.",
-        )
+        what = f"is gone or empty: it has no {HEADER_KEY}"
     except StreambankError:
         return None  # it is damaged, and whoever opens it says so
-    return None
+    return RefusedError(
+        f"The repository {store.uri} of job {query.called} {what}, but its marker "
+        f"{marker_location(query.checkpoint)} says that repository {marker.repository_id} was there at "
+        f"{marker.at}.",
+        code=REPOSITORY_LOST,
+        hint="Mount it or bring it back, or copy a replica there. To begin another one in its place, "
+        f"with no savepoint in it: `streambank job savepoint {query.job} --new-repository`.",
+    )
 
 
 def _lost(query: DeclaredQuery, why: str, marker: Marker | None = None) -> RefusedError:
@@ -343,6 +348,7 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
     """
     facts = query.facts
     worked = facts.get("generation") == generation.number and facts.get("query_id") is not None
+    worked = worked or _is_marked(query, generation)
     restored = generation.from_savepoint is not None
     if not (worked or restored) or open_store(generation.location).exists("metadata"):
         return
@@ -357,6 +363,21 @@ def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None
         hint=f"Restore a savepoint: `streambank restore latest-good --job {query.called} --generation`. "
         "To begin from nothing, give the job a new name, a new checkpoint and a new output.",
     )
+
+
+def _is_marked(query: DeclaredQuery, generation: Generation) -> bool:
+    """Whether the marker says that the query has worked in a generation's directory.
+
+    The records may not: they were lost, and what is there now was left by a restore that came to nothing; or
+    the directory counts again.
+    """
+    try:
+        marker = read_marker(query.checkpoint)
+    except (FormatError, StorageError):
+        return False
+    if marker is None or (marker.job, marker.query) != (query.job, query.name):
+        return False
+    return marker.query_id is not None and marker.location == generation.location
 
 
 Check = Callable[[DeclaredQuery, Generation], None]

@@ -136,12 +136,13 @@ def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: s
 
     The query goes on in the checkpoint that counted, where that is left; else it begins again.
     """
-    was = check_acceptable(query)
+    was, left = check_acceptable(query), False
     generations = query.control.generations(query.key)
     if was is None:
         generation: Generation | None = generations.ensure_first(query.checkpoint, by=by)
     else:
-        location = was.location if is_left(was) else query.checkpoint
+        left = is_left(was)
+        location = was.location if left else query.checkpoint
         generation = generations.adopt(query.checkpoint, location, above=was.generation, by=by)
     if generation is None:
         raise ConflictError(
@@ -168,7 +169,7 @@ def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: s
         control=records_root(query.control),
         repository=open_store(query.repository).uri if query.repository else None,
         repository_id=identity_of(query.repository) if query.repository else None,
-        query_id=known.get("query_id"),
+        query_id=known.get("query_id") if left else None,  # it begins again with another one
         sink=known.get("sink"),
         sink_path=known.get("sink_path"),
         by=dict(by),

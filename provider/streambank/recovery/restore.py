@@ -185,8 +185,6 @@ def restore(
         _holding(request, chosen) as held,
         restoring(exclusive=held is not None and generation is not None) as owner,
     ):
-        if generation is not None and held is not None:
-            _ensure_first(request, chosen)
         holds = Holds(repository, OPERATION, request.by)
         with holds.held(chosen.manifest.job, chosen.manifest.savepoint):
             prepared = prepare(request, chosen, owner, [])
@@ -195,6 +193,8 @@ def restore(
         warned: tuple[str, ...] = ()
         if prepared.generation is not None and generation is not None and held is not None:
             query = split_job(chosen.manifest.job)[1]
+            # Not before: records of a job that are lost must not look like all there is where this fails.
+            _ensure_first(request, chosen)
             generation.generations(query).switch(prepared.generation, operation=held.operation)
             warned = _mark(chosen, prepared.generation, generation)
         plan = prepared.plan

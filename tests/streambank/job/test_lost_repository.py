@@ -28,6 +28,7 @@ from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
+from tests.support.cli import streambank
 from tests.support.jobs import BY, declare, fake_launcher
 from tests.support.live_checkpoint import LiveCheckpoint
 
@@ -272,6 +273,63 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
         checkpoint.last,
     )
     assert spec.queries[MAIN].declared == job.checkpoint
+
+
+def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    savepoint_job(job, by=BY)
+    shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+
+    replica = Repository.open(open_store(folder / "replica"))
+    again = {"job": "flights", "generation": job.records(), "checkpoint": job.checkpoint, "by": BY}
+    refused(lambda: restore(replica, "latest-good", **again), "sink-not-guarded")  # type: ignore[arg-type]
+
+    assert job.records().generation() is None
+    refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+
+def test_where_the_marker_says_that_it_worked_nothing_begins_from_nothing(folder: Path) -> None:
+    """What a restore that was killed at its switch leaves behind: a generation, and no facts of the query."""
+    job = declare(folder)
+    worked(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+
+    refused(lambda: prepare_launch(job, job.records(), by=BY), "checkpoint-lost")
+
+
+def test_another_repository_in_its_place_is_a_loss_unless_it_has_the_job_s_savepoints(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+    other = Repository.open(open_store(job.repository), create=True)
+
+    error = refused(lambda: savepoint_job(job, by=BY))
+    assert f"is another one ({other.id})" in error.message
+
+    for part in ("savepoints", "packs", "index"):
+        shutil.copytree(folder / "repository.gone" / part, folder / "repository" / part, dirs_exist_ok=True)
+    savepoint_job(job, by=BY)
+
+
+@pytest.mark.parametrize("more", ["", 'control = "control"'])
+def test_a_take_by_the_command_line_makes_no_repository_in_its_place(folder: Path, more: str) -> None:
+    job = declare(folder, more=more)
+    worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+
+    place, repository = folder / "checkpoints/flights", folder / "repository"
+    jobs = folder / "streaming_jobs.toml"
+    said = streambank("take", place, "-r", repository, "--job", "flights", "--jobs", jobs)
+
+    assert said.code == RefusedError.exit_code and " gone" in said.err
+    assert list(repository.iterdir()) == []
 
 
 def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> None:
