@@ -61,7 +61,7 @@ PROMISES: Mapping[str, Promise] = {
     "checkpoint_duration": Promise("s", 60.0, 600.0, "p95", HOUR_S),
     "batch_duration": Promise("s", None, None, "p95", HOUR_S),
     "failed_batches": Promise("count", 0.0, 3.0),
-    "restart_rate": Promise("count", 3.0, 10.0, None, DAY_S),
+    "restart_rate": Promise("count", 2.0, 9.0, None, DAY_S),
     "access_latency": Promise("ms", None, 100.0, "p95", HOUR_S),
     "recovery_time": Promise("s", None, 300.0, "max", 30 * DAY_S),
     "growth": Promise("bytes/h", 1e6, None, None, 14 * DAY_S),

@@ -39,7 +39,7 @@ def test_without_a_declaration_the_usual_limits_hold() -> None:
         "state_bytes": (10e9, 100e9),
         "checkpoint_duration": (60.0, 600.0),
         "failed_batches": (0.0, 3.0),
-        "restart_rate": (3.0, 10.0),
+        "restart_rate": (2.0, 9.0),
         "access_latency": (None, 100.0),
         "recovery_time": (None, 300.0),
         "growth": (1e6, None),

@@ -21,8 +21,8 @@ REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
         Declared(),
     ),
     "restart_rate": (
-        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(3)]),
-        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(11)]),
+        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(2)]),
+        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(10)]),
         Declared(),
     ),
     "savepoint_age": (
