@@ -118,7 +118,7 @@ def newest_of(plan: RestorePlan) -> int:
     Sinks that the restored query leaves for a new output do not count.
     """
     sinks = [one for one in plan.sinks if not one.get("new_path")]
-    found = [batch for one in sinks for key in _REACHED if (batch := one.get(key)) is not None]
+    found: list[int] = [batch for one in sinks for key in _REACHED if (batch := one.get(key)) is not None]
     if plan.reached is not None and plan.reached.newest is not None:
         found.append(plan.reached.newest)
     return max([plan.batch, *found])
