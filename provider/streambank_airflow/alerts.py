@@ -50,6 +50,8 @@ PATIENCE_S = 30.0
 APPROVAL_WAITS = "approval-waits"
 EXCHANGES = ("compact", "rescale")
 """DAGs of a job whose failure is `compaction-failed`."""
+RESTORES = ("stop", "restore")
+"""Tasks of `<job>.restore` whose failure leaves a job that nothing starts again."""
 _EXCHANGED_BACK = "start_again"
 
 
@@ -168,10 +170,16 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
         return  # of several jobs, or of a query that is not declared: there is no `notify`
     error: Any = context.get("exception")
     code = code_of(error)
-    kinds = tuple(dict.fromkeys((*([CODES[code]] if code in CODES else []), *_own_kinds(task, job))))
+    by_code = [CODES[code]] if code in CODES else []
+    own = _own_kinds(task, job)
+    # What a job that stands still was found to lack is remembered for a day; that it stands still is not.
+    kinds = tuple(dict.fromkeys((*own, *by_code) if _leaves_stopped(task, job) else (*by_code, *own)))
     if kinds:
         where = f"{task.dag_id}.{task.task_id}"
         said = str(error) if error is not None else "it has failed; its log says why"
+        more = _aftermath_of(task)
+        if more and more not in said:
+            said = f"{said} {more}"
         alert = Alert(kinds, f"{where}: {said}", subject="" if code in CODES else code, code=code)
         send_alert(task.hook, job, alert, context)
 
@@ -196,10 +204,28 @@ def _own_kinds(task: Any, job: str) -> Sequence[str]:
     """What the failure of a task means, whatever its error."""
     name = job.partition("/")[0]
     own: Sequence[str] = getattr(task, "alert_kinds", ())
+    if _leaves_stopped(task, job):
+        return (*own, "giving-up")
     if task.dag_id not in [f"{name}.{verb}" for verb in EXCHANGES]:
         return own
     # Where an exchange fails, the job is started again as it was: it is not given up yet.
     return ("compaction-failed", *(own if task.task_id == _EXCHANGED_BACK else ()))
+
+
+def _leaves_stopped(task: Any, job: str) -> bool:
+    return task.dag_id == f"{job.partition('/')[0]}.restore" and task.task_id in RESTORES
+
+
+def _aftermath_of(task: Any) -> str:
+    """What the failure has left behind, where its operator knows: an error that is only a text does not."""
+    aftermath = getattr(task, "aftermath", None)
+    if aftermath is None:
+        return ""
+    try:
+        return str(aftermath())
+    except Exception as error:
+        log.warning("What the failure of %s has left behind is not known: %s", task.task_id, _said(error))
+        return ""
 
 
 def _kind_for(notify: Notify, alert: Alert) -> str | None:

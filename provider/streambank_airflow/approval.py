@@ -25,6 +25,8 @@ NOT_REPEATABLE = "source-cannot-repeat"
 CHOICE_KEY = "choice"
 """XCom key under which an approval leaves what was chosen."""
 
+_REACHED = ("sink_batch", "newest_batch")
+"""Fields in which sinks say their newest batch."""
 _SINK = {"rollback": "set later output aside", "accept": "leave later output"}
 _INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
 _SINK_MEANS = {
@@ -43,6 +45,8 @@ class Choice:
         source: What is done where the source lacks input.
         stop: Whether a job that lives is stopped for it.
         resolves: Codes of the refusals that a person accepts to settle by it.
+        newest: The newest batch that the plan has shown, by `newest_of`; None in choices from before that was
+            kept.
     """
 
     label: str
@@ -50,6 +54,7 @@ class Choice:
     source: str
     stop: bool
     resolves: tuple[str, ...] = ()
+    newest: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -83,7 +88,8 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
     """What to offer beside *Reject*: one *Approve* where the form's own answers do.
 
     A job that lives writes on until it is stopped. So what becomes of later output is asked then, too, even
-    where there is none yet: else the job would be stopped, and then not be restored.
+    where there is none yet: else the job would be stopped, and then not be restored. A source that cannot be
+    repeated is refused whether or not there is later input, so it needs no such rule.
 
     Args:
         plan: The plan, with the form's answers, without `obstacles`.
@@ -100,16 +106,30 @@ def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
             source,
             alive,
             resolves,
+            newest_of(plan),
         )
         for sink in _sinks(plan, alive=alive)
     ]
 
 
+def newest_of(plan: RestorePlan) -> int:
+    """The newest batch that the query or one of its sinks has, as far as is known; at least the savepoint's.
+
+    Sinks that the restored query leaves for a new output do not count.
+    """
+    sinks = [one for one in plan.sinks if not one.get("new_path")]
+    found: list[int] = [batch for one in sinks for key in _REACHED if (batch := one.get(key)) is not None]
+    if plan.reached is not None and plan.reached.newest is not None:
+        found.append(plan.reached.newest)
+    return max([plan.batch, *found])
+
+
 def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
     possible = plan.possible_choices.sink
-    if plan.sink in possible and not (alive and plan.sink == "refuse" and plan.sinks):
+    guarded = all(sink.get("guarded") is True or sink.get("harm") == "none" for sink in plan.sinks)
+    settled = plan.sink == "accept" or not plan.sinks or (plan.sink == "rollback" and guarded)
+    if plan.sink in possible and (settled or not alive):
         return [plan.sink]
-    guarded = all(sink.get("guarded") is True for sink in plan.sinks)
     found: list[str] = [one for one in ("rollback", "accept") if one in possible and one != plan.sink]
     if alive and not guarded:
         # What it writes until it is stopped cannot be taken back there.

@@ -9,10 +9,12 @@ import pytest
 
 from streambank.errors import RefusedError, StorageError, StreambankError
 from streambank.recovery.plan import RestorePlan
+from streambank.recovery.reached import Reached
 from streambank.times import utc_now
 from streambank_airflow.approval import (
     choices_of,
     chosen_of,
+    newest_of,
     obstacles,
     shown_choices,
     subject_of,
@@ -25,6 +27,8 @@ GONE = RefusedError("Records are gone.", code="source-would-lose-records")
 SILENT = StorageError("Kafka does not answer.", code="source-not-known")
 FILE = {"guarded": True, "safe": False, "later_files": 4, "later_rows": 1200}
 SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat")
+LEVEL = {"guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
+CONSOLE = {"guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
 LEDGER = {"guarded": False, "safe": False, "newest_batch": 10}
 KAFKA = {"guarded": False, "safe": False, "repeated_records": 7}
 
@@ -37,6 +41,7 @@ def plan(
     rollback: tuple[StreambankError, ...] = (),
     accept: tuple[StreambankError, ...] = (),
     source: StreambankError | None = None,
+    reached: Reached | None = None,
 ) -> RestorePlan:
     """A plan with what the sinks and the source have against each choice."""
     return RestorePlan(
@@ -55,7 +60,7 @@ def plan(
         mode="no-claim",
         sink=sink,  # type: ignore[arg-type]  # one of the choices
         sinks=sinks,
-        reached=None,
+        reached=reached,
         source="refuse",
         sources=(),
         skipped=(),
@@ -105,6 +110,19 @@ def plan(
         # What it writes to Kafka until then cannot be taken back.
         (plan(ALIVE, sinks=(FILE, KAFKA)), False, ["Stop the job, restore and leave later output"]),
         (plan(ALIVE, sink="rollback", refuse=(AHEAD,)), False, ["Stop the job and restore"]),
+        # The form's rollback would be refused after one more batch of a sink that is not guarded.
+        (
+            plan(ALIVE, sink="rollback", sinks=(FILE, LEVEL)),
+            True,
+            ["Stop the job, restore and leave later output"],
+        ),
+        (plan(ALIVE, sink="rollback", sinks=(FILE, CONSOLE)), False, ["Stop the job and restore"]),
+        # A source that cannot be repeated is refused where the query stands, too.
+        (
+            plan(ALIVE, sinks=(), source=SOCKET),
+            True,
+            ["Stop the job, restore and go on without the input that cannot be repeated"],
+        ),
         (plan(source=GONE), False, ["Restore and go on without the lost input"]),
         (plan(source=SILENT), False, ["Restore and go on without knowing the input"]),
         (plan(source=SOCKET), False, ["Restore and go on without the input that cannot be repeated"]),
@@ -133,6 +151,25 @@ def test_a_choice_knows_what_it_resolves() -> None:
     assert only.resolves == ("source-would-lose-records",)
     (nothing,) = choices_of(plan(), may_stop=False)
     assert nothing.resolves == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "newest"),
+    [
+        (plan(sinks=()), 2),
+        (plan(sinks=({**FILE, "sink_batch": 7},)), 7),
+        (plan(sinks=({**FILE, "sink_batch": 7, "new_path": "file:/new"},)), 2),
+        (plan(sinks=({**FILE, "sink_batch": None}, LEDGER)), 10),
+        (plan(sinks=(KAFKA,), reached=Reached(committed=3, planned=4)), 4),
+        (plan(sinks=(), reached=Reached(not_known="Its records are gone.")), 2),
+    ],
+)
+def test_a_choice_knows_the_newest_batch_that_was_shown(found: RestorePlan, newest: int) -> None:
+    assert newest_of(found) == newest
+    (choice, *_) = choices_of(found, may_stop=False)
+    assert choice.newest == newest
+    earlier = {key: value for key, value in choice.to_dict().items() if key != "newest"}
+    assert chosen_of(earlier) == replace(choice, newest=None)
 
 
 def test_what_no_choice_resolves_is_an_obstacle() -> None:

@@ -177,6 +177,14 @@ class StreambankHook(StateHook):
             )
 
     @connected
+    def is_stopped(self, ref: str) -> bool:
+        """Whether a job is meant to be stopped, and no driver of it is known to live."""
+        job, _ = self.declared(ref)
+        records = job.records()
+        desired, view = records.desired(), records.lease.view()
+        return desired is not None and desired.state == "stopped" and (view is None or view.state != "live")
+
+    @connected
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
         """Where the newest driver's log is, and its last lines where they can be read from here."""
         from streambank.job.launchers.choose import launcher_for

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from streambank.errors import InputError
+from streambank.errors import InputError, StreambankError
 from streambank.job.processes import who
 from streambank_airflow.choices import one_of
 from streambank_airflow.executors import SparkChoice
+from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
@@ -121,6 +122,20 @@ class SparkWork(StreambankOperator):
         """Who does the work; None for threads of this process."""
         choice = SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties, self.on)
         return choice.executor(self.log.info)
+
+
+def left_stopped(hook: StreambankHook, ref: str) -> str:
+    """Say that a restore has failed and its job stands still; empty where that one is not stopped."""
+    job = ref.partition("/")[0]
+    try:
+        if not hook.is_stopped(ref):
+            return ""
+    except StreambankError as error:
+        return f"Whether job {job} is stopped is not known: {describe(error)}"
+    return (
+        f"Job {job} is stopped and not restored: nothing starts it until a restore succeeds, or {job}.run is "
+        "triggered to go on without one."
+    )
 
 
 def asked_by(context: Context) -> dict[str, str]:

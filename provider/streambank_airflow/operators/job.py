@@ -28,6 +28,7 @@ from streambank_airflow.operators.base import (
     flat,
     is_template,
     known_or_template,
+    left_stopped,
 )
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
 
@@ -252,6 +253,10 @@ class StopStreamingJobOperator(DriverOperator):
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
         return self._finish(context, savepoint, asked)
+
+    def aftermath(self) -> str:
+        """What a failure has left behind, for its alert: a job that stands still for a restore."""
+        return left_stopped(self.hook, self.job) if self.only_before == "restore" else ""
 
     def _skip_unless_wanted(self, context: Context) -> None:
         if not as_bool(self.only_if, "only_if"):

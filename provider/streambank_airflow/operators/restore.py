@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from streambank.errors import RefusedError
+from streambank.errors import RefusedError, StreambankError
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.times import to_json_time
 from streambank_airflow.approval import (
@@ -20,6 +20,7 @@ from streambank_airflow.approval import (
     choices_of,
     chosen_of,
     is_alive,
+    newest_of,
     shown_choices,
     subject_of,
 )
@@ -33,6 +34,7 @@ from streambank_airflow.operators.base import (
     asked_by,
     flat,
     known_or_template,
+    left_stopped,
 )
 
 if TYPE_CHECKING:
@@ -142,20 +144,11 @@ class RestoreSavepointOperator(SparkWork):
                 raise AirflowSkipException("Nothing is to be restored.")
             if as_bool(self.plan_only, "plan_only"):
                 return self._show(context, self._plan(offer=self.offer))
-            approved = chosen_of(self.approved)
-            if approved is not None:
-                self._check_still_so(approved)
-                self.sink, self.source = approved.sink, approved.source
-            report = self.hook.restore(
-                self.job,
-                str(self.savepoint),
-                link=as_bool(self.link, "link"),
-                note=self.why,
-                by=asked_by(context),
-                unmoved=as_bool(self.unmoved, "unmoved"),
-                executor=self.machines,
-                **self._choices(),
-            )
+            try:
+                report = self._restore(context)
+            except StreambankError as error:
+                error.hint = f"{error.hint} {self.aftermath()}".strip()
+                raise
         self.log.info("Batch %(batch)s of savepoint %(savepoint)s is now in %(location)s.", report)
         for said in (report["sink_effect"], report["source_effect"]):
             if said:
@@ -163,6 +156,33 @@ class RestoreSavepointOperator(SparkWork):
         for warning in report["warnings"]:
             self.log.warning("%s", warning)
         return flat(report)
+
+    def _restore(self, context: Context) -> dict[str, Any]:
+        approved = chosen_of(self.approved)
+        if approved is not None:
+            self._check_still_so(approved)
+            self.sink, self.source = approved.sink, approved.source
+        return self.hook.restore(
+            self.job,
+            str(self.savepoint),
+            link=as_bool(self.link, "link"),
+            note=self.why,
+            by=asked_by(context),
+            unmoved=as_bool(self.unmoved, "unmoved"),
+            executor=self.machines,
+            **self._choices(),
+        )
+
+    def aftermath(self) -> str:
+        """What a failure has left behind, for its message and its alert: a job that stands still.
+
+        Returns:
+            Empty where the job is not stopped, or is not restored in place; and where a restore of an
+            exchange fails (`unmoved`), which starts the job again.
+        """
+        if self.into or as_bool(self.plan_only, "plan_only") or as_bool(self.unmoved, "unmoved"):
+            return ""
+        return left_stopped(self.hook, self.job)
 
     def _may_stop(self) -> bool:
         return one_of(self.if_running, "if_running", IF_RUNNING) == "stop"
@@ -190,23 +210,25 @@ class RestoreSavepointOperator(SparkWork):
     def _check_still_so(self, approved: Choice) -> None:
         """Make sure that nothing else speaks against the restore than what a person has seen.
 
-        Of a job that was alive the output went on until it stopped, which the choice has settled.
+        Of a job that was alive the output went on until it stopped, which the choice has settled. Of one that
+        was down no more output may be set aside, or left, than was shown.
 
         Raises:
-            RefusedError: Something else does (code `approval-outdated`).
+            RefusedError: Something else does, or there is more output (code `approval-outdated`).
         """
-        if not approved.resolves:
+        shown = None if approved.stop else approved.newest
+        if not approved.resolves and shown is None:
             return
         plan = self._plan(offer=True)
+        newest = newest_of(plan)
+        if shown is not None and newest > shown:
+            raise _outdated(
+                approved, f"The query has gone on to batch {newest}, and what was shown ends at {shown}."
+            )
         sinks = () if approved.stop else plan.sink_refusals[plan.sink]
         for refusal in (*sinks, *plan.source_refusals[plan.source]):
             if refusal.code not in approved.resolves:
-                raise RefusedError(
-                    f"{approved.label!r} was approved, and things are no longer as they were shown: "
-                    f"{refusal.message}",
-                    code="approval-outdated",
-                    hint="Trigger the restore again: its plan shows how things are now.",
-                )
+                raise _outdated(approved, refusal.message)
 
     def _show(self, context: Context, plan: RestorePlan) -> dict[str, Any]:
         task_instance: Any = context["ti"]
@@ -352,6 +374,14 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
                 "This run has asked before it was cleared, and Airflow would show that old plan instead of "
                 f"this one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
             )
+
+
+def _outdated(approved: Choice, why: str) -> RefusedError:
+    return RefusedError(
+        f"{approved.label!r} was approved, and things are no longer as they were shown: {why}",
+        code="approval-outdated",
+        hint="Trigger the restore again: its plan shows how things are now.",
+    )
 
 
 def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:

@@ -19,14 +19,24 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from streambank.job.savepoint import savepoint_job
+from streambank.job.watch import Watches
 from streambank.storage import open_store
 from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
-from tests.support.airflow_db import Question, answer_question, run_dag, task_states, xcom
+from tests.support.airflow_db import (
+    Question,
+    answer_question,
+    pause,
+    run_dag,
+    task_states,
+    write_dags,
+    xcom,
+)
 from tests.support.file_sinks import FileSinkWriter, snapshot_of
 from tests.support.jobs import poll
 from tests.support.managed import BY, Managed
+from tests.support.notifiers import told
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -178,6 +188,117 @@ def test_a_choice_holds_only_for_what_was_shown(
     generation = managed.control.generation()
     assert generation is not None
     assert generation.number == 1
+
+
+@pytest.mark.parametrize("option", ["rollback", "accept"])
+def test_no_more_output_is_given_up_than_was_shown(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
+    """The job was down when its plan was shown, is started meanwhile, writes, and is down again."""
+    shown = managed.last_batch() + 1
+
+    def goes_on() -> None:
+        FileSinkWriter(open_store(out)).write(shown + 1, [{"batch": "unseen"}])
+
+    with answering("Approve", before=goes_on):
+        run = restore(managed, run_conf={"sink": option})
+
+    assert task_states(run)["restore"] == "failed"
+    said = capfd.readouterr().out
+    assert f"The query has gone on to batch {shown + 1}, and what was shown ends at {shown}." in said
+    assert "[approval-outdated]" in said
+    generation = managed.control.generation()
+    assert generation is not None
+    assert generation.number == 1
+
+
+def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands_still(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = managed.folder / "alerts"
+    managed.declare(
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.FileNotifier"\n'
+        f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["giving-up"]\n'
+    )
+    managed.start()
+    gone = managed.repository.store.child("savepoints")
+
+    def lose() -> None:
+        for path in Path(gone.uri.removeprefix("file:")).rglob("*"):
+            if path.is_file():
+                path.unlink()
+
+    with answering(f"Stop the job, r{ROLLBACK[1:]}", before=lose):
+        run = restore(managed, mark_success_pattern=AFTERWARDS)
+
+    states = task_states(run)
+    assert (states["stop"], states["restore"], states["start"]) == ("success", "failed", "upstream_failed")
+    assert not managed.driver_lives()
+    still = "Job flights is stopped and not restored: nothing starts it until a restore succeeds"
+    assert still in capfd.readouterr().out
+    (alert,) = told(file)
+    assert alert.startswith("giving-up: flights.restore.restore: ")
+    assert alert.count(still) == 1
+
+
+def test_a_job_is_not_stopped_for_a_restore_that_could_not_hand_it_over(
+    managed: Managed, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.start()
+    write_dags(build_dags(managed.jobs_file)["flights.run"])
+    pause("flights.run")
+
+    run = restore(managed, run_conf={"stop_running": True, "sink": "rollback"}, mark_success_pattern=None)
+
+    states = task_states(run)
+    assert (states["check_run"], states["approve"], states["stop"], states["restore"]) == (
+        "failed", "upstream_failed", "upstream_failed", "upstream_failed",
+    )  # fmt: skip
+    assert managed.driver_lives()
+    said = capfd.readouterr().out
+    assert "flights.run is paused" in said and "Hint: unpause flights.run" in said
+
+
+def test_a_restore_is_red_where_no_run_takes_the_job_over(
+    managed: Managed, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dags = build_dags(managed.jobs_file)
+    write_dags(dags["flights.run"])
+    pause("flights.run", False)
+    dag = dags["flights.restore"]
+    for task in dag.tasks:
+        task.retries = 0
+    dag.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
+    monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
+
+    run = run_dag(dag, run_conf={"sink": "rollback"}, mark_success_pattern="approve")
+
+    states = task_states(run)
+    assert (states["restore"], states["keep_running"], states["watched"]) == ("success", "success", "failed")
+
+
+def test_of_a_sink_that_is_not_guarded_a_person_may_leave_later_output(managed: Managed) -> None:
+    managed.start()
+    managed.wait_for_batch(2)
+    poll(lambda: managed.control.query_facts() is not None)
+    facts = managed.control.query_facts() or {}
+    managed.control.record_query(None, {**facts, "sink": "ForeachBatchSink"})
+    savepoint_job(managed.job, by=BY)
+    managed.wait_for_batch(managed.last_batch() + 2)
+    managed.stop()
+    ahead = managed.last_batch()
+
+    with answering(ACCEPT) as shown:
+        run = restore(managed)
+
+    question = shown.result()
+    assert question.options == [ACCEPT, "Reject"]
+    assert f"to {ahead} were sent to a sink that is not guarded." in question.subject
+    assert "ForeachBatchSink" in question.body
+    assert task_states(run)["restore"] == "success"
+    generation = managed.control.generation()
+    assert generation is not None
+    assert (generation.number, generation.from_savepoint) == (2, xcom(run, "plan")["savepoint"])
 
 
 def test_nothing_is_stopped_for_a_restore_that_will_not_run(
