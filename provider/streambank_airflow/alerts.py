@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from streambank.job.notify import Notify
 from streambank.job.records import RecordStream
 from streambank.storage import using_s3
 from streambank.times import from_json_time, to_json_time, utc_now
-from streambank_airflow.failures import describe
+from streambank_airflow.failures import describe, said
 
 if TYPE_CHECKING:
     from streambank.job.control import JobControl
@@ -45,8 +44,6 @@ QUIET_LOST = timedelta(hours=1)
 """The same for a repository that is lost."""
 NOT_REMEMBERED = "repository-lost"
 """Nothing is written into a repository that may be another one than it was."""
-PATIENCE_S = 30.0
-"""How long one notifier may take."""
 APPROVAL_WAITS = "approval-waits"
 EXCHANGES = ("compact", "rescale")
 """DAGs of a job whose failure is `compaction-failed`."""
@@ -88,25 +85,25 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         job, _ = hook.declared(ref)
         access = hook.settings.s3
     except Exception as error:
-        log.error("Nobody could be alerted of job %s: %s", ref, _said(error))
+        log.error("Nobody could be alerted of job %s: %s", ref, said(error))
         return 0
-    sent = 0
+    wanted: list[tuple[Notify, str, _Memory | None]] = []
     for one in job.notify:
         kind = _kind_for(one, alert)
-        if kind is None:
+        if kind is None or any((one.teller, kind) == (other.teller, known) for other, known, _ in wanted):
             continue
         with using_s3(access):
             memory = _memory_of(job, one, kind, alert, context)
             if memory is not None and memory.has_it():
                 log.info("%s was alerted of this (%s) a while ago.", one.path, kind)
                 continue
-        if not deliver(one, {**context, **_facts(job.name, kind, alert)}):
-            continue
-        sent += 1
-        if memory is not None:
+        wanted.append((one, kind, memory))
+    sent = _send([(one, {**context, **_facts(job.name, kind, alert)}) for one, kind, _ in wanted])
+    for (_, _, memory), has_it in zip(wanted, sent, strict=True):
+        if has_it and memory is not None:
             with using_s3(access):
                 memory.keep()
-    return sent
+    return sum(sent)
 
 
 def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping[str, Any]) -> int:
@@ -130,44 +127,34 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
     own = (one for one in job.notify if APPROVAL_WAITS in one.kinds)
     wanted = {one.teller: one for one in (*job.restore.ask, *own)}.values()
     facts = _facts(job.name, APPROVAL_WAITS, alert)
-    return sum(deliver(one, {**context, **facts}) for one in wanted)
+    return sum(_send([(one, {**context, **facts}) for one in wanted]))
 
 
-def deliver(notify: Notify, context: Mapping[str, Any]) -> bool:
-    """Let one notifier send what its templates make of a context; False where it fails, which is logged.
+def _send(messages: Sequence[tuple[Notify, Mapping[str, Any]]]) -> list[bool]:
+    """Let notifiers send, all at once; False for each that fails or takes too long, which is logged."""
+    if not messages:
+        return []
+    from streambank_airflow.sending import send_all
 
-    It has `PATIENCE_S` for that, in a thread of its own: no restart waits for a service that does not answer.
-    """
-    from streambank_airflow.notifiers import load_notifier
-    from streambank_airflow.telling import send_once
-
-    failed: list[str] = []
-
-    def send() -> None:
-        try:
-            send_once(load_notifier(notify), dict(context))
-        except Exception as error:
-            failed.append(_said(error))
-
-    thread = threading.Thread(target=send, name="alert", daemon=True)
-    thread.start()
-    thread.join(PATIENCE_S)
-    if thread.is_alive():
-        failed.append(f"it has not ended within {PATIENCE_S:g} s, and is not waited for")
-    for why in failed:
-        log.error("The notifier %s failed: %s", notify.path, why)
-    return not failed
+    failed = send_all(messages)
+    for (notify, _), why in zip(messages, failed, strict=True):
+        if why:
+            log.error("The notifier %s failed: %s", notify.path, why)
+    return [not why for why in failed]
 
 
 def alert_of_failure(context: Mapping[str, Any]) -> None:
     """Alert of a task that has failed for good, where its error or its operator is worth one.
 
     As `on_failure_callback` of every operator: it runs in the task's process, once its retries are used up.
+    Of a task that was killed with its worker it runs in the DAG processor, where templates are not rendered:
+    of `job/query` only the job counts.
     """
     task: Any = context["ti"].task
     job = getattr(task, "job", None)
     if not isinstance(job, str) or getattr(task, "checkpoint", None) is not None:
         return  # of several jobs, or of a query that is not declared: there is no `notify`
+    job = job.partition("/")[0]
     error: Any = context.get("exception")
     code = code_of(error)
     by_code = [CODES[code]] if code in CODES else []
@@ -202,18 +189,17 @@ def code_of(error: BaseException | str | None) -> str:
 
 def _own_kinds(task: Any, job: str) -> Sequence[str]:
     """What the failure of a task means, whatever its error."""
-    name = job.partition("/")[0]
     own: Sequence[str] = getattr(task, "alert_kinds", ())
     if _leaves_stopped(task, job):
         return (*own, "giving-up")
-    if task.dag_id not in [f"{name}.{verb}" for verb in EXCHANGES]:
+    if task.dag_id not in [f"{job}.{verb}" for verb in EXCHANGES]:
         return own
     # Where an exchange fails, the job is started again as it was: it is not given up yet.
     return ("compaction-failed", *(own if task.task_id == _EXCHANGED_BACK else ()))
 
 
 def _leaves_stopped(task: Any, job: str) -> bool:
-    return task.dag_id == f"{job.partition('/')[0]}.restore" and task.task_id in RESTORES
+    return task.dag_id == f"{job}.restore" and task.task_id in RESTORES
 
 
 def _aftermath_of(task: Any) -> str:
@@ -257,7 +243,7 @@ class _Memory(ABC):
         try:
             return self.incident in self._recent()
         except Exception as error:
-            log.warning("What %s was alerted of is not known: %s", self.notify.path, _said(error))
+            log.warning("What %s was alerted of is not known: %s", self.notify.path, said(error))
             return False
 
     def keep(self) -> None:
@@ -265,7 +251,7 @@ class _Memory(ABC):
         try:
             self.write({**self._recent(), self.incident: to_json_time(utc_now())})
         except Exception as error:
-            log.warning("It could not be kept that %s was alerted: %s", self.notify.path, _said(error))
+            log.warning("It could not be kept that %s was alerted: %s", self.notify.path, said(error))
 
     def _recent(self) -> dict[str, str]:
         since = utc_now() - self.quiet
@@ -327,13 +313,9 @@ def _memory_of(
             parts += [str(one.number) for one in found if one is not None]
         return _InRecords(notify, _joined(parts), records)
     except Exception as error:
-        log.warning("What %s was alerted of is not known: %s", notify.path, _said(error))
+        log.warning("What %s was alerted of is not known: %s", notify.path, said(error))
         return None
 
 
 def _joined(parts: Sequence[str]) -> str:
     return " ".join(part for part in parts if part)[:200]
-
-
-def _said(error: Exception) -> str:
-    return describe(error) if isinstance(error, StreambankError) else f"{type(error).__name__}: {error}"

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from streambank.errors import StreambankError
 from streambank.job.notify import Notify
 from streambank.times import from_json_time
-from streambank_airflow.failures import describe
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseNotifier
     from airflow.sdk.definitions.deadline import DeadlineAlert
 
     from streambank.job.declaration import Job
@@ -98,25 +95,20 @@ async def tell_late_restore(
             f"The restore of job {job} is late: {name} has not ended {deadline_s:g} s after it was queued."
         )
     log.warning("%s", message)
-    from streambank_airflow.notifiers import load_notifier
+    from streambank_airflow.sending import send_all
 
-    failed: list[str] = []
-    for data in json.loads(notify):
-        declared = Notify(**data)
-        seen = {
-            **context,
-            "job": job,
-            "kind": "late-restore",
-            "code": "",
-            "deadline_s": deadline_s,
-            "message": message,
-        }
-        try:
-            await _tell(load_notifier(declared), seen)
-        except StreambankError as error:
-            failed.append(f"{declared.path}: {describe(error)}")
-        except Exception as error:
-            failed.append(f"{declared.path}: {type(error).__name__}: {error}")
+    seen = {
+        **context,
+        "job": job,
+        "kind": "late-restore",
+        "code": "",
+        "deadline_s": deadline_s,
+        "message": message,
+    }
+    declared = [Notify(**data) for data in json.loads(notify)]
+    # In threads: neither one that hangs nor one that blocks may hold up the triggerer.
+    ends = await asyncio.to_thread(send_all, [(one, seen) for one in declared], native=True)
+    failed = [f"{one.path}: {why}" for one, why in zip(declared, ends, strict=True) if why]
     if failed:
         raise AirflowException(f"{message} Not everybody could be told: {'; '.join(failed)}")
     return message
@@ -163,15 +155,3 @@ async def _restored_by(job: str, jobs_file: str | None, run: Mapping[str, Any]) 
     except Exception as error:
         log.warning("Whether job %s was restored since is not known: %s", job, error)
         return None
-
-
-async def _tell(notifier: BaseNotifier, context: dict[str, Any]) -> None:
-    """By the way that the notifier knows; a synchronous one must not hold up the triggerer."""
-    from airflow.sdk import BaseNotifier
-
-    one: Any = notifier
-    if type(notifier).async_notify is BaseNotifier.async_notify:
-        await asyncio.to_thread(one, context)
-        return
-    one.context = context
-    await one

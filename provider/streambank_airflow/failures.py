@@ -27,6 +27,11 @@ def as_airflow(error: StreambankError) -> AirflowException:
     return kind(describe(error))
 
 
+def said(error: BaseException) -> str:
+    """Any error in a line: one of the engine as `describe` says it, another one with its type."""
+    return describe(error) if isinstance(error, StreambankError) else f"{type(error).__name__}: {error}"
+
+
 @contextmanager
 def airflow_failures() -> Iterator[None]:
     """Run engine calls in here: whatever they refuse leaves as Airflow's exception, its cause kept.

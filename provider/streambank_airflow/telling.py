@@ -6,11 +6,9 @@ made to tell twice.
 
 from __future__ import annotations
 
-import asyncio
-import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,8 +21,10 @@ from streambank.sla.assess import Assessment
 from streambank.sla.told import News, Told, news, without
 from streambank.sla.verdict import Level
 from streambank.storage import using_s3
+from streambank_airflow.failures import said
 from streambank_airflow.judging import SlaSubject
 from streambank_airflow.notifiers import load_notifier
+from streambank_airflow.sending import NotifierError, redacted, send_once
 from streambank_airflow.sla_news import level_of, news_context, subject_of
 
 
@@ -37,12 +37,14 @@ class Teller:
         label: How messages call it.
         make: Makes the notifier, when there is something to tell.
         least: From which level on it is told.
+        secrets: Its arguments, which no error may show.
     """
 
     name: str
     label: str
     make: Callable[[], BaseNotifier]
     least: Level
+    secrets: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def declared_tellers(job: Job) -> tuple[Teller, ...]:
     declared = (*job.sla.notify, *(one for one in job.notify if "sla" in one.kinds))
     found = {one.teller: one for one in declared}
     return tuple(
-        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least))
+        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least), one.args)
         for one in found.values()
     )
 
@@ -115,7 +117,7 @@ def tell(subject: SlaSubject, found: Assessment, teller: Teller, context: Mappin
             with using_s3(subject.access):
                 told_record.keep(records, teller.name, kept, before)
     except Exception as error:
-        why = _said(error)
+        why = said(error)
     return Telling(told, len(items) - told, why and f"{teller.label} ({subject.ref}): {why}")
 
 
@@ -123,37 +125,17 @@ def _tell_each(teller: Teller, items: Sequence[News], context: Mapping[str, Any]
     """Tell in turn until something goes wrong: how many were told, and what went wrong."""
     if not items:
         return 0, ""
-    notifier = teller.make()
+    try:
+        notifier = teller.make()
+    except Exception as error:
+        return 0, redacted(error, teller.secrets)
     for number, one in enumerate(items):
         try:
-            send_once(notifier, {**context, **news_context(one)})
-        except Exception as error:
-            return number, f"{subject_of(one.verdict)} could not be told: {_said(error)}"
+            send_once(notifier, {**context, **news_context(one)}, secrets=teller.secrets)
+        except NotifierError as error:
+            return number, f"{subject_of(one.verdict)} could not be told: {error}"
     return len(items), ""
-
-
-def send_once(notifier: BaseNotifier, context: dict[str, Any]) -> None:
-    """Let a notifier send one message, its templates rendered for it: rendering changes a notifier for good.
-
-    Args:
-        notifier: Which; of the two ways, for workers and for the triggerer, it may know only one.
-        context: What its templates see.
-    """
-    one: Any = copy.copy(notifier)
-    if type(one).notify is not BaseNotifier.notify:
-        one(context)
-        return
-    one.context = context
-
-    async def send() -> None:
-        await one
-
-    asyncio.run(send())
 
 
 def _given(notifier: BaseNotifier) -> BaseNotifier:
     return notifier
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -18,18 +18,22 @@ from streambank.errors import RefusedError, StorageError
 from streambank.job.declaration import Job
 from streambank.job.pruning import Retention, prune_records
 from streambank.job.savepoint import savepoint_job
+from streambank.savepoint.repository import Repository
+from streambank.storage import open_store
 from streambank.times import to_json_time, utc_now
 from streambank_airflow.alerts import Alert, alert_of_failure, code_of, send_alert
 from streambank_airflow.failures import as_airflow
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
+from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
 from streambank_airflow.telling import declared_tellers
 from tests.support.airflow_db import answer_question, run_dag, task_states
 from tests.support.managed import BY, Managed
 from tests.support.notifiers import told
+from tests.support.repositories import save
 
 
 def declare(managed: Managed, *kinds: str, name: str = "chat") -> Path:
@@ -151,18 +155,49 @@ def test_where_the_records_cannot_be_read_it_is_sent_all_the_same(
     assert told(file) == ["giving-up: Gone.", "checkpoint-lost: Gone."]
 
 
-def test_a_notifier_that_hangs_is_not_waited_for(
+def test_a_notifier_that_hangs_is_not_waited_for_and_loses_no_alert_of_another(
     managed: Managed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    declare(managed)
-    go_on = threading.Event()
-    monkeypatch.setattr("tests.support.notifiers.FileNotifier.notify", lambda self, context: go_on.wait(20))
-    monkeypatch.setattr("streambank_airflow.alerts.PATIENCE_S", 0.1)
+    go_on = managed.folder / "go on"
+    for name in ("a", "b"):
+        managed.declare(
+            '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.HangingNotifier"\n'
+            f'args = {{file = "{go_on}", text = "{name}"}}\n'
+        )
+    file = declare(managed)
+    monkeypatch.setattr("streambank_airflow.sending.PATIENCE_S", 0.5)
+    began_s = time.monotonic()
+
+    assert send_alert(hook_of(managed), "flights", Alert(("restart",), "Gone."), {}) == 1
+
+    assert time.monotonic() - began_s < 0.95, "they are awaited together"
+    go_on.touch()
+    assert told(file) == ["restart: Gone."]
+    assert caplog.text.count("it has not ended within 0.5 s") == 2
+
+
+def test_one_that_is_declared_twice_for_a_kind_gets_it_once(managed: Managed) -> None:
+    file = declare(managed)
+    declare(managed, "checkpoint-lost", "restart")
+
+    assert send_alert(hook_of(managed), "flights", Alert(("checkpoint-lost",), "Gone."), {}) == 1
+
+    assert told(file) == ["checkpoint-lost: Gone."]
+
+
+def test_the_address_of_a_webhook_is_not_in_the_log(
+    managed: Managed, caplog: pytest.LogCaptureFixture
+) -> None:
+    managed.declare(
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.WebhookNotifier"\n'
+        'args = {url = "https://hooks.example/services/sEcReT99", token = "tok-1234"}\n'
+    )
 
     assert send_alert(hook_of(managed), "flights", Alert(("restart",), "Gone."), {}) == 0
 
-    go_on.set()
-    assert "it has not ended within 0.1 s" in caplog.text
+    assert "WebhookNotifier failed: ConnectionError: POST ***" in caplog.text
+    assert "sEcReT99" not in caplog.text
+    assert "tok-1234" not in caplog.text
 
 
 def test_nobody_is_alerted_of_a_job_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,6 +236,46 @@ def test_the_failure_of_a_task_is_an_alert_by_its_operator_or_its_dag(
     alert_of_failure({"ti": SimpleNamespace(task=task), "exception": AirflowFailException("Broken.")})
 
     assert told(file) == says
+
+
+def test_of_a_task_whose_templates_are_not_rendered_the_job_counts(managed: Managed) -> None:
+    file = declare(managed, "repository-lost", "compaction-failed")
+    error = AirflowFailException("It is gone. [repository-lost]")
+    for dag_id in ("mine", "flights.compact"):
+        task = SimpleNamespace(
+            job="flights/{{ params.query }}", hook=hook_of(managed), dag_id=dag_id, task_id="task"
+        )
+        alert_of_failure({"ti": SimpleNamespace(task=task), "exception": error})
+
+    assert [line.split(":")[0] for line in told(file)] == ["repository-lost"] * 2
+
+
+def test_a_first_batch_that_never_comes_is_an_alert_where_its_error_is_one(managed: Managed) -> None:
+    file = declare(managed, "checkpoint-lost")
+    task: Any = build_dags(managed.jobs_file)["flights.restore"].get_task("first_batch")
+    error = AirflowFailException("The job has failed: it is gone. [checkpoint-lost]")
+
+    for callback in task.on_failure_callback:
+        callback({"ti": SimpleNamespace(task=task), "exception": error})
+
+    assert told(file) == [f"checkpoint-lost: flights.restore.first_batch: {error}"]
+
+
+@pytest.mark.usefixtures("airflow_database")
+def test_a_replica_that_cannot_be_written_is_an_alert(managed: Managed) -> None:
+    taken = managed.folder / "taken"
+    taken.mkdir()
+    (taken / "somebody's").write_text("file", encoding="utf-8")
+    managed.declare(f'\n[jobs.flights.replicate]\nto = ["{taken}", "{managed.folder / "two"}"]\n')
+    file = declare(managed, "replica-failed")
+    save(Repository.open(open_store(managed.folder / "repository"), create=True))
+
+    states = [task_states(run_dag(alone(managed, ReplicateSavepointsOperator)))["task"] for _ in range(2)]
+
+    assert states == ["failed", "failed"]
+    (alert,) = told(file)
+    assert alert.startswith("replica-failed: alone.task: ")
+    assert "[not-empty]" in alert
 
 
 def test_a_query_that_is_not_declared_has_nobody_to_alert(

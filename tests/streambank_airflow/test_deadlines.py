@@ -127,6 +127,30 @@ def test_everybody_is_told_when_it_is_late_whoever_cannot_be(managed: Managed, t
     assert "bad-notifier" in ended["body"]
 
 
+def test_one_that_hangs_or_shows_its_address_delays_no_other(
+    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank_airflow.sending.PATIENCE_S", 0.5)
+    hanging = (
+        f'{{class = "tests.support.notifiers.HangingNotifier", args = {{file = "{tmp_path / "go on"}"}}}}'
+    )
+    webhook = (
+        '{class = "tests.support.notifiers.WebhookNotifier", args = {url = "https://hooks.example/sEcReT99"}}'
+    )
+    declare(managed, hanging, webhook, notifier("Async", tmp_path / "alert", "{{ kind }}"))
+    (alert,) = alerts(managed)
+    context = {"dag_run": {"dag_run_id": "late-3"}}
+
+    ended = outcome(CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": context}))
+
+    (tmp_path / "go on").touch()
+    assert (tmp_path / "alert").read_text() == "async late-restore"
+    assert ended["state"] == "failed"
+    assert "HangingNotifier: it has not ended within 0.5 s" in ended["body"]
+    assert "WebhookNotifier: ConnectionError: POST ***" in ended["body"]
+    assert "sEcReT99" not in ended["body"]
+
+
 @pytest.mark.usefixtures("airflow_database")
 def test_a_restore_that_has_ended_well_or_was_rejected_alerts_nobody(
     managed: Managed, tmp_path: Path

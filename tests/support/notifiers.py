@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow.sdk import BaseNotifier
+
+from tests.support.jobs import poll
 
 MESSAGE = "{{ job }} {{ verdict.objective }} {{ news.kind }} {{ verdict.level }}"
 
@@ -32,6 +35,43 @@ class AsyncNotifier(FileNotifier):
 
     async def async_notify(self, context: Any) -> None:
         write(self.file, self.text)
+
+
+class HangingNotifier(FileNotifier):
+    """Sends nothing until the file is there, or ten seconds have passed."""
+
+    template_fields: Sequence[str] = ("file",)
+
+    def notify(self, context: Any) -> None:
+        poll(Path(self.file).exists, timeout_s=10)
+
+
+class WebhookNotifier(BaseNotifier):
+    """Fails as clients of HTTP do, whose errors show the address."""
+
+    template_fields: Sequence[str] = ("url", "text")
+
+    def __init__(self, url: str, token: str = "", text: str = "{{ job }}") -> None:
+        super().__init__()
+        self.url = url
+        self.token = token
+        self.text = text
+
+    def notify(self, context: Any) -> None:
+        path = urlsplit(self.url).path
+        raise ConnectionError(
+            f"POST {self.url}?key={self.token}: HTTPSConnectionPool(host='hooks.example', port=443): "
+            f"Max retries exceeded with url: {path} (by https://me:{self.token}@proxy.example:80/{self.token})"
+        )
+
+
+class AsyncWebhookNotifier(WebhookNotifier):
+    """The same in the triggerer's way alone."""
+
+    notify = BaseNotifier.notify
+
+    async def async_notify(self, context: Any) -> None:
+        WebhookNotifier.notify(self, context)
 
 
 class NoNotifier:

@@ -12,6 +12,7 @@ from streambank_airflow import forms
 from streambank_airflow.approval import CHOICE_KEY
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
 from streambank_airflow.deadlines import restore_deadline
+from streambank_airflow.operators.base import alert_of_failure
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator
 from streambank_airflow.operators.restore import (
@@ -110,6 +111,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             accept_idle=True,
             poke_interval=2,
             timeout=timedelta(minutes=30),
+            on_failure_callback=alert_of_failure,
         )
         keep_running = TriggerDagRunOperator(
             task_id="keep_running",

@@ -325,10 +325,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         self._sign(after, pause_s + SIGN_EVERY_S, "pausing")
         said = "makes no progress" if found is not None else "is gone"
         self.log.warning("The driver %s (%s); another one is started in %g s.", said, why, pause_s)
+        until = to_json_time(utc_now() + timedelta(seconds=pause_s))
         self._alert_of_restart(context, f"{said} ({why.rstrip('.')})", pause_s, after)
         self.defer(
             trigger=PauseTrigger(
-                until=to_json_time(utc_now() + timedelta(seconds=pause_s)),
+                until=until,
                 remember={**after.to_dict(), **(found or {})},
             ),
             method_name="start_again",

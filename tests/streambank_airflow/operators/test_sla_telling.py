@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.job.declaration import load_jobs
-from tests.support.notifiers import AsyncNotifier, FileNotifier, told
+from tests.support.notifiers import AsyncNotifier, FileNotifier, WebhookNotifier, told
 from tests.support.said_verdicts import Assessor, assessor
 from tests.support.sla_checks import Check, check, jobs_file
 
@@ -72,6 +72,16 @@ def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell
 
     assert isinstance(last.error, AirflowFailException)
     assert told(tmp_path / "chat") == told(tmp_path / "pager") == ["flights state_bytes broke breach"]
+
+
+def test_the_address_of_a_webhook_is_not_in_the_error(check: Check, assessor: Assessor) -> None:
+    assessor.says(state_bytes="breach")
+
+    done = check(notifiers=[WebhookNotifier("https://hooks.example/sEcReT99", "tok-1234")])
+
+    assert "could not be told: ConnectionError: POST ***" in str(done.error)
+    assert "sEcReT99" not in str(done.error)
+    assert "tok-1234" not in str(done.error)
 
 
 def test_what_was_told_before_a_notifier_failed_is_not_told_again(
