@@ -210,7 +210,7 @@ def _aftermath_of(task: Any) -> str:
     try:
         return str(aftermath())
     except Exception as error:
-        log.warning("What the failure of %s has left behind is not known: %s", task.task_id, _said(error))
+        log.warning("What the failure of %s has left behind is not known: %s", task.task_id, said(error))
         return ""
 
 
