@@ -150,6 +150,8 @@ def table_location(name: str, formats: Collection[str], frame: Any) -> str | Non
     from pyspark.errors import PySparkException
 
     try:
+        if not frame.sparkSession.catalog.tableExists(name):  # to describe it would log an error
+            return None
         rows = frame.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
     except (PySparkException, Py4JError):
         return None
