@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -36,6 +36,7 @@ _STATEFUL = frozenset(
     }
 )
 """Nodes of a streaming plan that keep state, as Spark 4.3 calls them; and joins of two streams."""
+_TABLE_DETAILS = "# Detailed Table Information"
 _IDENTITY_HASH = re.compile(r"@[0-9a-f]{4,}\b")
 
 
@@ -132,6 +133,35 @@ def location_of(path: str, frame: Any) -> str | None:
         return normalize_location(_qualified(path, frame._jdf.sparkSession()))
     except (Py4JError, InputError):
         return None
+
+
+def table_location(name: str, formats: Collection[str], frame: Any) -> str | None:
+    """The directory of a table that is there and has one of these formats, as a URI.
+
+    Args:
+        name: The table, in the application's words.
+        formats: Names of formats, in small letters.
+        frame: The DataFrame that is to be written there.
+
+    Returns:
+        None where there is no such table, or Spark does not tell.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        if not frame.sparkSession.catalog.tableExists(name):  # to describe it would log an error
+            return None
+        rows = frame.sparkSession.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    except (PySparkException, Py4JError):
+        return None
+    # Columns come first, and may have any name.
+    words = [str(row[0]) for row in rows]
+    begin = words.index(_TABLE_DETAILS) if _TABLE_DETAILS in words else len(words)
+    details = {str(row[0]): str(row[1]) for row in rows[begin:]}
+    if details.get("Provider", "").lower() not in formats or not details.get("Location"):
+        return None
+    return location_of(details["Location"], frame)
 
 
 def default_format(frame: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from streambank.errors import InputError, RefusedError
+from streambank.job.preflight import left_for
 from streambank.storage import normalize_location
 
 _CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
@@ -131,9 +132,10 @@ def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
         place = normalize_location(path) if path else None
     except InputError:
         return  # Spark will say what it thinks of it
-    if place is not None and place in new_sinks:
+    new = left_for(place, new_sinks)
+    if new is not None:
         raise RefusedError(
-            f"The query is to write to {place}, but was restored to write to {new_sinks[place]}.",
+            f"The query is to write to {place}, but was restored to write to {new}.",
             code="old-sink",
             hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
         )

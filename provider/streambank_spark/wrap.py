@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from streambank.errors import InputError
 from streambank.job.launch import QuerySpec
-from streambank.job.preflight import FILES, Output
+from streambank.job.preflight import FILES, TABLE, Output
 from streambank.storage import normalize_location
 from streambank_spark import jvm, refusals
 from streambank_spark.queries import Looks, Managed, Queries
@@ -127,7 +127,8 @@ def _output(writer: Any, said: Any, path: str | None, table: Any) -> Output:
         table: The table that it is to write; None for none.
     """
     if table is not None:
-        return Output("table", name=str(table))
+        located = jvm.table_location(str(table), _FILE_FORMATS, writer._df)
+        return Output(TABLE, name=str(table), located=located)
     kind = str(said or getattr(writer, _FORMAT, None) or jvm.default_format(writer._df))
     if kind in ("foreachBatch", "foreach"):
         return Output(kind)

@@ -77,6 +77,11 @@ def test_an_output_that_a_restore_has_left(path: str) -> None:
     assert refused.value.code == "old-sink"
 
 
+def test_an_output_that_a_restore_has_left_by_another_name_of_s3() -> None:
+    with pytest.raises(RefusedError, match="restored to write to s3://b/new"):
+        refusals.check_output("s3a://b/old/", {"s3://b/old": "s3://b/new"})
+
+
 @pytest.mark.parametrize("path", [None, "", "/new", "/old/below", "s3a://old", "s3a://"])
 def test_any_other_output(path: str | None) -> None:
     refusals.check_output(path, {"file:///old": "file:///new"})

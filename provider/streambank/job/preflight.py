@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, read_launch
+from streambank.job.lease import LeaseView
 from streambank.job.marker import Marker, marker_location, read_marker, records_root
 from streambank.job.taken_back import check_not_taken_back
 from streambank.savepoint.catalog import heads
@@ -39,6 +40,9 @@ FILES = "files"
 """The kind of an output that Spark's file sink writes, whatever the format."""
 UNREAD = frozenset({"console", "memory", "noop"})
 """Kinds of outputs that keep nothing: a query may move from one of them to any other."""
+TABLE = "table"
+_NEVER_FILES = UNREAD | {"foreach", "foreachBatch", "kafka"}
+"""Kinds that Spark never writes by its file sink, whatever the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,14 @@ class Output:
         kind: `files` for Spark's file sink; `foreachBatch`, `foreach`, `table`, or the format.
         path: Its directory as a URI; None where it has none.
         name: The table or the topic; None where it has none.
+        located: The directory of a table of a file format, which Spark writes by its file sink; None where
+            that is not known. It is not recorded: a table has it only once it exists.
     """
 
     kind: str
     path: str | None = None
     name: str | None = None
+    located: str | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, str | None]:
         """As the records of a query carry it."""
@@ -176,7 +183,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         return _lost(query, worked, marker)
     if marker.generation < current.number:
         return None
-    if marker.generation > current.number or marker.location != current.location:
+    if marker.generation > current.number or _service(marker.location) != _service(current.location):
         return RefusedError(
             f"The records of job {query.called} at {query.control.store.uri} are older than its checkpoint: "
             f"they say generation {current.number} in {current.location}, {worked}.",
@@ -274,13 +281,12 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
     """Whether the job that the marker names runs by other records than those of this query."""
-    if f"{marker.control}/{marker.job}" == query.control.store.uri:
+    if _service(f"{marker.control}/{marker.job}") == _service(query.control.store.uri):
         return None
-    try:
-        view = JobControl.open(marker.control, marker.job).lease.view()
-    except StreambankError:
-        return None  # gone, as records are that were moved; or not to be reached from here
-    if view is None or view.free:
+    view = _lease_at(marker)
+    if view is not None and not _is_same(view, query.control.lease.view()):
+        view = _lease_at(marker)  # it may have passed on between the two views
+    if view is None or _is_same(view, query.control.lease.view()):
         return None
     return RefusedError(
         f"The checkpoint {query.checkpoint} belongs to job {marker.called} with the records at "
@@ -288,6 +294,25 @@ def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None
         code="checkpoint-of-another-job",
         hint="Stop that one first, by its own declaration; or declare another checkpoint.",
     )
+
+
+def _lease_at(marker: Marker) -> LeaseView | None:
+    """The lease among the records that a marker names; None where nobody has it."""
+    try:
+        view = JobControl.open(marker.control, marker.job).lease.view()
+    except StreambankError:
+        return None  # gone, as records are that were moved; or not to be reached from here
+    return None if view is None or view.free else view
+
+
+def _is_same(one: LeaseView, other: LeaseView | None) -> bool:
+    """Whether two views show one lease: a link, a mount or a scheme gives the same records another name.
+
+    A copy of the records shows its own lease as soon as a driver has it.
+    """
+    if other is None or one.holder is None:
+        return False
+    return (one.epoch, one.since, one.holder) == (other.epoch, other.since, other.holder)
 
 
 def check_acceptable(query: DeclaredQuery) -> Marker | None:
@@ -412,9 +437,9 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
             name its old output, whose log has batches, and its checkpoint begins from nothing (`sink-used`);
             or another one stands where it stood at the last launch (`sink-changed`).
     """
-    said = {place for arg in args for place in places_of(arg, folder)}
+    said = {_service(place) for arg in args for place in places_of(arg, folder)}
     for old, new in generation.new_sinks.items():
-        if old in said:
+        if _service(old) in said:
             raise RefusedError(
                 f"An argument of job {query.job} names the output directory {old}, but its generation "
                 f"{generation.number} was restored to write to {new}.",
@@ -424,7 +449,7 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
             )
     known = query.facts.get("sink_path") or _marked_sink(query)
     try:
-        if isinstance(known, str) and known in said:
+        if isinstance(known, str) and _service(known) in said:
             check_not_used(query.called, known, generation.location)
         elif isinstance(known, str):
             _check_not_moved(query, generation, args, folder, known)
@@ -456,7 +481,7 @@ def _check_not_moved(
     if len(launched) != len(args):
         return
     for was, now in zip(launched, args, strict=True):
-        if was != now and old in places_of(was, folder):
+        if was != now and _service(old) in map(_service, places_of(was, folder)):
             for place in list(places_of(now, folder))[-1:]:
                 _check_goes_on(query, Output(FILES, old), place, generation, restored=False)
 
@@ -526,17 +551,21 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         RefusedError: It was restored to write elsewhere (code `old-sink`), would begin from nothing in an
             output whose log has batches (`sink-used`), or writes elsewhere than before (`sink-changed`).
     """
-    if output.path is not None and (new := generation.new_sinks.get(output.path)) is not None:
+    place = output.path or output.located
+    new = left_for(place, generation.new_sinks)
+    if new is not None:
         raise RefusedError(
-            f"The query would write to {output.path}, but was restored to write to {new}.",
+            f"The query would write to {place}, but was restored to write to {new}.",
             code="old-sink",
             hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
         )
     facts = query.facts
-    before = _recorded(facts)
+    before = _recorded(facts, output)
     if before is not None and before.kind not in UNREAD and generation.number == facts.get("generation"):
         _check_same(query, before, output)
-    if output.kind != FILES or output.path is None:
+    if output.kind != FILES:
+        return _check_log(query, generation, output)
+    if output.path is None:
         return None
     moved = before is not None and _service(before.path) != _service(output.path)
     try:
@@ -547,10 +576,57 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
     except RefusedError:
         raise
     except StreambankError as error:
-        if moved and output.path not in generation.new_sinks.values():
+        if moved and _service(output.path) not in map(_service, generation.new_sinks.values()):
             raise
         return error.message
     return None
+
+
+def left_for(place: str | None, new_sinks: Mapping[str, str]) -> str | None:
+    """The output that a query was restored to write to, where `place` is the one that it left.
+
+    Args:
+        place: A directory, as a URI; None for none.
+        new_sinks: The directories that it left, each with the one that it was restored for.
+    """
+    if place is None:
+        return None
+    return next((new for old, new in new_sinks.items() if _service(old) == _service(place)), None)
+
+
+def _check_log(query: DeclaredQuery, generation: Generation, output: Output) -> str | None:
+    """What `check_not_used` asks, of an output that Spark may write by its file sink all the same.
+
+    It does so with a table of a file format, and with a format that the application names by its class.
+    """
+    place = output.located if output.located is not None else _known_log(query, output)
+    if place is None:
+        return None
+    try:
+        check_not_used(query.called, place, generation.location)
+    except RefusedError:
+        raise
+    except StreambankError as error:
+        return error.message
+    return None
+
+
+def _known_log(query: DeclaredQuery, output: Output) -> str | None:
+    """The directory of the file sink by which this very output was written before; None where none was."""
+    if output.kind in _NEVER_FILES:
+        return None
+    facts = query.facts
+    known = facts.get("sink_path") or _marked_sink(query)
+    if not isinstance(known, str):
+        return None
+    if output.kind != TABLE:
+        return known if _service(known) == _service(output.path) else None
+    said = facts.get("output")
+    if facts.get("sink_path") and isinstance(said, dict) and said.get("kind"):
+        return known if (said["kind"], said.get("name")) == (TABLE, output.name) else None
+    # A table's directory has its name, in small letters, where the application names no other one.
+    table = (output.name or "").rpartition(".")[2].strip("`").lower()
+    return known if known.rpartition("/")[2].lower() == table else None
 
 
 def _service(location: str | None) -> str | None:
@@ -558,8 +634,16 @@ def _service(location: str | None) -> str | None:
     return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
-def _recorded(facts: Mapping[str, Any]) -> Output | None:
-    """Where a query wrote last; None where that is not known."""
+def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
+    """Where a query wrote last; None where that is not known.
+
+    An older version recorded Spark's sink alone, and Spark has its file sink for tables and for formats of
+    any name, too: then only what is certain counts.
+
+    Args:
+        facts: What its last driver recorded.
+        output: Where it is to write now.
+    """
     if facts.get("query_id") is None:
         return None
     path = facts.get("sink_path")
@@ -568,12 +652,13 @@ def _recorded(facts: Mapping[str, Any]) -> Output | None:
         kind = str(said["kind"])
         return Output(kind, (path if kind == FILES else None) or said.get("path"), said.get("name"))
     if path is not None:
-        return Output(FILES, str(path))
+        return Output(FILES, str(path)) if output.kind == FILES or output.kind in _NEVER_FILES else None
     return Output("foreachBatch") if str(facts.get("sink")).startswith("ForeachBatchSink") else None
 
 
 def _check_same(query: DeclaredQuery, before: Output, output: Output) -> None:
-    if before.kind == output.kind and (before.kind == FILES or before == output):
+    places = (_service(before.path), before.name), (_service(output.path), output.name)
+    if before.kind == output.kind and (before.kind == FILES or places[0] == places[1]):
         return
     raise RefusedError(
         f"Query {query.called} would write to {output}, but its checkpoint was written with the sink "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.errors import RefusedError, StreambankError
+from streambank.job import preflight
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, QuerySpec, write_launch
 from streambank.job.marker import renew_marker
@@ -199,7 +201,98 @@ def test_an_output_that_only_spark_can_reach(folder: Path) -> None:
 
 
 def test_s3_by_another_name_is_no_other_place(folder: Path) -> None:
-    Started(folder, output=Output(FILES, "s3a://bucket/out")).check(Output(FILES, "s3://bucket/out"))
+    started = Started(folder, output=Output(FILES, "s3a://bucket/out"))
+    started.check(Output(FILES, "s3://bucket/out"))
+    started.record(Output("delta", "s3://bucket/t"))
+
+    started.check(Output("delta", "s3a://bucket/t"))
+    refused(lambda: started.check(Output("delta", "s3a://bucket/other")), "sink-changed")
+
+
+@pytest.mark.parametrize(
+    "output", [Output(FILES, "s3a://b/old"), Output("table", name="t", located="s3a://b/old")]
+)
+def test_s3_by_another_name_is_the_output_that_was_left(folder: Path, output: Output) -> None:
+    started = Started(folder, output=Output(FILES, "s3://b/old"))
+    moved = replace(started.generation, number=2, new_sinks={"s3://b/old": "s3://b/new"})
+
+    refused(lambda: started.check(output, moved), "old-sink")
+    refused(lambda: check_arguments(started.query, moved, ["s3a://b/old"], str(folder)), "old-sink")
+    check_arguments(started.query, moved, ["s3a://b/new"], str(folder))
+
+
+def test_s3_by_another_name_in_the_arguments_has_the_same_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder)
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    control.record_query(None, {"sink_path": "s3://b/out"})
+    monkeypatch.setattr(preflight, "_newest", lambda output: 6)
+    query = declared_query(job, MAIN, control)
+
+    refused(lambda: check_arguments(query, generation, ["s3a://b/out"], str(folder)), "sink-used")
+    check_arguments(query, generation, ["s3a://b/new"], str(folder))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        Output("table", name="t"),
+        Output("org.apache.spark.sql.execution.datasources.parquet.parquetfileformat", "file:///wh/t"),
+    ],
+)
+def test_a_file_sink_that_an_older_version_recorded_may_be_a_table_or_any_format(
+    folder: Path, output: Output
+) -> None:
+    started = Started(folder)
+    older = {"generation": 1, "query_id": "q", "sink": "FileSink[file:/wh/t]", "sink_path": "file:///wh/t"}
+    started.control.record_query(None, older)
+
+    started.check(output)
+    for kind in ("foreachBatch", "foreach", "kafka", "noop"):
+        refused(functools.partial(started.check, Output(kind)), "sink-changed")
+
+
+@pytest.mark.parametrize("how", ["asked of Spark", "recorded", "recorded by an older version", "marker"])
+def test_a_table_that_spark_writes_by_its_file_sink_has_a_log_too(folder: Path, how: str) -> None:
+    job = declare(folder)
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    place = f"file://{folder}/warehouse/sightings"
+    open_store(place).write("_spark_metadata/6", b"v1\n")
+    query = declared_query(job, MAIN, control)
+    table = Output("table", name="db.Sightings")
+    facts = {"query_id": "q", "generation": 0, "sink": f"FileSink[{place}]", "sink_path": place}
+    if how == "asked of Spark":
+        table = replace(table, located=place)
+    elif how == "recorded":
+        control.record_query(None, {**facts, "output": table.to_dict()})
+    elif how == "recorded by an older version":
+        control.record_query(None, facts)
+    else:
+        told = {"generation": generation, "control": control, "by": BY, "facts": facts}
+        assert renew_marker(job.checkpoint, job=job.name, query=MAIN, **told) is None  # type: ignore[arg-type]
+
+    error = refused(lambda: check_output(query, generation, table), "sink-used")
+
+    assert place in error.message and "up to 6" in error.message
+    check_output(query, generation, Output("table", name="db.others"))  # it was told to name another one
+    check_output(query, generation, Output("delta", f"file://{folder}/delta"))
+    check_output(query, generation, Output("noop"))
+    LiveCheckpoint(open_store(generation.location), retain=20).run(3)
+    check_output(query, generation, table)
+
+
+def test_a_table_whose_log_only_spark_can_read(folder: Path) -> None:
+    job = declare(folder)
+    generation = job.records().generations().ensure_first(job.checkpoint, by=BY)
+    table = Output("table", name="t", located="nowhere://nn/t")
+
+    why = check_output(declared_query(job, MAIN, job.records()), generation, table)
+
+    assert why is not None and "nowhere" in why
 
 
 def test_the_arguments_tell_of_an_output_that_has_batches(folder: Path) -> None:

@@ -18,6 +18,7 @@ from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
 from streambank.job.generations import MAIN
 from streambank.job.marker import Marker, marker_location, read_marker, renew_marker, write_marker
+from streambank.job.preflight import check_acceptable, declared_query, records_lost
 from streambank.job.prepare import prepare_launch
 from streambank.job.processes import this_process
 from streambank.job.savepoint import savepoint_job
@@ -443,6 +444,48 @@ def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
     refused(lambda: prepare_launch(elsewhere, elsewhere.records(), by=BY), "checkpoint-of-another-job")
 
     claim.release("released")
+
+
+def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    control = str(job.control).removeprefix("file://")
+    (folder / "link").symlink_to(control)
+    linked = replace(job, control=f"file://{folder}/link")
+    query = declared_query(linked, MAIN, linked.records())
+    claim = linked.records().lease.acquire(
+        [this_process("python")], beat_s=1, ttl_s=9, details={"launch_id": "l1"}
+    )
+
+    assert records_lost(query) is None, "the driver itself, and whoever asks beside it"
+    assert check_acceptable(query) is not None
+
+    # A copy has the record of the old lease, but takes one of its own.
+    shutil.copytree(control, folder / "copy")
+    copied = replace(job, control=f"file://{folder}/copy")
+    copied.records().lease.break_lease(by=BY, why="a test", even_live=True)
+    copied.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9)
+    error = records_lost(declared_query(copied, MAIN, copied.records()))
+    assert error is not None and error.code == "checkpoint-of-another-job"
+    claim.release()
+
+
+def test_records_on_s3_by_another_name_are_not_opened_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None
+    control = job.records()
+    generation = control.generation(None)
+    assert generation is not None
+    by_spark = JobControl(open_store("s3a://bucket/control/flights"), job.name)
+    monkeypatch.setattr(JobControl, "generation", lambda self, query: generation)
+    monkeypatch.setattr(JobControl, "open", lambda *args: pytest.fail("the same records"))
+    write_marker(job.checkpoint, replace(marker, control="s3://bucket/control"))
+
+    assert records_lost(declared_query(job, MAIN, by_spark)) is None
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
