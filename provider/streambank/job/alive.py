@@ -108,7 +108,8 @@ def job_life(
         settle: Watch a heartbeat from another host for a while that looks old, before the driver is called
             dead: clocks may differ. Who may not wait leaves that out.
         newest: How many of its newest drivers to look at, with what happened meanwhile.
-        start_s: How long a start may take: whoever watches begins with that when the start is done.
+        start_s: How long a start may take: a first driver may wait for room in a cluster for so long, and
+            whoever watches begins with that when the start is done.
 
     Raises:
         StorageError: The records cannot be read.
@@ -143,8 +144,9 @@ def job_life(
         why = "its application ran to its end"
         return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failures)
     unknown = state == "unknown"
+    may_come = (now - desired.at).total_seconds() <= start_s
     down_since, down_why = (
-        (None, "") if unknown else _down(events, lives, driver if living else None, desired)
+        (None, "") if unknown else _down(events, lives, driver if living else None, desired, may_come)
     )
     expected = _is_expected(control.name, watch, desired)
     since, why = _unwatched(watch, desired, now, start_s) if expected and not watched else (None, "")
@@ -194,9 +196,13 @@ def _has_finished(events: list[JsonDict], driver: DriverLife, desired: Desired) 
 
 
 def _down(
-    events: list[JsonDict], lives: list[DriverLife], living: DriverLife | None, desired: Desired
+    events: list[JsonDict],
+    lives: list[DriverLife],
+    living: DriverLife | None,
+    desired: Desired,
+    may_come: bool,
 ) -> tuple[datetime | None, str]:
-    """Since when the job is down, and why; None where it is not."""
+    """Since when the job is down, and why; None where it is not, or its first driver may still come up."""
     if living is not None and (living.worked or living.triggered):
         return None, ""
     worked = next((one for one in lives if one.worked and one is not living), None)
@@ -216,7 +222,7 @@ def _down(
         return since, f"No driver lives, and {_drivers(count)} ended before a first batch since then."
     if worked is not None and worked.over_at >= desired.at:
         return since, f"No driver lives since that of epoch {worked.epoch} ended."
-    return since, "It was asked to run then, and no driver has come up."
+    return (None, "") if may_come else (since, "It was asked to run then, and no driver has come up.")
 
 
 def _drivers(count: int) -> str:
