@@ -125,7 +125,7 @@ class JobWatchedTrigger(JobTrigger):
     """Waits until somebody begins to watch a job.
 
     Ends with `watched`; `stopped` or `finished` where there is nothing to watch any more; `ended` where the
-    watcher has ended otherwise; `late` where it took too long.
+    watcher gave up; `late` where it took too long.
 
     Args:
         after: A watcher with a higher number than this counts.
@@ -154,8 +154,9 @@ class JobWatchedTrigger(JobTrigger):
             return {"status": "stopped", **view.to_dict()}
         if view.down and view.finished:
             return {"status": "finished", **view.to_dict()}
-        if newer:
+        if newer and view.ended is not None and view.ended.startswith("gave-up"):
             return {"status": "ended", **view.to_dict()}
+        # Any other end may be that of a watcher from before the job was stopped: another one is on its way.
         if utc_now() >= from_json_time(self.give_up_at):
             return {"status": "late", **view.to_dict()}
         return None

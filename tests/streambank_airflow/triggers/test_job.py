@@ -92,6 +92,8 @@ def test_a_watch_ends_where_somebody_else_watches() -> None:
         ({"watch": 4}, "watched"),
         ({"watch": 3, "desired": "stopped"}, "stopped"),
         ({"watch": 4, "ended": "gave-up: 3 drivers ended"}, "ended"),
+        ({"watch": 4, "ended": "stopped: for the restore"}, None),
+        ({"watch": 4, "ended": "failed: its try"}, None),
         ({"watch": 4, "ended": "stopped: by ann", "desired": "stopped"}, "stopped"),
         ({"watch": 3, "state": "stopped", "finished": True}, "finished"),
     ],
