@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.errors import RefusedError, StorageError
 from streambank.job.launcher import LocalLauncher
@@ -17,6 +18,7 @@ from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.jobs import build_dags
+from streambank_airflow.operators.hand_over import CheckRunDagOperator
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY
 from streambank_spark.submit import SparkExecutor
@@ -153,6 +155,23 @@ def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
         assert "flights.run is paused" in out and "Hint: unpause flights.run" in out
     else:
         assert (states["check_run"], states["restore"], states["start"]) == ("success", "success", "skipped")
+
+
+def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank_airflow.paused.is_paused", lambda context, dag_id: True)
+    monkeypatch.setattr("streambank_airflow.operators.hand_over.by_schedule", lambda context: True)
+    check = CheckRunDagOperator(
+        task_id="check_run", job="flights", run_dag_id="flights.run", jobs_file=str(managed.jobs_file)
+    )
+    context: Any = {"dag_run": SimpleNamespace(run_id="scheduled__1")}
+
+    managed.control.set_desired("running", by={"user": "ann"})
+    with pytest.raises(AirflowFailException, match=r"flights\.run is paused"):
+        check.execute(context)
+    managed.control.set_desired("stopped", by={"user": "ann"})
+    assert check.execute(context)["paused"] is None
 
 
 def test_it_is_red_where_nobody_takes_over(

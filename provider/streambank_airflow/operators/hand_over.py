@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.times import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer
+from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, by_schedule
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,6 +21,8 @@ PAUSED = "{dag} is paused: its runs wait in the queue, and nothing would keep jo
 
 class CheckRunDagOperator(StreambankOperator):
     """Makes sure, before anything is done to a job, that it can be handed over: its DAG is not paused.
+
+    A scheduled run asks nothing of a job that is left stopped: it is not started in the end.
 
     Args:
         run_dag_id: The DAG that will keep the job running.
@@ -49,6 +51,8 @@ class CheckRunDagOperator(StreambankOperator):
 
         with airflow_failures():
             asked = as_bool(self.only_if, "only_if")
+            if asked and by_schedule(context):
+                asked = not self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id))
             watch = self.hook.newest_watch(self.job)
         paused = is_paused(context, self.run_dag_id) if asked else None
         if paused:
