@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.models.hitl import HITLDetail
-from airflow.utils.session import create_session
-from sqlalchemy import select
 
 from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
@@ -149,18 +145,7 @@ def test_d3_a_job_that_runs_and_that_nothing_would_restart_is_red_by_default(man
     assert (task_states(run)["check"], levels(run)["alive"]) == ("failed", "breach")
 
 
-def answer(option: str, within_s: float = 30.0) -> None:
-    """Answer the question of `<job>.restore` by the option that matches."""
-
-    def options() -> list[str]:
-        with create_session() as session:
-            asked = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
-            detail = session.scalar(asked.order_by(HITLDetail.created_at.desc()))
-            return [] if detail is None else [str(one) for one in detail.options]
-
-    offered = poll(options, timeout_s=within_s)
-    (chosen,) = [one for one in offered if re.search(option, one)]
-    answer_question("flights.restore", "approve", chosen)
+ASIDE = "Stop the job, restore and set later output aside"
 
 
 def test_d8_a_living_job_whose_sink_is_ahead_is_restored_by_one_run(managed: Managed) -> None:
@@ -172,7 +157,7 @@ def test_d8_a_living_job_whose_sink_is_ahead_is_restored_by_one_run(managed: Man
     dags = build_dags(managed.jobs_file)
 
     with ThreadPoolExecutor(1) as person:
-        answered = person.submit(answer, "aside")
+        answered = person.submit(answer_question, "flights.restore", "approve", ASIDE, 240.0)
         run = run_dag(dags["flights.restore"], mark_success_pattern=HANDED_OVER)
         answered.result()
 

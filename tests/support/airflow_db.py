@@ -95,7 +95,7 @@ def answer_question(
     dag_id: str,
     task_id: str,
     option: str,
-    within_s: float = 60.0,
+    within_s: float = 240.0,
     before: Callable[[], None] = lambda: None,
 ) -> Question:
     """Answer a human-in-the-loop task of the newest run as the API server does when a person has clicked.
