@@ -158,7 +158,7 @@ def alert_of_failure(context: Mapping[str, Any]) -> None:
     error: Any = context.get("exception")
     code = code_of(error)
     by_code = [CODES[code]] if code in CODES else []
-    own = _own_kinds(task, job)
+    own = _own_kinds(task, job, context)
     # What a job that stands still was found to lack is remembered for a day; that it stands still is not.
     kinds = tuple(dict.fromkeys((*own, *by_code) if _leaves_stopped(task, job) else (*by_code, *own)))
     if kinds:
@@ -187,13 +187,15 @@ def code_of(error: BaseException | str | None) -> str:
     return next((code for code in CODES if re.search(rf"(?<![\w-]){code}(?![\w-])", text)), "")
 
 
-def _own_kinds(task: Any, job: str) -> Sequence[str]:
+def _own_kinds(task: Any, job: str, context: Mapping[str, Any]) -> Sequence[str]:
     """What the failure of a task means, whatever its error."""
     own: Sequence[str] = getattr(task, "alert_kinds", ())
     if _leaves_stopped(task, job):
         return (*own, "giving-up")
     if task.dag_id not in [f"{job}.{verb}" for verb in EXCHANGES]:
         return own
+    if (context.get("params") or {}).get("dry_run"):
+        return ()  # whoever asked what would be done reads that it is refused
     # Where an exchange fails, the job is started again as it was: it is not given up yet.
     return ("compaction-failed", *(own if task.task_id == _EXCHANGED_BACK else ()))
 

@@ -11,14 +11,15 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
+from streambank.errors import StreambankError
 from streambank.job.notify import Notify
 from streambank.times import from_json_time
+from streambank_airflow.failures import describe
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert
@@ -39,9 +40,8 @@ def restore_deadline(job: Job, jobs_file: str) -> list[DeadlineAlert]:
         "job": job.name,
         "jobs_file": jobs_file,
         "deadline_s": job.restore.deadline_s,
-        # As text: Airflow compares callbacks by the hash of their arguments.
-        "notify": json.dumps([asdict(one) for one in _notified(job)]),
     }
+    # Not who is alerted: Airflow keeps the arguments, and logs them, and notifiers have secrets in theirs.
     alert = DeadlineAlert(
         reference=DeadlineReference.DAGRUN_QUEUED_AT,
         interval=timedelta(seconds=job.restore.deadline_s),
@@ -58,7 +58,11 @@ def _notified(job: Job) -> tuple[Notify, ...]:
 
 
 async def tell_late_restore(
-    job: str, deadline_s: float, notify: str, context: Mapping[str, Any], jobs_file: str | None = None
+    job: str,
+    deadline_s: float,
+    context: Mapping[str, Any],
+    jobs_file: str | None = None,
+    notify: str | None = None,
 ) -> str:
     """Alert everybody who is declared that a restore is late or has failed; one that fails hinders no other.
 
@@ -68,16 +72,17 @@ async def tell_late_restore(
     Args:
         job: The job.
         deadline_s: How long its restore may take.
-        notify: Who is alerted, as JSON.
         context: What Airflow says: `dag_run` and `deadline`, both dicts. Templates of the notifiers see it,
             and `job`, `kind`, `deadline_s` and `message`.
-        jobs_file: The file that declares the job; None in what an earlier version has stored.
+        jobs_file: The file that declares the job, and whom to alert; None in what an earlier version has
+            stored.
+        notify: Who is alerted, as JSON, in what an earlier version has stored.
 
     Returns:
         The message, or why there is none.
 
     Raises:
-        AirflowException: A notifier has failed.
+        AirflowException: A notifier has failed, or the declaration cannot be read.
     """
     run = context.get("dag_run") or {}
     name = f"run {run.get('dag_run_id')} of {job}.restore"
@@ -105,13 +110,26 @@ async def tell_late_restore(
         "deadline_s": deadline_s,
         "message": message,
     }
-    declared = [Notify(**data) for data in json.loads(notify)]
+    if notify is None:
+        declared = await _declared(job, jobs_file, message)
+    else:
+        declared = tuple(Notify(**data) for data in json.loads(notify))
     # In threads: neither one that hangs nor one that blocks may hold up the triggerer.
     ends = await asyncio.to_thread(send_all, [(one, seen) for one in declared], native=True)
     failed = [f"{one.path}: {why}" for one, why in zip(declared, ends, strict=True) if why]
     if failed:
         raise AirflowException(f"{message} Not everybody could be told: {'; '.join(failed)}")
     return message
+
+
+async def _declared(job: str, jobs_file: str | None, message: str) -> tuple[Notify, ...]:
+    from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
+
+    try:
+        hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
+        return _notified((await asyncio.to_thread(hook.declared, job))[0])
+    except StreambankError as error:
+        raise AirflowException(f"{message} Nobody could be told: {describe(error)}") from error
 
 
 def _silent(why: str) -> str:

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseNotifier
@@ -51,27 +52,46 @@ def send_all(messages: Sequence[tuple[Notify, Mapping[str, Any]]], *, native: bo
     Returns:
         Why each of them failed; empty for one that has sent.
     """
-    why = [f"it has not ended within {PATIENCE_S:g} s, and is not waited for"] * len(messages)
+    why = [""] * len(messages)
 
     def send(number: int, notify: Notify, context: Mapping[str, Any]) -> None:
         try:
             send_once(load_notifier(notify), dict(context), secrets=notify.args, native=native)
-            why[number] = ""
         except NotifierError as error:
             why[number] = str(error)
         except BaseException as error:
             why[number] = redacted(error, notify.args)
 
-    ends_s = time.monotonic() + PATIENCE_S
+    sends = [partial(send, number, *message) for number, message in enumerate(messages)]
+    return [late or failed for late, failed in zip(at_once(sends, PATIENCE_S), why, strict=True)]
+
+
+def at_once(sends: Sequence[Callable[[], None]], patience_s: float) -> list[str]:
+    """Do something several times over, each in a thread of its own, and wait for none too long.
+
+    Args:
+        sends: What is done; none raises anything.
+        patience_s: How long they may take, all together, in seconds.
+
+    Returns:
+        Of each that has not ended by then that this is so; else empty.
+    """
+    late = [f"it has not ended within {patience_s:g} s, and is not waited for"] * len(sends)
+
+    def end(number: int, send: Callable[[], None]) -> None:
+        send()
+        late[number] = ""
+
+    ends_s = time.monotonic() + patience_s
     threads = []
-    for number, (notify, context) in enumerate(messages):
+    for number, send in enumerate(sends):
         run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(send, number, notify, context), name="alert", daemon=True)
+        thread = threading.Thread(target=run, args=(end, number, send), name="alert", daemon=True)
         thread.start()
         threads.append(thread)
     for thread in threads:
         thread.join(max(0.0, ends_s - time.monotonic()))
-    return list(why)
+    return list(late)
 
 
 def send_once(

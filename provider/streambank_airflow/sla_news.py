@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streambank.job.generations import MAIN
-from streambank.sla.objectives import HISTORY
+from streambank.sla.objectives import HISTORY, OF_JOB
 from streambank.sla.told import News
 from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.times import to_json_time
@@ -19,8 +19,8 @@ def level_of(name: str) -> Level:
 
 
 def subject_of(verdict: Verdict) -> str:
-    """What a verdict is about: `flights: state_bytes`, `orders/left: growth`."""
-    query = "" if verdict.query == MAIN else f"/{verdict.query}"
+    """What a verdict is about: `flights: state_bytes`, `orders/left: growth`, `orders: alive`."""
+    query = "" if verdict.query == MAIN or verdict.objective in OF_JOB else f"/{verdict.query}"
     return f"{verdict.job}{query}: {verdict.objective}"
 
 

@@ -7,7 +7,7 @@ made to tell twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,14 +18,17 @@ from streambank.job.declaration import Job
 from streambank.job.notify import teller_name
 from streambank.sla import told_record
 from streambank.sla.assess import Assessment
-from streambank.sla.told import News, Told, news, without
+from streambank.sla.told import Key, News, Open, Told, news, without
 from streambank.sla.verdict import Level
 from streambank.storage import using_s3
 from streambank_airflow.failures import said
 from streambank_airflow.judging import SlaSubject
 from streambank_airflow.notifiers import load_notifier
-from streambank_airflow.sending import NotifierError, redacted, send_once
+from streambank_airflow.sending import NotifierError, at_once, redacted, send_once
 from streambank_airflow.sla_news import level_of, news_context, subject_of
+
+PATIENCE_S = 60.0
+"""How long notifiers may take, all together: one may have several things to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,52 +92,85 @@ def given_tellers(notifiers: Sequence[BaseNotifier], least: Level) -> tuple[Tell
     return tuple(found)
 
 
-def tell(subject: SlaSubject, found: Assessment, teller: Teller, context: Mapping[str, Any]) -> Telling:
-    """Tell one notifier what is news to it, and remember what it got.
+def tell_all(
+    found: Iterable[tuple[SlaSubject, Assessment, Sequence[Teller]]], context: Mapping[str, Any]
+) -> list[Telling]:
+    """Tell everybody what is news to them, and remember what they got.
+
+    They are told at once, each job's in a thread of its own, and have `PATIENCE_S` together: one that hangs
+    delays no other, and what it has not got by then is news again the next time.
 
     Args:
-        subject: What was judged, with its records.
-        found: The verdicts.
-        teller: The notifier.
+        found: What was judged, with its verdicts and who is told of them.
         context: The task's.
 
     Returns:
-        What came of it. Whatever goes wrong is said there: a notifier that fails must not keep the others
+        What came of each. Whatever goes wrong is said there: a notifier that fails must not keep the others
         from being told, nor hide what was found.
     """
-    told, why = 0, ""
-    items: tuple[News, ...] = ()
-    try:
-        with using_s3(subject.access):
-            records = subject.records()
-            before = told_record.read(records, teller.name)
-        own = {key: one for key, one in before.open.items() if subject.concerns(key[0], key[1])}
-        others = {key: one for key, one in before.open.items() if key not in own}
-        items, after = news(found.verdicts, Told(own), least=teller.least)
-        told, why = _tell_each(teller, items, context)
-        kept = Told({**others, **without(after, before, items[told:]).open})
-        if kept != before:
-            with using_s3(subject.access):
-                told_record.keep(records, teller.name, kept, before)
-    except Exception as error:
-        why = said(error)
-    return Telling(told, len(items) - told, why and f"{teller.label} ({subject.ref}): {why}")
+    letters = [_Letter(subject, each, teller) for subject, each, tellers in found for teller in tellers]
+    for one in letters:
+        one.write()
+    wanted = [one for one in letters if one.items]
+    ends = at_once([partial(one.send, context) for one in wanted], PATIENCE_S)
+    for one, why in zip(wanted, ends, strict=True):
+        one.why = one.why or why
+    return [one.keep() for one in letters]
 
 
-def _tell_each(teller: Teller, items: Sequence[News], context: Mapping[str, Any]) -> tuple[int, str]:
-    """Tell in turn until something goes wrong: how many were told, and what went wrong."""
-    if not items:
-        return 0, ""
-    try:
-        notifier = teller.make()
-    except Exception as error:
-        return 0, redacted(error, teller.secrets)
-    for number, one in enumerate(items):
+class _Letter:
+    """What one notifier is told of one job."""
+
+    def __init__(self, subject: SlaSubject, found: Assessment, teller: Teller) -> None:
+        self.subject = subject
+        self.found = found
+        self.teller = teller
+        self.items: tuple[News, ...] = ()
+        self.told = 0
+        self.why = ""
+        self._before = Told()
+        self._after: Told | None = None
+        self._others: Mapping[Key, Open] = {}
+
+    def write(self) -> None:
+        """See what is news."""
         try:
-            send_once(notifier, {**context, **news_context(one)}, secrets=teller.secrets)
-        except NotifierError as error:
-            return number, f"{subject_of(one.verdict)} could not be told: {error}"
-    return len(items), ""
+            with using_s3(self.subject.access):
+                self._before = told_record.read(self.subject.records(), self.teller.name)
+            own = {key: one for key, one in self._before.open.items() if self.subject.concerns(*key[:2])}
+            self._others = {key: one for key, one in self._before.open.items() if key not in own}
+            self.items, self._after = news(self.found.verdicts, Told(own), least=self.teller.least)
+        except Exception as error:
+            self.why = said(error)
+
+    def send(self, context: Mapping[str, Any]) -> None:
+        """Tell in turn, until something goes wrong."""
+        try:
+            notifier = self.teller.make()
+        except Exception as error:
+            self.why = redacted(error, self.teller.secrets)
+            return
+        for one in self.items:
+            try:
+                send_once(notifier, {**context, **news_context(one)}, secrets=self.teller.secrets)
+            except NotifierError as error:
+                self.why = f"{subject_of(one.verdict)} could not be told: {error}"
+                return
+            self.told += 1
+
+    def keep(self) -> Telling:
+        """Remember what was told."""
+        told = self.told  # one that hangs may go on meanwhile
+        if self._after is not None:
+            rest = without(self._after, self._before, self.items[told:]).open
+            try:
+                with using_s3(self.subject.access):
+                    kept = Told({**self._others, **rest})
+                    told_record.keep(self.subject.records(), self.teller.name, kept, self._before)
+            except Exception as error:
+                self.why = said(error)
+        why = self.why and f"{self.teller.label} ({self.subject.ref}): {self.why}"
+        return Telling(told, len(self.items) - told, why)
 
 
 def _given(notifier: BaseNotifier) -> BaseNotifier:

@@ -20,6 +20,7 @@ from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.status import JobState, JobStatus, job_status
 from streambank.job.watch import SIGN_EVERY_S
 from streambank.storage import S3Access, using_s3
+from streambank.times import utc_now
 
 _log = logging.getLogger(__name__)
 
@@ -235,14 +236,15 @@ class WatchedView(JobView):
     """A job at one moment, and who watches it.
 
     Attributes:
-        watch: The number of its newest watcher; 0 for none.
-        watcher: Which that is, in words.
-        ended: How it has ended, and why; None where it has not.
+        watched: Whether its newest watcher gives signs and has seen what is meant to be now: one from before
+            the last start has not.
+        watcher: Which that is, in words; None for none.
+        gave_up: Why it has given the job up that is meant to run now; None where it has not.
     """
 
-    watch: int = 0
+    watched: bool = False
     watcher: str | None = None
-    ended: str | None = None
+    gave_up: str | None = None
 
 
 @dataclass(slots=True)
@@ -264,11 +266,15 @@ class WatchedWatcher:
         """
         with using_s3(self.job.access):
             newest = self.job.control.watches.view()
+            desired = self.job.control.desired()
         view = self.job.look().to_dict()
         if newest is None:
             return WatchedView(**view)
-        ended = f"{newest.end.get('how')}: {newest.end.get('why')}" if newest.end else None
-        return WatchedView(**view, watch=newest.number, watcher=newest.who, ended=ended)
+        is_meant = desired is not None and desired.state == "running" and newest.desired == desired.number
+        gave_up = str(newest.end.get("why")) if is_meant and newest.end.get("how") == "gave-up" else None
+        return WatchedView(
+            **view, watched=is_meant and newest.acts(utc_now()), watcher=newest.who, gave_up=gave_up
+        )
 
 
 def _working(status: JobStatus) -> str | None:

@@ -175,14 +175,16 @@ def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_lat
     place = ("-r", managed.job.repository, "--job", "flights", "--jobs", managed.jobs_file)
     succeed("restore", "latest-good", "--generation", *place)
     file = managed.folder / "alerts"
-    notify = [{"path": "tests.support.witness.Witness", "args": {"file": str(file)}, "least": "warn"}]
+    managed.declare(
+        '\n[jobs.flights.restore]\ndeadline = "10m"\n'
+        f'notify = [{{class = "tests.support.witness.Witness", args = {{file = "{file}"}}}}]\n'
+    )
 
     for state in ("failed", "success", "running"):
         asyncio.run(
             tell_late_restore(
                 job="flights",
                 deadline_s=600.0,
-                notify=json.dumps(notify),
                 context={"dag_run": {"dag_run_id": state, "state": state, "queued_at": queued_at}},
                 jobs_file=str(managed.jobs_file),
             )

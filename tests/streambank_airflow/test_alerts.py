@@ -222,6 +222,9 @@ def test_the_code_of_a_failure_is_that_of_the_engines_error_or_of_what_its_text_
         ("mine", "task", (), []),
         ("flights.compact", "stop", (), ["compaction-failed: flights.compact.stop: Broken."]),
         ("flights.rescale", "start", ("giving-up",), ["compaction-failed: flights.rescale.start: Broken."]),
+        ("flights.restore", "stop", (), ["giving-up: flights.restore.stop: Broken."]),
+        ("flights.restore", "restore", (), ["giving-up: flights.restore.restore: Broken."]),
+        ("flights.restore", "plan", (), []),
     ],
 )
 def test_the_failure_of_a_task_is_an_alert_by_its_operator_or_its_dag(
@@ -377,6 +380,11 @@ def test_a_compaction_that_fails_is_an_alert_and_no_notifier_changes_how_it_ends
     assert task_states(run)["preview"] == "failed"
     (alert,) = told(file)
     assert alert.startswith("compaction-failed: flights.compact.preview: ")
+
+    run = run_dag(once(build_dags(managed.jobs_file)["flights.compact"]), run_conf={"dry_run": True})
+
+    assert task_states(run)["preview"] == "failed"
+    assert told(file) == [alert], "whoever asked what it would do reads that"
 
 
 @pytest.mark.usefixtures("airflow_database")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ def test_one_that_hangs_or_shows_its_address_delays_no_other(
     )
     declare(managed, hanging, webhook, notifier("Async", tmp_path / "alert", "{{ kind }}"))
     (alert,) = alerts(managed)
+    assert "sEcReT99" not in str(alert.callback.kwargs), "Airflow keeps them, and logs them"
     context = {"dag_run": {"dag_run_id": "late-3"}}
 
     ended = outcome(CallbackTrigger(alert.callback.path, {**alert.callback.kwargs, "context": context}))
@@ -149,6 +151,37 @@ def test_one_that_hangs_or_shows_its_address_delays_no_other(
     assert "HangingNotifier: it has not ended within 0.5 s" in ended["body"]
     assert "WebhookNotifier: ConnectionError: POST ***" in ended["body"]
     assert "sEcReT99" not in ended["body"]
+
+
+def test_one_that_an_earlier_version_has_queued_alerts_whom_it_names(
+    managed: Managed, tmp_path: Path
+) -> None:
+    declare(managed)
+    (alert,) = alerts(managed)
+    path = str(tmp_path / "alert")
+    named = json.dumps(
+        [{"path": f"{LATE}.Sync", "args": {"path": path, "text": "{{ kind }}"}, "least": "warn"}]
+    )
+    arguments = {**alert.callback.kwargs, "notify": named, "context": {"dag_run": {"dag_run_id": "late-4"}}}
+
+    outcome(CallbackTrigger(alert.callback.path, arguments))
+
+    assert (tmp_path / "alert").read_text() == "late-restore"
+
+
+def test_where_the_declaration_cannot_be_read_it_says_that_nobody_was_told(managed: Managed) -> None:
+    declare(managed)
+    (alert,) = alerts(managed)
+    arguments = {
+        **alert.callback.kwargs,
+        "jobs_file": str(managed.folder / "gone.toml"),
+        "context": {"dag_run": {"dag_run_id": "late-5"}},
+    }
+
+    ended = outcome(CallbackTrigger(alert.callback.path, arguments))
+
+    assert ended["state"] == "failed"
+    assert "is late" in ended["body"] and "Nobody could be told: " in ended["body"]
 
 
 @pytest.mark.usefixtures("airflow_database")

@@ -184,7 +184,7 @@ def live_airflow(
     places = Places(home)
     for folder in (places.logs, places.data):
         folder.mkdir(parents=True)
-    port = ports.choose(None)
+    port = ports.any_free()  # not a well-known one: others of these may start meanwhile
     client = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, airflow_parts.write_password(places))
     environment = airflow_parts.environment(places, port) | airflow_parts.streambank_settings(places)
     airflow = LiveAirflow(places, {**environment, **settings}, client)

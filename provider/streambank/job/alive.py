@@ -32,7 +32,7 @@ from streambank.job.lives import (
     stops_of,
 )
 from streambank.job.records import JsonDict
-from streambank.job.watch import LATE_S, WatchView
+from streambank.job.watch import WatchView
 from streambank.times import from_json_time, to_json_time
 
 DAGS = ("run", "restore", "compact", "rescale")
@@ -126,8 +126,7 @@ def job_life(
     said_at = driver.seen_at if driver is not None and living else None
     failures = tuple(failures_of_job(events, lives, driver.epoch if driver is not None and living else None))
     watch = control.watches.view()
-    idle = watch is not None and bool(watch.end or watch.idle)
-    watched = watch is not None and not idle and (now - watch.due_at).total_seconds() <= LATE_S
+    watched = watch is not None and watch.acts(now)
     if desired is None or desired.state == "stopped":
         why = "nobody said that it is meant to run" if desired is None else "it is meant to be stopped"
         return Life(

@@ -67,6 +67,14 @@ class WatchView:
         """When its next sign is due."""
         return self.seen_at + timedelta(seconds=self.next_s)
 
+    def acts(self, now: datetime) -> bool:
+        """Whether it gives signs, and could act: it has not ended, and is not silent."""
+        return not self.end and not self.idle and not self.is_silent(now)
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether signs are missing: the next one is long overdue."""
+        return (now - self.due_at).total_seconds() > LATE_S
+
     @property
     def who(self) -> str:
         """Its name for people: `run manual__2026-11-23 of flights.run`."""

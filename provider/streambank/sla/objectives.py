@@ -55,6 +55,9 @@ class Measure:
         return self.meaning[:1].upper() + self.meaning[1:]
 
 
+OF_JOB = frozenset({"alive", "restart_rate"})
+"""Objectives of the job as a whole: each of its queries has the same verdict."""
+
 _SHRINK = "See what the state keeps (is there a watermark, a TTL?), compact it, or give it a larger limit."
 
 MEASURES: Mapping[str, Measure] = {

@@ -7,12 +7,13 @@ told twice at worst, and never not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from streambank.errors import FormatError
+from streambank.sla.objectives import OF_JOB
 from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.times import from_json_time, to_json_time
 
@@ -94,7 +95,8 @@ def news(
     Something heals when its verdict is `ok`. `unknown` heals nothing, nor does a breach that has become a
     warning: it stays open, and is not told again if it gets worse again. Muted verdicts are not told, and
     what was told before stays open, so that its healing is told when the mute has ended. What is not judged
-    any more (a job, query or objective that is gone) is forgotten without a word.
+    any more (a job, query or objective that is gone) is forgotten without a word. What is of the job as a
+    whole is told once, not for each of its queries.
 
     Args:
         verdicts: All verdicts of now on everything that `before` is about.
@@ -125,7 +127,18 @@ def news(
                 found.append(News("healed", verdict, was.since, was.level))
             else:
                 after[key] = was
-    return tuple(found), Told(after)
+    return tuple(_once_for_a_job(found)), Told(after)
+
+
+def _once_for_a_job(found: Iterable[News]) -> Iterator[News]:
+    seen: set[tuple[str, str, str]] = set()
+    for one in found:
+        same = (one.verdict.job, one.verdict.objective, one.kind)
+        if one.verdict.objective in OF_JOB:
+            if same in seen:
+                continue
+            seen.add(same)
+        yield one
 
 
 def without(after: Told, before: Told, untold: Iterable[News]) -> Told:

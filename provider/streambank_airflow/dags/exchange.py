@@ -161,9 +161,4 @@ def _keep_running(job: Job, task_id: str, note: str) -> TriggerDagRunOperator:
 
 
 def _watched(task_id: str, job: Job, args: Mapping[str, Any]) -> JobWatchedOperator:
-    return JobWatchedOperator(
-        task_id=task_id,
-        run_dag_id=dag_id(job.name, "run"),
-        after="{{ (ti.xcom_pull(task_ids='check_run') or {}).get('watch') }}",
-        **args,
-    )
+    return JobWatchedOperator(task_id=task_id, run_dag_id=dag_id(job.name, "run"), deferrable=True, **args)

@@ -118,12 +118,7 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
             trigger_dag_id=run,
             conf={"note": "handed over after a restore"},
         )
-        watched = JobWatchedOperator(
-            task_id="watched",
-            run_dag_id=run,
-            after="{{ (ti.xcom_pull(task_ids='check_run') or {}).get('watch') }}",
-            **args,
-        )
+        watched = JobWatchedOperator(task_id="watched", run_dag_id=run, deferrable=True, **args)
         [check_run, plan] >> approve >> stop >> restore >> start >> first_batch >> keep_running >> watched
     return dag
 

@@ -17,7 +17,7 @@ from streambank_airflow.hooks.repository import RepositoryHook
 if TYPE_CHECKING:
     from streambank.job.health_policy import HealthPolicy
     from streambank.job.restart import RestartResult
-    from streambank.job.watch import WatchEnd, WatchView
+    from streambank.job.watch import WatchEnd
 
 TELL_EVERY_S = 60.0
 """How often a task's log says that it still waits."""
@@ -91,11 +91,6 @@ class HealthHook(RepositoryHook):
         records = self.declared(ref)[0].records()
         desired = records.desired()
         return records.watches.begin(by=by, desired=None if desired is None else desired.number)
-
-    @connected
-    def newest_watch(self, ref: str) -> WatchView | None:
-        """Who keeps a job running, or did so last; None where nobody ever did."""
-        return self.declared(ref)[0].records().watches.view()
 
     @connected
     def watch_on(self, ref: str, number: int, *, next_s: float | None, doing: str) -> str | None:

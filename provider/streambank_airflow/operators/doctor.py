@@ -64,13 +64,13 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             AirflowException: It could not be looked at, and a retry may help.
             AirflowSkipException: It is not to be looked at.
         """
-        from streambank_airflow.paused import note_watcher
+        from streambank_airflow.paused import note_watchers
 
         with airflow_failures():
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"Job {self.job} is not to be diagnosed.")
-            note_watcher(context, self.hook.sla(self.job))
+            note_watchers(context, [self.hook.sla(self.job)])
             findings = self.hook.diagnose(self.job)
         self._log(findings)
         result = result_of(self.job, findings)

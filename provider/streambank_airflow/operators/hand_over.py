@@ -11,12 +11,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.times import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, by_schedule
+from streambank_airflow.operators.base import StreambankOperator, as_bool, by_schedule
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 PAUSED = "{dag} is paused: its runs wait in the queue, and nothing would keep job {job} running."
+_TRIGGERER_S = 120.0
+"""How much later than its trigger the scheduler ends a wait."""
 
 
 class CheckRunDagOperator(StreambankOperator):
@@ -30,8 +32,7 @@ class CheckRunDagOperator(StreambankOperator):
         kwargs: `job`, `jobs_file`, `streambank_conn_id`, `note`, and as for every operator.
 
     Returns:
-        `job`, `paused` (None where that was not asked, or Airflow does not say), `watch` (the number of the
-            job's newest watcher, 0 for none: one with a higher number has taken over).
+        `job`, `paused` (None where that was not asked, or Airflow does not say).
     """
 
     template_fields: Sequence[str] = (*StreambankOperator.template_fields, "only_if")
@@ -53,25 +54,24 @@ class CheckRunDagOperator(StreambankOperator):
             asked = as_bool(self.only_if, "only_if")
             if asked and by_schedule(context):
                 asked = not self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id))
-            watch = self.hook.newest_watch(self.job)
         paused = is_paused(context, self.run_dag_id) if asked else None
         if paused:
             raise AirflowFailException(
                 f"{PAUSED.format(dag=self.run_dag_id, job=self.job)} Nothing was done. Hint: unpause "
                 f"{self.run_dag_id}, and clear this task; or leave out the start in the form."
             )
-        return {"job": self.job, "paused": paused, "watch": 0 if watch is None else watch.number}
+        return {"job": self.job, "paused": paused}
 
 
 class JobWatchedOperator(StreambankOperator):
-    """Waits until a run that was handed a job has left its first sign that it watches it.
+    """Waits until a job that was started is watched, by the run that was handed it or by a later one.
 
-    A run that is triggered may wait in the queue for ever, as where its DAG is paused: only the sign proves
-    that the job is watched. It succeeds, too, where the job is stopped meanwhile, or runs to its end.
+    A run that is triggered may wait in the queue for ever, as where its DAG is paused: only a sign proves
+    that the job is watched, and only one of a watcher that has seen the start. It succeeds, too, where the
+    job is stopped meanwhile, or runs to its end.
 
     Args:
         run_dag_id: The DAG that was triggered.
-        after: The number of the watcher before, as `CheckRunDagOperator` returns it: a later one counts.
         timeout_s: How long to wait.
         deferrable: Wait in the triggerer.
         poll_interval_s: Seconds between two looks.
@@ -81,13 +81,10 @@ class JobWatchedOperator(StreambankOperator):
         `job`, `status` (`watched`, `stopped` or `finished`), `watcher` (which run watches, in words).
     """
 
-    template_fields: Sequence[str] = (*StreambankOperator.template_fields, "after")
-
     def __init__(
         self,
         *,
         run_dag_id: str,
-        after: int | str | None = None,
         timeout_s: float = 600.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 2.0,
@@ -95,7 +92,6 @@ class JobWatchedOperator(StreambankOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.run_dag_id = run_dag_id
-        self.after = after
         self.timeout_s = timeout_s
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
@@ -113,11 +109,12 @@ class JobWatchedOperator(StreambankOperator):
                 jobs_file=self.jobs_file,
                 streambank_conn_id=self.streambank_conn_id,
                 poll_interval_s=self.poll_interval_s,
-                after=as_integer(self.after, "after") or 0,
                 give_up_at=to_json_time(utc_now() + timedelta(seconds=self.timeout_s)),
             )
             if self.deferrable:
-                self.defer(trigger=trigger, method_name="execute_complete")
+                # A triggerer that is gone cannot say that it took too long: the scheduler does then.
+                longest = timedelta(seconds=self.timeout_s + _TRIGGERER_S)
+                self.defer(trigger=trigger, method_name="execute_complete", timeout=longest)
             event = trigger.wait_here(self.hook)
         return self.execute_complete(context, event)
 
@@ -134,7 +131,7 @@ class JobWatchedOperator(StreambankOperator):
         if event["status"] == "late":
             self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
         if event["status"] == "ended":
-            self._fail(f"The run that was to keep job {self.job} running has ended: {event['ended']}.")
+            self._fail(f"The run that was to keep job {self.job} running gave up: {event['gave_up']}")
         return {"job": self.job, "status": event["status"], "watcher": event["watcher"]}
 
     def _fail(self, what: str) -> None:

@@ -122,13 +122,13 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def start_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on after the pause before a start."""
         remember = event["remember"]
-        course = Course.of(remember)
+        course = self._resumed(context, remember)
         with self._watching(course):
             replaced = self._replaced(course)
             if replaced is not None:
                 return replaced
             if "unhealthy" in remember:
-                return self._heal(context, remember)
+                return self._heal(context, remember, course)
             return self._start(context, course)
 
     def _policy(self) -> HealthPolicy:
@@ -151,6 +151,11 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if course.watch is not None:
             return course
         return replace(course, watch=self.hook.begin_watch(self.job, by=asked_by(context)))
+
+    def _resumed(self, context: Context, remember: Mapping[str, Any]) -> Course:
+        """What was remembered while the task was deferred; a version that left no signs has deferred none."""
+        with airflow_failures():
+            return self._watched(context, Course.of(remember))
 
     def _replaced(self, course: Course) -> dict[str, Any] | None:
         """What this task ends with where another one watches the job by now; None where it acts."""
@@ -222,13 +227,15 @@ class KeepStreamingJobRunningOperator(DriverOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Go on when the job runs no more, or does not get on; see the class."""
-        with self._watching(Course.of(event["remember"])):
-            return self._go_on(context, event)
+        course = self._resumed(context, event["remember"])
+        with self._watching(course):
+            return self._go_on(context, event, course)
 
-    def _go_on(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def _go_on(self, context: Context, event: dict[str, Any], course: Course) -> dict[str, Any]:
         self.raise_for_error(event)
         before = event["remember"]
-        course = Course.of(before)
+        if event["status"] == "unsigned":
+            self._watch(course, before["batch"])
         if event["status"] == "replaced":
             return self._over("replaced", event, course, event["replaced_by"])
         if event["status"] in ("gone", "unhealthy"):
@@ -254,17 +261,18 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self.raise_gone(f"The driver of job {self.job} gave up", event)
         self._pause(context, event["why"], course, got_on=got_on)
 
-    def _heal(self, context: Context, remember: Mapping[str, Any]) -> dict[str, Any]:
+    def _heal(self, context: Context, remember: Mapping[str, Any], course: Course) -> dict[str, Any]:
         """Let another driver take over, if that is still needed, and watch on."""
-        course, before = Course.of(remember), remember["before"]
+        batch = remember["before"]["batch"]
+        before = replace(Course.of(remember["before"]), watch=course.watch)
         with airflow_failures():
             if not self._policy().restart:
-                self._watch(Course.of(before), before["batch"])
+                self._watch(before, batch)
             try:
                 result = self.hook.heal(self.job, remember["unhealthy"], note=self.why, by=asked_by(context))
             except ConflictError as error:
                 self.log.info("Nothing is done: %s", describe(error))
-                self._watch(Course.of(before), before["batch"])
+                self._watch(before, batch)
             except RefusedError as error:
                 self._give_up_unstartable(context, error, course)
                 raise
@@ -273,7 +281,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._pause(context, error.message, course, got_on=False)
             if result.state == "not-needed":
                 self.log.info("Nothing is done: the driver makes progress again.")
-                self._watch(Course.of(before), before["batch"])
+                self._watch(before, batch)
             if result.state in ("not-desired", "finished"):
                 state: WatchEnd = "finished" if result.state == "finished" else "stopped"
                 return self._over(state, self.hook.watcher(self.job).look().to_dict(), course)

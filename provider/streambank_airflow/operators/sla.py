@@ -151,11 +151,9 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
     def _note_watchers(self, context: Context, subjects: Mapping[str, SlaSubject | StreambankError]) -> None:
         """Ask Airflow whether those who watch the jobs can act, which no other place can tell."""
-        from streambank_airflow.paused import note_watcher
+        from streambank_airflow.paused import note_watchers
 
-        for subject in subjects.values():
-            if not isinstance(subject, StreambankError):
-                note_watcher(context, subject)
+        note_watchers(context, [one for one in subjects.values() if not isinstance(one, StreambankError)])
 
     def _judge(self, subjects: dict[str, SlaSubject | StreambankError], skew: bool) -> list[Checked]:
         def judge(ref: str, subject: SlaSubject | StreambankError) -> Checked:
@@ -202,17 +200,17 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             self.log.exception("The metrics could not be sent.")
 
     def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:
-        from streambank_airflow.telling import tell
+        from streambank_airflow.telling import tell_all
 
-        told = []
-        values: dict[str, Any] = {**context}
-        for one in checked:
-            if one.subject is None or one.found is None:
-                continue
-            for teller in self._tellers(one.subject, least):
-                told.append(tell(one.subject, one.found, teller, values))
-                if told[-1].why:
-                    self.log.error("%s", told[-1].why)
+        found = [
+            (one.subject, one.found, self._tellers(one.subject, least))
+            for one in checked
+            if one.subject is not None and one.found is not None
+        ]
+        told = tell_all(found, {**context})
+        for each in told:
+            if each.why:
+                self.log.error("%s", each.why)
         return told
 
     def _tellers(self, subject: SlaSubject, least: str) -> Sequence[Teller]:

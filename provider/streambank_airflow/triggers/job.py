@@ -52,13 +52,14 @@ class JobEndTrigger(JobTrigger):
 
     While a restore or another operation has the job, whatever its driver does is that operation's business.
     Ends with `stopped` (somebody wanted that), `finished` (the application ran to its end), `gone`,
-    `unhealthy` (a driver lives and makes no progress, as the job declares it), or `replaced` (another run
-    watches the job by now).
+    `unhealthy` (a driver lives and makes no progress, as the job declares it), `replaced` (another run
+    watches the job by now), or at once with `unsigned` (nobody would know that the job is watched).
 
     Args:
         heal: Whether to look for that, too.
         failures: How many drivers in a row made no batch: this one's first may take the longer.
-        watch: The number under which it leaves signs that the job is watched; None for none.
+        watch: The number under which it leaves signs that the job is watched; None in what a version that
+            left none has stored.
         kwargs: As for every `JobTrigger`.
     """
 
@@ -83,6 +84,8 @@ class JobEndTrigger(JobTrigger):
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
+        if self.watch is None:
+            return {"status": "unsigned", **view.to_dict()}
         if view.replaced_by is not None:
             return {"status": "replaced", **view.to_dict()}
         if view.down:
@@ -122,22 +125,22 @@ class DriverGoneTrigger(JobTrigger):
 
 
 class JobWatchedTrigger(JobTrigger):
-    """Waits until somebody begins to watch a job.
+    """Waits until somebody watches a job as it is meant to be now.
 
+    A watcher counts that gives signs and has seen the newest record of what is meant to be: one from before
+    the job was stopped has not, and where it goes on all the same it has, with its next sign.
     Ends with `watched`; `stopped` or `finished` where there is nothing to watch any more; `ended` where the
     watcher gave up; `late` where it took too long.
 
     Args:
-        after: A watcher with a higher number than this counts.
         give_up_at: ISO-8601 time at which it is too late.
         kwargs: As for every `JobTrigger`.
     """
 
-    own_arguments: ClassVar[tuple[str, ...]] = ("after", "give_up_at")
+    own_arguments: ClassVar[tuple[str, ...]] = ("give_up_at",)
 
-    def __init__(self, *, after: int, give_up_at: str, **kwargs: Any) -> None:
+    def __init__(self, *, give_up_at: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.after = after
         self.give_up_at = give_up_at
 
     def open_watcher(self, hook: StreambankHook) -> WatchedWatcher:
@@ -147,16 +150,14 @@ class JobWatchedTrigger(JobTrigger):
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
         assert isinstance(view, WatchedView), "what this trigger looks with gives no other"
-        newer = view.watch > self.after
-        if newer and view.ended is None:
+        if view.watched:
             return {"status": "watched", **view.to_dict()}
         if view.desired == "stopped":
             return {"status": "stopped", **view.to_dict()}
         if view.down and view.finished:
             return {"status": "finished", **view.to_dict()}
-        if newer and view.ended is not None and view.ended.startswith("gave-up"):
+        if view.gave_up is not None:
             return {"status": "ended", **view.to_dict()}
-        # Any other end may be that of a watcher from before the job was stopped: another one is on its way.
         if utc_now() >= from_json_time(self.give_up_at):
             return {"status": "late", **view.to_dict()}
         return None

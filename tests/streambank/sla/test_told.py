@@ -46,6 +46,29 @@ def through(
     return kinds, told or Told()
 
 
+def test_what_is_of_the_whole_job_is_told_once_and_heals_once_whatever_queries_it_has() -> None:
+    def judged(level: Level) -> list[Verdict]:
+        return [
+            verdict(level, objective=objective, query=query)
+            for query in ("left", "right")
+            for objective in ("alive", "state_bytes")
+        ]
+
+    def keys(found: Sequence[News]) -> list[tuple[str, str, str]]:
+        return [(one.kind, one.verdict.query, one.verdict.objective) for one in found]
+
+    broke, told = news(judged("breach"), Told())
+    assert keys(broke) == [
+        ("broke", "left", "alive"),
+        ("broke", "left", "state_bytes"),
+        ("broke", "right", "state_bytes"),
+    ]
+    assert keys(news(judged("breach"), told)[0]) == []
+    assert len(news(judged("ok"), told)[0]) == 3
+    failed = without(told, Told(), broke[:1])
+    assert keys(news(judged("breach"), failed)[0]) == [("broke", "left", "alive")], "nobody has got it"
+
+
 @pytest.mark.parametrize(
     ("levels", "kinds"),
     [

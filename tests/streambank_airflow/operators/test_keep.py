@@ -225,6 +225,39 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     assert "runs no more" not in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_run_that_a_version_without_signs_has_deferred_becomes_the_watcher(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Its trigger, or its pause before a start, was stored without a number."""
+    managed.declare(QUICK.format("10m"))
+    managed.start()
+    begin = KeepStreamingJobRunningOperator._watched
+    before: list[Course] = []
+
+    def as_before(self: KeepStreamingJobRunningOperator, context: Any, course: Course) -> Course:
+        if before:
+            return begin(self, context, course)
+        before.append(course)
+        if dies:
+            managed.kill()
+            self._pause(context, "it was killed", course, got_on=False)
+        return course
+
+    monkeypatch.setattr(KeepStreamingJobRunningOperator, "_watched", as_before)
+    with meanwhile(
+        managed,
+        lambda: poll(lambda: watched(managed), timeout_s=60),
+        lambda: poll(managed.driver_lives, timeout_s=60),
+        lambda: managed.stop("enough"),
+    ):
+        run = run_dag(dag_of(managed))
+
+    assert before == [Course()]
+    assert (xcom(run, "task")["state"], xcom(run, "task")["restarts"]) == ("stopped", int(dies))
+    assert (watch_of(managed).number, watch_of(managed).end["how"]) == (1, "stopped")
+
+
 def test_a_watch_goes_on_where_no_sign_can_be_left(
     managed: Managed, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.job.declaration import load_jobs
-from tests.support.notifiers import AsyncNotifier, FileNotifier, WebhookNotifier, told
+from tests.support.notifiers import AsyncNotifier, FileNotifier, HangingNotifier, WebhookNotifier, told
 from tests.support.said_verdicts import Assessor, assessor
 from tests.support.sla_checks import Check, check, jobs_file
 
@@ -72,6 +72,27 @@ def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell
 
     assert isinstance(last.error, AirflowFailException)
     assert told(tmp_path / "chat") == told(tmp_path / "pager") == ["flights state_bytes broke breach"]
+
+
+def test_a_notifier_that_hangs_delays_no_other_and_is_told_the_next_time(
+    check: Check, assessor: Assessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank_airflow.telling.PATIENCE_S", 0.5)
+    assessor.says(state_bytes="breach")
+    go_on = tmp_path / "go on"
+    own = [HangingNotifier(str(go_on)), FileNotifier(str(tmp_path / "own"))]
+
+    done = check(notifiers=own, on_breach="report")
+
+    assert told(tmp_path / "own") == ["flights state_bytes broke breach"]
+    assert (done.result["told"], done.result["not_told"]) == (1, 1)
+    assert "HangingNotifier (flights): it has not ended within 0.5 s, and is not waited for" in str(
+        done.error
+    )
+    go_on.touch()
+    again = check(notifiers=own, on_breach="report")
+    assert (again.error, again.result["told"]) == (None, 1)
+    assert told(tmp_path / "own") == ["flights state_bytes broke breach"]
 
 
 def test_the_address_of_a_webhook_is_not_in_the_error(check: Check, assessor: Assessor) -> None:

@@ -34,9 +34,9 @@ LATER = to_json_time(utc_now() + timedelta(hours=1))
 EARLIER = to_json_time(utc_now() - timedelta(hours=1))
 TRIGGERS = [
     JobReadyTrigger(give_up_at=LATER, **COMMON),
-    JobEndTrigger(**COMMON),
+    JobEndTrigger(watch=1, **COMMON),
     JobEndTrigger(heal=True, failures=2, watch=3, **COMMON),
-    JobWatchedTrigger(after=3, give_up_at=LATER, **COMMON),
+    JobWatchedTrigger(give_up_at=LATER, **COMMON),
     DriverGoneTrigger(epoch=3, give_up_at=LATER, **COMMON),
     JobStatusTrigger(states=["running"], failed_states=["failed"], **COMMON),
     BatchCommittedTrigger(after_batch=7, accept_idle=True, failed_states=["stopped"], **COMMON),
@@ -84,24 +84,26 @@ def test_a_watch_ends_where_somebody_else_watches() -> None:
     assert judged(trigger, view("failed", replaced_by="run 2 of flights.run")) == "replaced"
 
 
+def test_a_wait_that_leaves_no_signs_ends_at_once() -> None:
+    """It was stored by a version whose watchers left none: its task becomes one that does."""
+    for seen in (view(), view("failed", desired="running"), view("stopped", desired="stopped")):
+        assert judged(JobEndTrigger(job="flights"), seen) == "unsigned"
+
+
 @pytest.mark.parametrize(
     ("facts", "status"),
     [
-        ({"watch": 0}, None),
-        ({"watch": 3}, None),
-        ({"watch": 4}, "watched"),
-        ({"watch": 3, "desired": "stopped"}, "stopped"),
-        ({"watch": 4, "ended": "gave-up: 3 drivers ended"}, "ended"),
-        ({"watch": 4, "ended": "stopped: for the restore"}, None),
-        ({"watch": 4, "ended": "failed: its try"}, None),
-        ({"watch": 4, "ended": "stopped: by ann", "desired": "stopped"}, "stopped"),
-        ({"watch": 3, "state": "stopped", "finished": True}, "finished"),
+        ({}, None),
+        ({"watched": True}, "watched"),
+        ({"desired": "stopped"}, "stopped"),
+        ({"gave_up": "3 drivers ended"}, "ended"),
+        ({"state": "stopped", "finished": True}, "finished"),
     ],
 )
-def test_only_a_later_watcher_has_taken_over(facts: dict[str, Any], status: str | None) -> None:
+def test_a_job_is_handed_over_when_it_is_watched(facts: dict[str, Any], status: str | None) -> None:
     seen = WatchedView(**{"job": "flights", "state": "running", **facts})
-    assert judged(JobWatchedTrigger(job="flights", after=3, give_up_at=LATER), seen) == status
-    assert judged(JobWatchedTrigger(job="flights", after=3, give_up_at=EARLIER), seen) == status or "late"
+    assert judged(JobWatchedTrigger(job="flights", give_up_at=LATER), seen) == status
+    assert judged(JobWatchedTrigger(job="flights", give_up_at=EARLIER), seen) == (status or "late")
 
 
 def test_ready_gives_up() -> None:
@@ -126,7 +128,7 @@ def test_ready_gives_up() -> None:
 def test_an_end_is_judged_by_what_is_meant_to_be_and_never_while_somebody_works_on_the_job(
     seen: JobView, status: str | None
 ) -> None:
-    assert judged(JobEndTrigger(job="flights"), seen) == status
+    assert judged(JobEndTrigger(job="flights", watch=1), seen) == status
 
 
 @pytest.mark.parametrize(
@@ -145,8 +147,8 @@ def test_an_end_is_judged_by_what_is_meant_to_be_and_never_while_somebody_works_
 def test_an_unhealthy_driver_is_told_of_where_that_is_wanted_and_nobody_works_on_the_job(
     seen: JobView, status: str | None
 ) -> None:
-    assert judged(JobEndTrigger(job="flights", heal=True), seen) == status
-    assert judged(JobEndTrigger(job="flights"), seen) == (None if status == "unhealthy" else status)
+    assert judged(JobEndTrigger(job="flights", heal=True, watch=1), seen) == status
+    assert judged(JobEndTrigger(job="flights", watch=1), seen) == (None if status == "unhealthy" else status)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,9 @@ class Watcher:
 
 def watching(patch: pytest.MonkeyPatch, watcher: Watcher) -> JobEndTrigger:
     patch.setattr("streambank_airflow.hooks.streambank.StreambankHook.watcher", lambda self, ref: watcher)
-    return JobEndTrigger(job="flights", jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1})
+    return JobEndTrigger(
+        job="flights", watch=1, jobs_file="jobs.toml", poll_interval_s=0.001, remember={"n": 1}
+    )
 
 
 def test_a_trigger_looks_until_it_can_judge_and_gives_back_what_it_was_to_remember(
