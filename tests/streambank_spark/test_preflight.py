@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from tests.support.live_checkpoint import LiveCheckpoint
 
 @pytest.mark.spark
 def test_a_driver_refuses_what_its_launcher_could_not_see(tmp_path: Path) -> None:
-    job = Job(tmp_path, queries=("moved", "raw"))
+    job = Job(tmp_path, queries=("moved", "raw", "left"))
     spec = job.spec("changing.py")
     LiveCheckpoint(open_store(spec.queries["moved"].checkpoint), retain=20).run(3)
     out = f"file://{tmp_path}/out"
     facts = {"generation": 1, "query_id": "q", "sink": f"FileSink[{out}/old]", "sink_path": f"{out}/old"}
     job.control.record_query("moved", facts)
+    left = job.control.generations("left")
+    restored = replace(left.propose(taken=lambda _: False), new_sinks={f"{out}/left": f"{out}/new"})
+    left.records.create(2, restored.to_dict())
     open_store(f"{out}/used").write("_spark_metadata/6", b"v1\n")
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.txt").write_text("one\ntwo\n")
@@ -38,6 +42,8 @@ def test_a_driver_refuses_what_its_launcher_could_not_see(tmp_path: Path) -> Non
             "another checkpoint": "undeclared-query",
             "spelled differently": "accepted",
             "its checkpoint is gone": "checkpoint-lost",
+            "its records are older than it": "repository-lost",
+            "restored to write elsewhere": "old-sink",
             "begun again": False,
             "called": [],
         }

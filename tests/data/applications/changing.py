@@ -52,6 +52,13 @@ checkpoint.rename(f"{checkpoint}.away")
 attempt("its checkpoint is gone", lambda: start(lines, "raw", f"{outputs}/raw"))
 codes["begun again"] = checkpoint.exists()
 Path(f"{checkpoint}.away").rename(checkpoint)
+
+marker = Path(f"{checkpoint}.streambank.json")
+known = marker.read_text()
+marker.write_text(json.dumps({**json.loads(known), "generation": 5}))
+attempt("its records are older than it", lambda: start(lines, "raw", f"{outputs}/raw"))
+marker.write_text(known)
+attempt("restored to write elsewhere", lambda: start(lines, "left", f"{outputs}/left", "/own/left"))
 codes["called"] = called
 print(json.dumps(codes), flush=True)
 start(lines, "raw", f"{outputs}/new")

@@ -250,6 +250,8 @@ def test_a_job_is_not_stopped_for_a_restore_that_could_not_hand_it_over(
 
     run = restore(managed, run_conf={"stop_running": True, "sink": "rollback"}, mark_success_pattern=None)
 
+    pause("flights.run", False)
+
     states = task_states(run)
     assert (states["check_run"], states["approve"], states["stop"], states["restore"]) == (
         "failed", "upstream_failed", "upstream_failed", "upstream_failed",
