@@ -73,6 +73,30 @@ def checkpoint_deleted(scene: Scene) -> None:
     scene.must_be_alerted("checkpoint-lost", "team", "pager")
 
 
+def checkpoint_deleted_at_rest(scene: Scene) -> None:
+    """A start refuses it the same way, before there is a driver."""
+    scene.declare()
+    scene.run()
+    scene.stop()
+    scene.savepoint()
+    scene.harm()
+
+    shutil.rmtree(scene.checkpoint)
+    scene.feed()
+
+    run = scene.trigger("run")
+    scene.must_end("run", run, "failed")
+    scene.must_say("run", run, "checkpoint-lost")
+    scene.must_be_tried_once("run", run, "start")
+    scene.must_be_alerted("checkpoint-lost", "team", "pager")
+    assert not scene.checkpoint.exists(), "something began again"
+    restore = scene.trigger("restore")
+    scene.answer("restore", restore)
+    scene.must_end("restore", restore, "success")
+    scene.recovered()
+    scene.each_row_once()
+
+
 def state_file_truncated(scene: Scene) -> None:
     """Seen by `doctor` before anything starts, no start tries it again and again, and a restore heals it."""
     scene.declare()
@@ -119,6 +143,36 @@ def poison_row(scene: Scene) -> None:
     scene.recovered()
     scene.each_row_once()
     scene.must_be_alerted("giving-up", "team", "pager")
+
+
+def wrong_input(scene: Scene) -> None:
+    """Refused by the form, or by the plan: before anything is touched."""
+    scene.declare()
+    scene.run()
+    scene.savepoint()
+    before = scene.found()
+    generation = scene.control.generation()
+    scene.harm()
+
+    for name, answer in (
+        ("sink", "rolback"),
+        ("mode", "clone"),
+        ("start", "perhaps"),
+        ("new_sinks", "nowhere"),
+    ):
+        scene.must_not_take("restore", {name: answer})
+    for name, answer in (("savepoint", "b999999"), ("savepoint", "../../etc")):
+        restore = scene.trigger("restore", {"stop_running": True, "sink": "rollback", name: answer})
+        scene.must_end("restore", restore, "failed")
+        seen = scene.look_at("restore", restore)
+        assert [*seen.failed] == ["plan"] and seen.codes, seen.failed
+    savepoint = scene.trigger("savepoint", {"batch": 10**6})
+    scene.must_end("savepoint", savepoint, "failed")
+
+    assert (scene.found(), scene.control.generation()) == (before, generation), "something was touched"
+    assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
+    scene.recovered()
+    scene.each_row_once()
 
 
 def triggerer_and_driver_killed(scene: Scene) -> None:
@@ -259,6 +313,48 @@ def keep_running_marked(scene: Scene) -> None:
     scene.each_row_once()
 
 
+def keep_running_cleared(scene: Scene) -> None:
+    """Its next try watches the same driver, and restarts the job as the one before would have."""
+    scene.declare()
+    run = scene.run()
+    first = scene.control.watches.view()
+    scene.harm()
+
+    scene.clear("run", run, "keep_running")
+    scene.until_watched(first.number + 1 if first else 1)
+    scene.kill_driver()
+
+    scene.recovered()
+    scene.until_kept(run)
+    assert scene.drivers() == 2, "there is not one driver: its Python and its JVM"
+    scene.each_row_once()
+
+
+def restore_cleared_in_part(scene: Scene) -> None:
+    """A restore that waits is marked as failed, and cleared: no job is stopped that is not restored then."""
+    scene.declare()
+    scene.run()
+    scene.savepoint()
+    scene.feed(2)
+    scene.wait_for_rows()
+    scene.harm()
+
+    restore = scene.trigger("restore", {"sink": "rollback", "stop_running": True})
+    scene.question("restore", restore)
+    scene.mark_run("restore", restore, "failed")
+    scene.clear("restore", restore)
+    scene.answer("restore", restore)
+
+    if scene.end_of("restore", restore) == "failed":
+        assert scene.drivers() == 2, f"the job is stopped: {scene.why('restore', restore)}"
+        tasks = scene.site.airflow.states(scene.dag("restore"), restore)
+        scene.clear("restore", restore, *tasks)
+        scene.answer("restore", restore)
+        scene.must_end("restore", restore, "success")
+    scene.recovered()
+    scene.each_row_once()
+
+
 def late_pages(scene: Scene) -> None:
     """Two restores fail, a third one heals the job, a fourth waits: one page, about that one."""
     scene.declare(f'restore.deadline = "{LATE_S}s"')
@@ -356,14 +452,18 @@ def crashes_that_heal(scene: Scene) -> None:
 NIGHTS: dict[str, tuple[str, Callable[[Scene], None]]] = {
     "a": ("kill -9 of the driver", driver_killed),
     "b": ("checkpoint deleted while the job runs", checkpoint_deleted),
+    "b2": ("checkpoint deleted while nothing runs", checkpoint_deleted_at_rest),
     "c": ("state file truncated while the job is stopped", state_file_truncated),
     "d": ("crash loop: a poison row", poison_row),
+    "e": ("wrong input", wrong_input),
     "g": ("triggerer and driver killed -9", triggerer_and_driver_killed),
     "h": ("scheduler and its workers killed -9 during a restore", scheduler_killed_in_a_restore),
     "i": ("repository gone, an empty folder in its place", repository_gone),
     "j": ("restore of a living job whose sink is ahead", sink_ahead),
     "k1": ("run DAG paused, driver killed", run_paused),
     "k2": ("keep_running marked success, driver killed", keep_running_marked),
+    "k3": ("keep_running cleared, driver killed", keep_running_cleared),
+    "k4": ("a restore that waits marked failed, and cleared in part", restore_cleared_in_part),
     "l": ("restores that end before their deadline, and one that waits for an answer", late_pages),
     "m": ("stop, run, restore and savepoint at once", four_at_once),
     "n": ("ten recovered crashes in a day", crashes_that_heal),

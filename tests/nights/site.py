@@ -329,11 +329,28 @@ class Scene:
         path = f"/api/v2/dags/{self.dag(verb)}/dagRuns/{run}/taskInstances/{task_id}"
         self.site.airflow.client.call("PATCH", path, {"new_state": state})
 
-    def clear(self, verb: str, run: str) -> None:
-        """Clear what has failed."""
-        self.night.acts.append(f"clear {verb}")
-        self.site.airflow.clear_failed(self.dag(verb), run)
-        wait(lambda: self.site.airflow.run_state(self.dag(verb), run) != "failed", "the run goes on", 60)
+    def mark_run(self, verb: str, run: str, state: str) -> None:
+        """Mark a run."""
+        self.night.acts.append(f"mark {verb} {state}")
+        self._change_run(self.dag(verb), run, state)
+
+    def _change_run(self, dag_id: str, run: str, state: str) -> None:
+        self.site.airflow.client.call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run}", {"state": state})
+
+    def clear(self, verb: str, run: str, *task_ids: str) -> None:
+        """Clear some tasks of a run, or what has failed."""
+        self.night.acts.append("/".join((f"clear {verb}", *task_ids)))
+        self.site.airflow.clear(self.dag(verb), run, *task_ids)
+        wait(lambda: self.site.airflow.run_state(self.dag(verb), run) not in ENDED, "the run goes on", 60)
+
+    def must_not_take(self, verb: str, conf: Mapping[str, Any]) -> None:
+        """A form with these answers is refused before there is a run."""
+        try:
+            self.site.airflow.client.trigger(self.dag(verb), conf)
+        except RestError as error:
+            assert ": 400 " in str(error), error
+        else:
+            raise AssertionError(f"{verb} takes {conf}")
 
     def answer(self, verb: str, run: str, option: str = r"(?!reject)") -> list[str]:
         """Wait for the question of a run, read it, and answer it.
@@ -433,6 +450,15 @@ class Scene:
             return state(dag_id, run).get("keep_running") == "deferred"
 
         wait(kept, f"{dag_id} keeps the job running")
+
+    def until_watched(self, number: int) -> None:
+        """Wait until a watcher, by its number, keeps the job running."""
+
+        def watched() -> bool:
+            newest = self.control.watches.view()
+            return newest is not None and newest.number >= number and not newest.end
+
+        wait(watched, f"watcher {number} is there")
 
     def why(self, verb: str, run: str) -> str:
         """What the failed tasks of a run say."""
@@ -559,8 +585,7 @@ class Scene:
         for run in self.runs():
             if run.state not in ENDED:
                 with suppress(RestError):
-                    path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
-                    client.call("PATCH", path, {"state": "failed"})
+                    self._change_run(run.dag_id, run.run_id, "failed")
         with suppress(StreambankError, OSError):
             end_drivers(self.control)
         (self.site.dags / f"{self.name}.py").unlink(missing_ok=True)

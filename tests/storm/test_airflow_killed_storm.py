@@ -177,7 +177,7 @@ def test_the_job_is_not_disturbed_and_the_run_ends_well(
         return
     if not _goes_well(site, verb, dag_id, run):
         _has_one_reason(site, dag_id, run)
-        airflow.clear_failed(dag_id, run)
+        airflow.clear(dag_id, run)
         poll(lambda: airflow.run_state(dag_id, run) != "failed", timeout_s=60)
         assert _goes_well(site, verb, dag_id, run)
     if verb == "savepoint":

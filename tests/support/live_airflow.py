@@ -144,9 +144,11 @@ class LiveAirflow:
         self._poll(ended, f"{dag_id} does not end: {self.states(dag_id, run_id)}", 420)
         return self.run_state(dag_id, run_id)
 
-    def clear_failed(self, dag_id: str, run_id: str) -> None:
-        """Clear what has failed, as a person does."""
-        body = {"dry_run": False, "dag_run_id": run_id, "only_failed": True, "reset_dag_runs": True}
+    def clear(self, dag_id: str, run_id: str, *task_ids: str) -> None:
+        """Clear some tasks of a run, or what has failed, as a person does."""
+        which: dict[str, Any] = {"task_ids": list(task_ids)} if task_ids else {}
+        body = {"dag_run_id": run_id, "only_failed": not task_ids, "dry_run": False, "reset_dag_runs": True}
+        body |= which
         self.client.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
     def approve(self, dag_id: str, run_id: str) -> None:
