@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.errors import InputError, StreambankError
 from streambank_airflow.choices import one_of
-from streambank_airflow.failures import airflow_failures, describe
+from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bool, is_template
 
@@ -229,24 +229,26 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
     def _fail_where_due(
         self, result: dict[str, Any], checked: Sequence[Checked], told: Sequence[Telling], on_breach: str
     ) -> None:
-        broken, said = result["breaches"] > 0, []
+        broken, lines = result["breaches"] > 0, []
         if broken and on_breach != "report":
             more = f" (and {result['breaches'] - 1} more, in the log above)" if result["breaches"] > 1 else ""
-            said.append(f"{result['worst']}{more}")
-        errors = [one for one in checked if one.error is not None]
+            lines.append(f"{result['worst']}{more}")
+        errors = {one.ref: one.error for one in checked if one.error is not None}
         failed = [one.why for one in told if one.why]
-        said += _shortened([f"Job {one.ref} could not be judged: {_described(one.error)}" for one in errors])
-        said += _shortened([f"Not told by {why}." for why in failed])
+        lines += _shortened(
+            [f"Job {ref} could not be judged: {said(error)}" for ref, error in errors.items()]
+        )
+        lines += _shortened([f"Not told by {why}." for why in failed])
         if errors or failed:
             hopeless = all(
-                isinstance(one.error, StreambankError) and not one.error.retryable for one in errors
+                isinstance(error, StreambankError) and not error.retryable for error in errors.values()
             )
             kind = AirflowFailException if not failed and hopeless else AirflowException
-            raise kind(" ".join(said))
+            raise kind(" ".join(lines))
         if broken and on_breach == "fail":
-            raise AirflowFailException(" ".join(said))
-        if said:
-            self.log.warning("%s", " ".join(said))
+            raise AirflowFailException(" ".join(lines))
+        if lines:
+            self.log.warning("%s", " ".join(lines))
 
 
 def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: bool) -> dict[str, Any]:
@@ -284,7 +286,3 @@ def _shortened(said: list[str]) -> list[str]:
     """The first few of many sentences."""
     more = len(said) - _SHOWN
     return said if more <= 0 else [*said[:_SHOWN], f"(And {more} more such, in the log above.)"]
-
-
-def _described(error: Exception | None) -> str:
-    return describe(error) if isinstance(error, StreambankError) else f"{type(error).__name__}: {error}"
