@@ -29,8 +29,9 @@ from tests.support.live_airflow import LiveAirflow, live_airflow
 pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1200)]
 
 JOB = "flights"
-ROWS_PER_FILE = 1500
-GAP_MS = 4000
+ROWS_PER_FILE = 750
+GAP_MS = 6000
+"""So the flights last for 45 minutes: all cells on one Airflow."""
 READING_S = 2.0
 TRIES = 8
 """How often a run is begun anew where its moment was over before it could be killed."""
