@@ -301,6 +301,7 @@ class Driver:
             repository=self.spec.repository,
             repository_id=self.spec.repository_id,
             facts=facts,
+            saved=False,
         )
         if why is not None:
             self.journal.record("marker-not-written", query=managed.name, why=why)

@@ -40,7 +40,7 @@ DAGS = ("run", "restore", "compact", "rescale")
 PATIENCE_S = 300.0
 """How long a job may be down or unwatched before that is an error."""
 _AGE_S = 60.0
-"""How old a heartbeat from another host may be without being watched for a while."""
+"""How old a heartbeat from another host may be, or how far ahead, without being watched for a while."""
 _EVENTS_EACH = 4
 """How many events are looked at for each driver: a start leaves some ten, and most drivers live for days."""
 
@@ -177,7 +177,7 @@ def _state(
         return "dead"  # an operation holds the lease
     if view.state != "unknown":
         return "live" if view.state == "live" else "dead"
-    if (now - driver.seen_at).total_seconds() <= max(_AGE_S, 3 * view.holder.ttl_s):
+    if abs((now - driver.seen_at).total_seconds()) <= max(_AGE_S, 3 * view.holder.ttl_s):
         return "live"
     if not settle:
         return "unknown"

@@ -16,8 +16,10 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.errors import RefusedError, StreambankError
+from streambank.job.batches import batches_of
 from streambank.job.generations import MAIN
 from streambank.job.last_error import recorded_failure, shown
+from streambank.job.upcoming import spec_of
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.manifest import Manifest
 from streambank.savepoint.newest import newest_good
@@ -184,7 +186,9 @@ def unloadable(
     Raises:
         StorageError: The records cannot be read.
     """
-    text = "\n".join([recorded_failure(control, launch_id, whole=True) or "", *lines])
+    # A log also has what passed: a task that was tried again, a snapshot that Spark repaired.
+    tail = () if _has_worked(control, launch_id) else lines
+    text = "\n".join([recorded_failure(control, launch_id, whole=True) or "", *tail])
     said = _HOPELESS.search(text)
     perhaps = _PERHAPS.search(text)
     if said is None and perhaps is None:
@@ -205,3 +209,19 @@ def unloadable(
         code="state-not-loadable",
         hint=ways,
     )
+
+
+def _has_worked(control: JobControl, launch_id: str) -> bool:
+    """Whether each query has committed a batch since a driver was launched: it has loaded its state."""
+    try:
+        spec = spec_of(control, launch_id)
+        return spec is not None and all(
+            _number(batches_of(query.checkpoint).committed) > _number(query.committed)
+            for query in spec.queries.values()
+        )
+    except StreambankError:
+        return False
+
+
+def _number(batch: int | None) -> int:
+    return -1 if batch is None else batch

@@ -190,6 +190,7 @@ def renew_marker(
     repository: str | None = None,
     repository_id: str | None = None,
     facts: Mapping[str, Any] | None = None,
+    saved: bool = True,
     unchanged: bool = True,
 ) -> str | None:
     """Let the marker say what counts now; what an earlier one says beyond that is kept.
@@ -204,6 +205,8 @@ def renew_marker(
         repository: Where its savepoints are, where that is known.
         repository_id: The id of that repository.
         facts: What a driver learnt of the query (`JobControl.query_facts`).
+        saved: A savepoint was just written there. Else an id that the marker has for the same place stays:
+            another repository in its place is a loss, which a driver that starts must not accept.
         unchanged: Write it where nothing in it has changed, too, but for the time.
 
     Returns:
@@ -218,7 +221,8 @@ def renew_marker(
         ours = before is not None and (before.job, before.query) == (job, query)
         known = before if ours and before is not None else None
         where = open_store(repository).uri if repository else known.repository if known else None
-        same = known is not None and known.repository == where
+        same = known is not None and service_name(known.repository) == service_name(where)
+        was = known.repository_id if known is not None and same else None
         told = facts or {}
         sink = told.get("sink")
         marker = Marker(
@@ -228,7 +232,7 @@ def renew_marker(
             location=generation.location,
             control=records_root(control),
             repository=where,
-            repository_id=repository_id or (known.repository_id if known is not None and same else None),
+            repository_id=(repository_id or was) if saved else (was or repository_id),
             query_id=_text(told.get("query_id")) or (known.query_id if known else None),
             sink=_KIND.split(str(sink), maxsplit=1)[0] if sink else known.sink if known else None,
             sink_path=_text(told.get("sink_path")) if sink else known.sink_path if known else None,
@@ -255,6 +259,11 @@ def marked_generation(checkpoint: str, called: str) -> int:
     except StreambankError:
         return 0
     return marker.generation if marker is not None and marker.called == called else 0
+
+
+def service_name(location: str | None) -> str | None:
+    """A location as it is compared: S3 is one service by each of its names."""
+    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
 def records_root(control: JobControl) -> str:

@@ -28,7 +28,7 @@ from streambank.job.declaration import Job
 from streambank.job.generations import MAIN, Generation
 from streambank.job.launch import LaunchSpec, read_launch
 from streambank.job.lease import LeaseView
-from streambank.job.marker import Marker, marker_location, read_marker, records_root
+from streambank.job.marker import Marker, marker_location, read_marker, records_root, service_name
 from streambank.job.taken_back import check_not_taken_back
 from streambank.savepoint.catalog import heads
 from streambank.savepoint.header import HEADER_KEY, read_header
@@ -183,7 +183,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         return _lost(query, worked, marker)
     if marker.generation < current.number:
         return None
-    if marker.generation > current.number or _service(marker.location) != _service(current.location):
+    if marker.generation > current.number or service_name(marker.location) != service_name(current.location):
         return RefusedError(
             f"The records of job {query.called} at {query.control.store.uri} are older than its checkpoint: "
             f"they say generation {current.number} in {current.location}, {worked}.",
@@ -202,7 +202,11 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
     except (FormatError, StorageError):
         return None
     store = open_store(query.repository)
-    if marker is None or marker.repository_id is None or marker.repository != store.uri:
+    if (
+        marker is None
+        or marker.repository_id is None
+        or service_name(marker.repository) != service_name(store.uri)
+    ):
         return None  # none was ever there, or another one is declared now
     try:
         found = read_header(store).id
@@ -281,7 +285,7 @@ def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
 
 def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None:
     """Whether the job that the marker names runs by other records than those of this query."""
-    if _service(f"{marker.control}/{marker.job}") == _service(query.control.store.uri):
+    if service_name(f"{marker.control}/{marker.job}") == service_name(query.control.store.uri):
         return None
     view = _lease_at(marker)
     if view is not None and not _is_same(view, query.control.lease.view()):
@@ -402,7 +406,7 @@ def _is_marked(query: DeclaredQuery, generation: Generation) -> bool:
         return False
     if marker is None or (marker.job, marker.query) != (query.job, query.name):
         return False
-    return marker.query_id is not None and marker.location == generation.location
+    return marker.query_id is not None and service_name(marker.location) == service_name(generation.location)
 
 
 Check = Callable[[DeclaredQuery, Generation], None]
@@ -437,9 +441,9 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
             name its old output, whose log has batches, and its checkpoint begins from nothing (`sink-used`);
             or another one stands where it stood at the last launch (`sink-changed`).
     """
-    said = {_service(place) for arg in args for place in places_of(arg, folder)}
+    said = {service_name(place) for arg in args for place in places_of(arg, folder)}
     for old, new in generation.new_sinks.items():
-        if _service(old) in said:
+        if service_name(old) in said:
             raise RefusedError(
                 f"An argument of job {query.job} names the output directory {old}, but its generation "
                 f"{generation.number} was restored to write to {new}.",
@@ -449,7 +453,7 @@ def check_arguments(query: DeclaredQuery, generation: Generation, args: Sequence
             )
     known = query.facts.get("sink_path") or _marked_sink(query)
     try:
-        if isinstance(known, str) and _service(known) in said:
+        if isinstance(known, str) and service_name(known) in said:
             check_not_used(query.called, known, generation.location)
         elif isinstance(known, str):
             _check_not_moved(query, generation, args, folder, known)
@@ -481,7 +485,7 @@ def _check_not_moved(
     if len(launched) != len(args):
         return
     for was, now in zip(launched, args, strict=True):
-        if was != now and _service(old) in map(_service, places_of(was, folder)):
+        if was != now and service_name(old) in map(service_name, places_of(was, folder)):
             for place in list(places_of(now, folder))[-1:]:
                 _check_goes_on(query, Output(FILES, old), place, generation, restored=False)
 
@@ -567,7 +571,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         return _check_log(query, generation, output)
     if output.path is None:
         return None
-    moved = before is not None and _service(before.path) != _service(output.path)
+    moved = before is not None and service_name(before.path) != service_name(output.path)
     try:
         check_not_used(query.called, output.path, generation.location)
         if before is not None and moved:
@@ -576,7 +580,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
     except RefusedError:
         raise
     except StreambankError as error:
-        if moved and _service(output.path) not in map(_service, generation.new_sinks.values()):
+        if moved and service_name(output.path) not in map(service_name, generation.new_sinks.values()):
             raise
         return error.message
     return None
@@ -591,7 +595,7 @@ def left_for(place: str | None, new_sinks: Mapping[str, str]) -> str | None:
     """
     if place is None:
         return None
-    return next((new for old, new in new_sinks.items() if _service(old) == _service(place)), None)
+    return next((new for old, new in new_sinks.items() if service_name(old) == service_name(place)), None)
 
 
 def _check_log(query: DeclaredQuery, generation: Generation, output: Output) -> str | None:
@@ -620,18 +624,13 @@ def _known_log(query: DeclaredQuery, output: Output) -> str | None:
     if not isinstance(known, str):
         return None
     if output.kind != TABLE:
-        return known if _service(known) == _service(output.path) else None
+        return known if service_name(known) == service_name(output.path) else None
     said = facts.get("output")
     if facts.get("sink_path") and isinstance(said, dict) and said.get("kind"):
         return known if (said["kind"], said.get("name")) == (TABLE, output.name) else None
     # A table's directory has its name, in small letters, where the application names no other one.
     table = (output.name or "").rpartition(".")[2].strip("`").lower()
     return known if known.rpartition("/")[2].lower() == table else None
-
-
-def _service(location: str | None) -> str | None:
-    """A location as it is compared: S3 is one service by each of its names."""
-    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
 
 
 def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
@@ -657,7 +656,7 @@ def _recorded(facts: Mapping[str, Any], output: Output) -> Output | None:
 
 
 def _check_same(query: DeclaredQuery, before: Output, output: Output) -> None:
-    places = (_service(before.path), before.name), (_service(output.path), output.name)
+    places = (service_name(before.path), before.name), (service_name(output.path), output.name)
     if before.kind == output.kind and (before.kind == FILES or places[0] == places[1]):
         return
     raise RefusedError(

@@ -177,6 +177,17 @@ def test_a_driver_elsewhere_is_judged_by_the_age_of_its_heartbeat_and_then_watch
     assert (found.up, found.down_since) == (False, at(-1))
 
 
+def test_a_heartbeat_from_the_future_is_watched_like_an_old_one(control: JobControl) -> None:
+    """The clock of the driver's host is hours ahead: that must not keep it alive for hours."""
+    wanted(control, -600)
+    driver(control, -600, 120, DONE, elsewhere=True)
+    assert life(control).up is None
+    patient = JobControl(control.store, "flights", clock=FakeClock())  # type: ignore[arg-type]
+    assert job_life(patient, at(0), queries=("main",)).up is False
+    driver(control, -1, 0.5, DONE, elsewhere=True)
+    assert life(control).up is True, "clocks differ by seconds"
+
+
 def test_restarts_in_a_day_are_those_that_nobody_asked_for(control: JobControl) -> None:
     wanted(control, -600)
     driver(control, -600, -500, DONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from streambank.doctor.diagnose import diagnose_job
 from streambank.errors import RefusedError, StorageError
 from streambank.job import damaged
+from streambank.job.damaged import unloadable
 from streambank.job.declaration import Job
 from streambank.job.hopeless import died_alike, hopeless_death
+from streambank.job.launch import write_launch
 from streambank.job.prepare import prepare_launch
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
@@ -147,6 +150,29 @@ def test_what_may_pass_is_tried_again(folder: Path) -> None:
         start_job(job, by=BY, launcher=fake_launcher(folder))
     assert caught.value.code == "driver-died" and caught.value.retryable
     assert hopeless_death(job, launcher=fake_launcher(folder)) is None
+
+
+def test_a_driver_that_has_loaded_its_state_did_not_die_of_it(tmp_path: Path) -> None:
+    """Its log has what a task met that was tried again, or a snapshot that Spark repaired."""
+    job = job_with(tmp_path)
+    (taken,) = savepoint_job(job, by=BY).savepoints.values()
+    commits = tmp_path / "checkpoints/flights/commits"
+    newest = max(commits.glob("[0-9]*"), key=lambda one: int(one.name))
+    newest.rename(tmp_path / "later")
+    control = job.records()
+    spec = prepare_launch(job, control, by=BY)
+    write_launch(control, spec)
+    checkpoints = {name: query.checkpoint for name, query in spec.queries.items()}
+    ask = partial(unloadable, job, control, spec.launch_id, checkpoints, ended="The driver died.")
+    warned = [f"26/11/23 01:00:00 WARN TaskSetManager: Lost task 0.0 in stage 3.0: {MISSING}"]
+
+    before = ask(warned)
+    assert before is not None and before.code == "state-not-loadable", "it never committed a batch"
+    (tmp_path / "later").rename(newest)
+    assert ask(warned) is None, "out of memory, perhaps: another start may help"
+    control.record_event("query-ended", launch_id=spec.launch_id, failure=MISSING)
+    said = ask([])
+    assert said is not None and taken.savepoint in said.hint, "that is what Spark ended the query for"
 
 
 def test_two_drivers_of_one_run_that_die_alike_are_told_from_others(folder: Path) -> None:

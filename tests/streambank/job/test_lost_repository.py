@@ -13,12 +13,19 @@ import pytest
 
 from streambank.compaction.job import compact_job
 from streambank.doctor.diagnose import diagnose_job
-from streambank.errors import RefusedError, StreambankError
+from streambank.errors import NotFoundError, RefusedError, StreambankError
+from streambank.job import preflight
 from streambank.job.control import JobControl
 from streambank.job.declaration import Job, load_jobs
 from streambank.job.generations import MAIN
 from streambank.job.marker import Marker, marker_location, read_marker, renew_marker, write_marker
-from streambank.job.preflight import check_acceptable, declared_query, records_lost
+from streambank.job.preflight import (
+    check_acceptable,
+    check_start,
+    declared_query,
+    records_lost,
+    savepoints_lost,
+)
 from streambank.job.prepare import prepare_launch
 from streambank.job.processes import this_process
 from streambank.job.savepoint import savepoint_job
@@ -29,6 +36,8 @@ from streambank.recovery.restore import restore
 from streambank.savepoint.repository import Repository
 from streambank.sla.assess import assess_job
 from streambank.storage import open_store
+from streambank.storage.base import Store
+from streambank.storage.memory import MemoryStore
 from tests.support.cli import streambank
 from tests.support.jobs import BY, declare, fake_launcher
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -358,6 +367,88 @@ def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> 
     savepoint_job(job, by=BY)
     renewed = read_marker(job.checkpoint)
     assert renewed is not None and renewed.repository_id != marker.repository_id
+
+
+def test_a_driver_does_not_accept_another_repository_in_its_place(folder: Path) -> None:
+    """It starts, since nothing of the query is lost; that the savepoints are has to be said all the same."""
+    job = declare(folder, more='control = "control"')
+    checkpoint = worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+    Repository.open(open_store(job.repository), create=True)  # for another job
+    spec = prepare_launch(job, job.records(), by=BY)
+    generation = job.records().generation(None)
+    assert generation is not None
+
+    renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=job.records(),
+        by=BY,
+        repository=spec.repository,
+        repository_id=spec.repository_id,
+        facts={"query_id": checkpoint.query_id, "sink": SINK},
+        saved=False,
+    )
+
+    refused(lambda: savepoint_job(job, by=BY))
+    assert assess_job(job).level == "breach"
+
+
+def test_a_repository_on_s3_by_another_name_is_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None
+    write_marker(job.checkpoint, replace(marker, repository="s3a://bucket/saved", repository_id="r1"))
+    asked: list[str] = []
+
+    def gone(store: Store) -> None:
+        asked.append(store.uri)
+        raise NotFoundError("It is gone.", code="no-such-repository")
+
+    monkeypatch.setattr(preflight, "read_header", gone)
+    query = replace(declared_query(job, MAIN, job.records()), repository="s3://bucket/saved")
+
+    error = savepoints_lost(query)
+
+    assert error is not None and error.code == "repository-lost" and asked == ["s3://bucket/saved"]
+    generation = job.records().generation(None)
+    assert generation is not None
+    control = job.records()
+    renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        repository="s3://bucket/saved",
+    )
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and (renewed.repository, renewed.repository_id) == ("s3://bucket/saved", "r1")
+
+
+def test_a_checkpoint_on_s3_that_is_gone_is_missed_by_either_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records were lost, and a restore that came to nothing left others."""
+    job = declare(folder)
+    worked(job)
+    marker, generation = read_marker(job.checkpoint), job.records().generation(None)
+    assert marker is not None and generation is not None
+    write_marker(job.checkpoint, replace(marker, location="s3a://bucket/flights"))
+    job.records().record_query(None, {})
+    query = declared_query(job, MAIN, job.records())
+    monkeypatch.setattr(preflight, "open_store", lambda location: MemoryStore())
+
+    refused(
+        lambda: check_start(query, replace(generation, location="s3://bucket/flights")), "checkpoint-lost"
+    )
 
 
 def test_another_repository_that_is_declared_is_no_loss(folder: Path) -> None:
