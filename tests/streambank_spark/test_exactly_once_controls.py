@@ -18,7 +18,7 @@ from tests.support.oracle import (
 )
 from tests.support.queries import QUERIES, STATE
 from tests.support.savepoints import Savepoints
-from tests.support.spark import END_S, ended, prepare, run_to_end, start
+from tests.support.spark import BY_FILE_SYSTEM, END_S, ended, prepare, run_to_end, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,11 @@ def test_a_rollback_in_place_is_caught_and_a_savepoint_of_the_same_batch_is_exac
     spark: SparkSession, tmp_path: Path, layout: str
 ) -> None:
     """The next reload picks up stale state of the abandoned history; a savepoint carries none of it."""
-    conf = {"spark.sql.streaming.minBatchesToRetain": "100", f"{STATE}minDeltasForSnapshot": "2"}
+    conf = {
+        **BY_FILE_SYSTEM,
+        "spark.sql.streaming.minBatchesToRetain": "100",
+        f"{STATE}minDeltasForSnapshot": "2",
+    }
     trial = Trial(spark, QUERIES["aggregation"], layout, tmp_path, batches=16, conf=conf)
     run_to_end(trial.session(), trial.query, trial.source, trial.checkpoint, trial.sink)
     stale = newest_snapshot(trial.checkpoint, layout, at_most=14)
@@ -64,6 +68,7 @@ def test_a_plain_recursive_copy_of_a_running_query_is_caught(spark: SparkSession
         wait()
         claimed = copy_recursively(trial.checkpoint, copy, wait)
 
+    trial.conf.update(BY_FILE_SYSTEM)
     assert 0 <= claimed < trial.batches - 1
     assert trial.judge(copy, claimed, truth)
 
@@ -73,7 +78,7 @@ def test_a_file_sink_left_ahead_is_caught(spark: SparkSession, tmp_path: Path) -
 
     Batches are cut otherwise after the restore, so new input falls into batches of old numbers, and is lost.
     """
-    conf = {"spark.sql.streaming.minBatchesToRetain": "100"}
+    conf = {**BY_FILE_SYSTEM, "spark.sql.streaming.minBatchesToRetain": "100"}
     trial = Trial(spark, QUERIES["stateless"], "hdfs", tmp_path, batches=12, conf=conf)
     run_to_end(trial.session(), trial.query, trial.source, trial.checkpoint, trial.sink)
     savepoints = Savepoints(tmp_path / "repository", trial)

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 
 from streambank.errors import ConflictError, NotFoundError
 from tests.support.queries import FILES_PER_BATCH, Query, write_input
-from tests.support.spark import finish, read_batches, run_to_end, run_until, session_for, start
+from tests.support.spark import (
+    BY_FILE_SYSTEM,
+    finish,
+    read_batches,
+    run_to_end,
+    run_until,
+    session_for,
+    start,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,14 +136,16 @@ class Trial:
     def undisturbed(self) -> Rows:
         """The truth: a run from the first file to the last, without a savepoint and without a stop."""
         output = self.new_folder("undisturbed-output")
-        run_to_end(self.session(), self.query, self.source, self.new_folder("undisturbed"), output)
+        session, checkpoint = self.session(**BY_FILE_SYSTEM), self.new_folder("undisturbed")
+        run_to_end(session, self.query, self.source, checkpoint, output)
         return self.result(output)
 
     def ordinary_restart(self, batch: int) -> Rows:
         """A run that is stopped after the commit of `batch`, and started again on its own checkpoint."""
         checkpoint, output = self.new_folder("restarted"), self.new_folder("restarted-output")
-        run_until(self.session(), self.query, self.source, checkpoint, output, batch)
-        run_to_end(self.session(), self.query, self.source, checkpoint, output)
+        for_rows = self.session(**BY_FILE_SYSTEM)
+        run_until(for_rows, self.query, self.source, checkpoint, output, batch)
+        run_to_end(for_rows, self.query, self.source, checkpoint, output)
         return self.result(output)
 
     def run_live(self, take: Callable[[], Saved]) -> Takes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.errors import RefusedError
+from streambank.job.claims import Clock
 from streambank.job.control import JobControl
 from streambank.job.keeper import Keeper
 from streambank.job.launch import LaunchSpec, decode_launch
@@ -32,7 +33,8 @@ class Played:
         spec: Its launch.
         ended: How it ended: `refused`, `lease-held`, `stopped`, `died`, `killed`; None while it lives.
         epoch: Its epoch of the lease.
-        frozen: Set to let it stand still: it neither beats nor obeys, and its master does not know.
+        beats: Whether it beats, or is about to.
+        frozen: It stands still: it neither beats nor obeys, and its master does not know.
         dies: Set to let it die, with its supervisor yet to bring it back.
     """
 
@@ -40,8 +42,40 @@ class Played:
     spec: LaunchSpec
     ended: str | None = None
     epoch: int | None = None
+    beats: bool = True
     frozen: threading.Event = field(default_factory=threading.Event)
     dies: threading.Event = field(default_factory=threading.Event)
+
+    def freeze(self) -> None:
+        """Let it stand still, and wait until it does: its last beat is behind it."""
+        self.frozen.set()
+        poll(lambda: not self.beats)
+
+
+class LeapingClock:
+    """An observer's clock that leaps over a wait while no driver beats: nothing can happen in it.
+
+    While one beats, or has yet to come up, time passes as it does: a late beat is never taken for a lost one.
+
+    Args:
+        drivers: Those who might beat.
+    """
+
+    def __init__(self, drivers: PlayedDrivers) -> None:
+        self._drivers = drivers
+        self._leapt_s = 0.0
+        self.clock = Clock(self.monotonic, self.sleep)
+
+    def monotonic(self) -> float:
+        """Seconds, with those that were leapt over."""
+        return time.monotonic() + self._leapt_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let so many seconds pass for the observer."""
+        if any(life.beats for life in self._drivers.lives):
+            time.sleep(seconds)
+        else:
+            self._leapt_s += seconds
 
 
 class PlayedDrivers:
@@ -109,6 +143,7 @@ class PlayedDrivers:
             asked = [one for one in control.requests.open(claim.epoch) if one.kind == STOP]
             if life.frozen.is_set():
                 keeper.stop()
+                life.beats = False
             elif asked and not self.deaf:
                 keeper.stop()
                 for one in asked:
@@ -124,6 +159,7 @@ class PlayedDrivers:
         life.ended = how
         if not supervised and self.master.states[life.driver] == "RUNNING":
             self.master.states[life.driver] = "FINISHED"
+        life.beats = False
 
     def running(self) -> list[str]:
         """The drivers that the master takes to run."""

@@ -38,6 +38,15 @@ HURRIED = {
 }
 """As little time as Spark can be made to give: old batches and old state go away as soon as they may."""
 
+BY_FILE_SYSTEM = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Spark's other way to write a checkpoint. On a local disk its usual one starts sixty processes a batch: four
+times `readlink` and once `chmod` for each file that it writes, since Hadoop's native library is not there.
+For runs of which only the rows count, not for a checkpoint of which a savepoint is to be proved."""
+
 LATE_WORKER = "Python worker failed to connect back"
 ATTEMPTS = 4
 

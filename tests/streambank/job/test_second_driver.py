@@ -10,6 +10,7 @@ import pytest
 
 from streambank.errors import RefusedError, StorageError
 from streambank.job.claims import ClaimView
+from streambank.job.control import JobControl
 from streambank.job.crash_loop import record_crash_loop
 from streambank.job.declaration import Job
 from streambank.job.launchers.standalone import StandaloneLauncher
@@ -19,9 +20,9 @@ from streambank.job.status import job_status
 from streambank.job.stop import ask_to_stop, stop_job
 from tests.support.fake_spark_master import FakeMaster, fake_master
 from tests.support.jobs import BY, declare, poll
-from tests.support.played_drivers import Played, PlayedDrivers
+from tests.support.played_drivers import LeapingClock, Played, PlayedDrivers
 
-pytestmark = pytest.mark.slow  # leases run out
+pytestmark = pytest.mark.slow  # those who obey nobody are waited for
 
 
 @pytest.fixture
@@ -34,6 +35,8 @@ def master() -> Iterator[FakeMaster]:
 def drivers(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedDrivers]:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 1.0)
     found = PlayedDrivers(master)
+    clock = LeapingClock(found).clock
+    monkeypatch.setattr(Job, "records", lambda job: JobControl.open(job.control, job.name, clock=clock))
     yield found
     found.close()
 
@@ -142,7 +145,7 @@ def test_one_whose_beat_stood_still_is_ended_before_another_is_launched(
 ) -> None:
     job = in_cluster(folder, master)
     hung = running_one(job, drivers)
-    hung.frozen.set()
+    hung.freeze()
     result = start(job)
     assert (result.state, result.epoch, result.submission) == ("started", 2, "driver-0002")
     assert (hung.ended, master.killed, drivers.running()) == ("killed", ["driver-0001"], ["driver-0002"])
@@ -174,7 +177,7 @@ def test_also_where_an_operation_has_had_the_lease_since(
     folder: Path, master: FakeMaster, drivers: PlayedDrivers
 ) -> None:
     job = in_cluster(folder, master, supervise=True)
-    running_one(job, drivers).frozen.set()
+    running_one(job, drivers).freeze()
     lease = job.records().lease
     with pytest.raises(RefusedError, match="its cluster may have it"), lease.held("restore", by=BY):
         pass
@@ -190,7 +193,7 @@ def test_also_where_an_operation_has_had_the_lease_since(
 def test_and_before_a_job_is_called_stopped(folder: Path, master: FakeMaster, drivers: PlayedDrivers) -> None:
     job = in_cluster(folder, master)
     hung = running_one(job, drivers)
-    hung.frozen.set()
+    hung.freeze()
     stopped = stop_job(job, by=BY, force_after_s=30)
     assert (stopped.state, stopped.how, stopped.epoch) == ("stopped", "killed", 1)
     assert (master.killed, drivers.running()) == (["driver-0001"], [])
@@ -202,7 +205,7 @@ def test_no_second_driver_where_the_first_cannot_be_ended(
     folder: Path, master: FakeMaster, drivers: PlayedDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = in_cluster(folder, master)
-    running_one(job, drivers).frozen.set()
+    running_one(job, drivers).freeze()
     kills: list[object] = []
     monkeypatch.setattr(StandaloneLauncher, "kill", lambda self, handle: kills.append(handle))
     monkeypatch.setattr("streambank.job.whereabouts.CLUSTER_MARGIN_S", 0.5)
@@ -311,7 +314,7 @@ def test_a_start_waits_for_the_one_that_a_supervisor_brings_back(
 
 def test_but_not_for_ever(folder: Path, master: FakeMaster, drivers: PlayedDrivers) -> None:
     job = in_cluster(folder, master, supervise=True)
-    running_one(job, drivers).frozen.set()
+    running_one(job, drivers).freeze()
     with pytest.raises(StorageError) as caught:
         start(job, timeout_s=4.0)
     assert caught.value.code == "start-timeout" and "It was ended" in caught.value.hint
