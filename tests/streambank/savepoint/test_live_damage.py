@@ -188,7 +188,7 @@ def test_a_query_that_goes_on_while_it_is_looked_at_is_not_damaged(tmp_path: Pat
         def list(self, prefix: str = "") -> Iterator[FileInfo]:
             if prefix == "offsets":
                 query.run(10)
-            return super().list(prefix)
+            yield from super().list(prefix)
 
     running = Running(tmp_path / "checkpoint")
     planner = ClosurePlanner(CheckpointIndex.build(list_checkpoint(running)), running.read)
