@@ -93,7 +93,10 @@ def find_damage(
     except ConflictError:
         return ()
     except StreambankError as error:
-        return (_of_plan(planner.index.listing, error),) if error.code in _PLAN else ()
+        sparse = error.code == "batch-not-retained" and not planner.index.operators
+        if error.code not in _PLAN or sparse:  # a stateless query may log its progress now and then
+            return ()
+        return _that_stood_still(checkpoint, planner, (_of_plan(planner.index.listing, error),))
     compared = _Comparison.of(checkpoint, closure, savepoints, repository)
     found = {one.path: one for one in _planned_batch(planner, closure)}
     try:
@@ -103,7 +106,35 @@ def find_damage(
             found.setdefault(one.path, one)
     except NotFoundError:
         return ()  # the query runs, and has deleted what was listed
-    return _weighed(planner, checkpoint, tuple(found.values()))
+    return _that_stood_still(checkpoint, planner, _weighed(planner, checkpoint, tuple(found.values())))
+
+
+def _that_stood_still(
+    checkpoint: Store, planner: ClosurePlanner, found: tuple[Damage, ...]
+) -> tuple[Damage, ...]:
+    """What was found; nothing where a second look shows another batch, or one of the files otherwise.
+
+    What the newest batch needs may be deleted between two listings once there is a newer one, a file may be
+    written again between the listing and a read, and a listing may lag behind.
+    """
+    if not found:
+        return found
+    names = checkpoint.names("commits")
+    if max((int(name) for name in names if name.isdecimal()), default=None) != max(planner.index.commits):
+        return ()
+    for path in (one.path for one in found if one.path):
+        listed = planner.index.listing.get(path)
+        try:
+            now = checkpoint.stat(path)
+        except NotFoundError:
+            now = None
+        if _seen(now) != _seen(listed):
+            return ()
+    return found
+
+
+def _seen(info: FileInfo | None) -> tuple[int, int] | None:
+    return None if info is None else (info.size_bytes, info.mtime_ns)
 
 
 def _of_plan(listing: Listing, error: StreambankError) -> Damage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.lz4block import MAGIC
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.errors import NotFoundError
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.newest import newest_good
 from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank.storage.base import Store
+from streambank.storage.base import FileInfo, Store
 from tests.support.checkpoints import PLANNED, unpack
+from tests.support.live_checkpoint import LiveCheckpoint
 
 DAMAGED = (
     "3.5.9/hdfs-window",
@@ -174,6 +177,51 @@ def test_a_planned_batch_whose_log_is_cut_off_is_found(tmp_path: Path) -> None:
     live.write(f"offsets/{batch}", b"v1\n{")
     (found,) = live.damage()
     assert (found.path, found.fatal) == (f"offsets/{batch}", True)
+
+
+def test_a_query_that_goes_on_while_it_is_looked_at_is_not_damaged(tmp_path: Path) -> None:
+    """Few batches are retained, and what the newest one needed is deleted between two listings."""
+    store = open_store(str(tmp_path / "checkpoint"))
+    query = LiveCheckpoint(store, retain=2).run(7)
+
+    class Running(type(store)):  # type: ignore[misc]  # the class of the store at hand
+        def list(self, prefix: str = "") -> Iterator[FileInfo]:
+            if prefix == "offsets":
+                query.run(10)
+            yield from super().list(prefix)
+
+    running = Running(tmp_path / "checkpoint")
+    planner = ClosurePlanner(CheckpointIndex.build(list_checkpoint(running)), running.read)
+    assert query.last == 16
+    with pytest.raises(NotFoundError):
+        planner.plan(None, "minimal")
+    assert find_damage(running, planner) == ()
+    (tmp_path / f"checkpoint/offsets/{query.last}").unlink()
+    planner = ClosurePlanner(CheckpointIndex.build(list_checkpoint(store)), store.read)
+    assert find_damage(store, planner), "this one stands still"
+
+
+def test_a_file_that_is_written_again_while_it_is_looked_at_is_not_damaged(tmp_path: Path) -> None:
+    """A late task renames another delta into place: its end is not where the listed size says."""
+    live = Live(tmp_path, "3.5.9/hdfs-window")
+    path = next(path for path in live.needed() if path.endswith(".delta"))
+    data = (live.path / path).read_bytes() + bytes(20_000)
+    live.write(path, data + END_MARK)
+    planner = live.planner()
+    live.write(path, data + bytes(99) + END_MARK)
+    assert find_damage(live.store, planner) == ()
+    live.write(path, data)
+    assert live.damage()
+
+
+def test_a_stateless_query_may_log_a_few_of_its_batches_and_retain_one(tmp_path: Path) -> None:
+    """Asynchronous progress tracking with minBatchesToRetain=1: Spark 4.3.0 goes on from [24] and [24]."""
+    live = Live(tmp_path, "4.3.0/stateless")
+    for log in ("offsets", "commits"):
+        for path in (live.path / log).glob("[0-9]*"):
+            if int(path.name) != max(live.planner().index.commits):
+                path.unlink()
+    assert live.damage() == ()
 
 
 def test_savepoints_of_another_directory_or_query_say_nothing(tmp_path: Path) -> None:
