@@ -39,6 +39,7 @@ TOO_YOUNG = "no-such-savepoint"
 """Code of a compaction by idle time for which no savepoint is old enough yet."""
 _PACKAGES = {"lz4": ("lz4", "xxhash"), "zstd": ("zstandard",)}
 """What rewriting HDFS-backed state takes, by the codec of its files."""
+_ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _AS_STORED = ("stateStoreSave", "dedupe", "dedupeWithinWatermark")
 """Operators of which Spark's reader shows the columns that are stored."""
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -74,7 +75,7 @@ def foresee(
             number of partitions already (code `same-partitions`); or the earlier savepoint is not earlier.
         NotFoundError: The job was never started, has committed nothing, or no savepoint is old enough
             (`no-such-savepoint`).
-        RefusedError: There is no state, or its provider or codec rules it out.
+        RefusedError: There is no state, it has no keys, or its provider, codec or checksums rule it out.
         StorageError: A package is missing that rewriting this state takes (code `missing-package`).
     """
     if (query or MAIN) not in job.queries:
@@ -150,6 +151,12 @@ def _check_codec(closure: Closure, elsewhere: bool) -> None:
             code="missing-package",
             hint="Install airflow-provider-streambank[state], on the executors too.",
         )
+    if closure.offset_conf.get(_ROW_CHECKSUM, "false").lower() == "true":
+        raise RefusedError(
+            "HDFS-backed state with checksums of its rows cannot be rewritten.",
+            code="row-checksum",
+            hint=f"{_ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
+        )
 
 
 def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
@@ -170,7 +177,7 @@ def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
 
 
 def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]) -> None:
-    """Refuse `key.x` and `value.x` of columns that the state does not have.
+    """Refuse `key.x` and `value.x` of columns that the state does not have, and state without keys.
 
     Of an operator with several stores or state variables Spark's reader shows other columns than are stored,
     so there nothing is judged.
@@ -184,6 +191,12 @@ def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]
     known = _stored_columns(found[0]) if len(found) == 1 and order.get("part") is None else None
     if known is None:
         return
+    if not known["key"]:
+        raise RefusedError(
+            f"Operator {found[0].operator} ({found[0].name}) keeps one state for all input: it has no keys.",
+            code="no-key",
+            hint="Nothing of it can expire. To begin it anew, start the job with an empty checkpoint.",
+        )
     for part, quoted, plain in _COLUMN.findall(_TEXT.sub("''", str(order["where"]))):
         column = quoted or plain
         if column.lower() not in known[part.lower()]:

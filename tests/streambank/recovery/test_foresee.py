@@ -45,6 +45,7 @@ def refusal(job: Job, **order: Any) -> StreambankError:
         ("4.3.0/hdfs-chain", {"operation": "compact", "where": "true"}, "which-operator"),
         (HDFS, {"operation": "compact", "where": "value.nope > 1"}, "bad-expression"),
         (HDFS, {"operation": "compact", "where": "value.count > 1 and key.`no such` = 1"}, "bad-expression"),
+        ("4.3.0/hdfs-global", {"operation": "compact", "where": "true"}, "no-key"),
         (HDFS, {"operation": "compact", "idle_for_s": 3600.0}, "no-such-savepoint"),
         (HDFS, {"operation": "compact", "idle_since": "b000001"}, "no-such-savepoint"),
     ],
@@ -94,6 +95,16 @@ def test_packages_that_are_missing_here_count_where_this_machine_does_it(
     missing = refusal(job, **order)
     assert missing.code == "missing-package" and "lz4 and xxhash" in missing.message
     foresee(job, None, order, elsewhere=True)
+
+
+def test_checksums_of_rows_are_seen_before_the_stop(tmp_path: Path) -> None:
+    job = job_with(tmp_path, HDFS)
+    offsets = (tmp_path / "checkpoints/flights/offsets").glob("[0-9]*")
+    newest = max(offsets, key=lambda one: int(one.name))
+    name, text = "spark.sql.streaming.stateStore.rowChecksum.enabled", newest.read_text()
+    assert f'"{name}":"false"' in text
+    newest.write_text(text.replace(f'"{name}":"false"', f'"{name}":"true"'))
+    assert refusal(job, operation="compact", where="true").code == "row-checksum"
 
 
 def test_a_job_that_never_ran_and_a_query_that_is_none(tmp_path: Path) -> None:
