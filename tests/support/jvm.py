@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short lives: the optimizing compiler would cost a quarter of a test's time, and never pay."""
+CHEAP_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
+"""On a local disk Spark starts sixty processes a batch: four times `readlink` and once `chmod` for each file
+that it writes, since Hadoop's native library is not there. Java's usual way to start one costs ten times as
+much."""
 MAKE_S = 300
 TRAINED = (("aggregation", "hdfs"), ("transform-with-state", "format-v2"), ("stateless", "hdfs"))
 """Queries and layouts whose classes go into the archive."""
@@ -51,7 +55,7 @@ def archive() -> Path:
 def spark_options() -> str:
     """Options of Java for a driver, an executor or a daemon of Spark."""
     # Without the last one a JVM that cannot use the archive says so in the log that a test reads.
-    return f"{QUICK_START} -XX:SharedArchiveFile={archive()} -Xlog:disable"
+    return f"{QUICK_START} {CHEAP_PROCESSES} -XX:SharedArchiveFile={archive()} -Xlog:disable"
 
 
 def make_archive() -> bool:
