@@ -18,6 +18,9 @@ _DECLARE = (
     "Name each query in the application with queryName(...), and list the names as `queries` of the job."
 )
 
+_END_S = 30.0
+"""How long a query that was told to end is waited for before it is started again."""
+
 
 @dataclass(slots=True)
 class Managed:
@@ -127,8 +130,9 @@ class Queries:
             (`query-runs-already`).
         """
         spark_name = looks.name
+        name = self._identify(spark_name)
+        self._wait_for_the_end(name)
         with self._changed:
-            name = self._identify(spark_name)
             seen = self._seen.setdefault(name, _Seen(looks))
             if seen.starting or any(not run.ended.is_set() for run in seen.runs):
                 raise RefusedError(
@@ -153,6 +157,12 @@ class Queries:
                 if not seen.runs:
                     del self._seen[name]  # it was refused, or failed: nothing was written by it
                 self._changed.notify_all()
+
+    def _wait_for_the_end(self, name: str) -> None:
+        """An application may start a query again before the thread here that waits, too, has heard of it."""
+        for run in self.running():
+            if run.name == name and not run.query.isActive:
+                run.ended.wait(_END_S)
 
     def _identify(self, spark_name: str | None) -> str:
         if set(self.declared) == {MAIN}:

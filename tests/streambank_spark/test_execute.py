@@ -55,6 +55,10 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executing_lines, "MIN_PORTION_FILES", 20)
 
 
+KILLS = 3
+"""On a busy machine an executor may have been given nothing when it dies; one of so many was at a task."""
+
+
 class Killer:
     """Kills an executor once the first outcome has come, and keeps what Spark said about it."""
 
@@ -93,30 +97,33 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
     here = Repository.open(open_store(tmp_path / "here"), create=True)
     expected = here.load(JOB, take(source, here, JOB).savepoint)
 
-    repository = Repository.open(open_store(s3.location()), create=True)
-    killer = Killer(cluster)
-    result = take(
-        source,
-        repository,
-        JOB,
-        executor=executor(cluster, python, say=killer.say),
-        progress=killer.progress,
-    )
-    # The fault fired: in the middle, and Spark lost an executor and the task that it was at.
-    assert killer.killed_at is not None and killer.killed_at.files_done < killer.killed_at.files_total / 2
-    assert "Lost executor" in killer.said
-    assert re.search(r"Lost task .*ExecutorLostFailure", killer.said), "nothing was under way when it died"
+    for _ in range(KILLS):
+        repository = Repository.open(open_store(s3.location()), create=True)
+        killer = Killer(cluster)
+        result = take(
+            source,
+            repository,
+            JOB,
+            executor=executor(cluster, python, say=killer.say),
+            progress=killer.progress,
+        )
+        # The fault fired in the middle, and Spark lost an executor.
+        assert killer.killed_at is not None and killer.killed_at.files_done < killer.killed_at.files_total / 2
+        assert "Lost executor" in killer.said
 
-    manifest = repository.load(JOB, result.savepoint)
-    assert result.savepoint == expected.savepoint and result.replans == 0
-    assert manifest.files == expected.files
-    assert (manifest.operators, manifest.query_id, manifest.bytes) == (
-        expected.operators,
-        expected.query_id,
-        expected.bytes,
-    )
-    report = verify(Repository.open(repository.store), JOB, result.savepoint, "full")
-    assert report.ok and report.findings == ()
+        manifest = repository.load(JOB, result.savepoint)
+        assert result.savepoint == expected.savepoint and result.replans == 0
+        assert manifest.files == expected.files
+        assert (manifest.operators, manifest.query_id, manifest.bytes) == (
+            expected.operators,
+            expected.query_id,
+            expected.bytes,
+        )
+        report = verify(Repository.open(repository.store), JOB, result.savepoint, "full")
+        assert report.ok and report.findings == ()
+        if re.search(r"Lost task .*ExecutorLostFailure", killer.said):
+            return
+    pytest.fail("nothing was under way when it died, each time")
 
 
 def test_the_python_of_the_executors_has_neither_package(python: Path) -> None:

@@ -28,6 +28,7 @@ class Wire:
 @dataclass
 class Query:
     _jsq: Wire = field(default_factory=Wire)
+    isActive: bool = True
 
 
 def start(queries: Queries, name: str | None, sources: list[str], **looks: Any) -> Managed:
@@ -40,6 +41,7 @@ def start(queries: Queries, name: str | None, sources: list[str], **looks: Any) 
 
 
 def end(managed: Managed) -> None:
+    managed.query.isActive = False
     managed.query._jsq.over.set()
     assert managed.ended.wait(10)
 
@@ -87,6 +89,17 @@ def test_declared_queries_by_name(several: Queries) -> None:
     assert refused(lambda: start(several, "raw", ["a"])) == "query-runs-already"
     end(raw)
     end(daily)
+
+
+def test_a_query_that_was_waited_for_is_started_again_at_once(one: Queries) -> None:
+    """Its application heard of the end, and the thread here that waits for it did not yet."""
+    first = start(one, None, ["a"])
+    first.query.isActive = False
+    late = threading.Timer(0.3, first.query._jsq.over.set)
+    late.start()
+    second = start(one, None, ["a"])
+    assert first.ended.is_set() and not second.ended.is_set()
+    end(second)
 
 
 def test_a_start_that_fails_leaves_its_place_free(one: Queries) -> None:
