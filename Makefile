@@ -14,8 +14,8 @@ UV := .boot/bin/uv
 # What the targets below need; `make lock` resolves exactly this.
 LOCK_ARGS := --universal --generate-hashes --all-extras --group demo --group stack --group test --group lint --group build \
 	--python-version 3.11 --custom-compile-command "make lock" --quiet
-# Two more than the cores that they are made for: tests wait much for processes that they have started.
-WORKERS ?= 4
+# One more than the cores that they are made for: tests wait much for processes that they have started (four were slower).
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What `make test-quick` leaves out: what starts Java, Airflow or a server, or is of the demo and the benchmarks.
 NOT_QUICK := $(foreach folder,streambank_airflow dags storm stack demo bench,--ignore=tests/$(folder)) \
