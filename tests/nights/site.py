@@ -33,7 +33,8 @@ AGAIN_PER_FILE = 20
 """So many rows of a file were in an earlier one."""
 WAIT_S = 300.0
 READING_S = 2.0
-"""A person reads before answering. Airflow takes a task that is answered at once for one that has failed."""
+"""A person reads before acting. Airflow takes a task that is answered at once for one that has failed, and a
+run that is marked at once has no failed task to clear."""
 CLICKS = 2
 """So often a person clicks again where Airflow answers with an error: its SQLite is locked now and then."""
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
@@ -364,7 +365,6 @@ class Scene:
             The options that there were.
         """
         asked = self.question(verb, run)
-        time.sleep(READING_S)
         options = [str(one) for one in asked["options"]]
         chosen = [one for one in options if re.match(option, one, re.IGNORECASE)]
         assert chosen, f"none of {options} is {option}"
@@ -374,7 +374,7 @@ class Scene:
         return options
 
     def question(self, verb: str, run: str) -> dict[str, Any]:
-        """What a run asks, once it does.
+        """What a run asks, once it does and a person has read it.
 
         Raises:
             AssertionError: It ends without a question, or does not ask in time.
@@ -389,6 +389,7 @@ class Scene:
             return bool(found)
 
         wait(asked, f"{verb} asks")
+        time.sleep(READING_S)
         return found[0]
 
     # What nobody has to do

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -63,9 +64,9 @@ def test_one_run_asks_stops_restores_and_starts(airflow: LiveAirflow) -> None:
     assert {one.pid for one in job.driver()} == drivers
     with pytest.raises(RestError):
         client.answer(dag_id, run, "approve", "Approve")
-    client.answer(dag_id, run, "approve", CHOICES[0])
 
-    assert airflow.wait_for_end(dag_id, run, nothing) == "success"
+    approve = partial(airflow.approve, dag_id, run, CHOICES[0])
+    assert airflow.wait_for_end(dag_id, run, approve) == "success"
     assert set(airflow.states(dag_id, run).values()) == {"success"}
     generation = job.records().generation()
     assert generation is not None

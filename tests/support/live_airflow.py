@@ -151,11 +151,15 @@ class LiveAirflow:
         body |= which
         self.client.call("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", body)
 
-    def approve(self, dag_id: str, run_id: str) -> None:
-        """Answer whatever is asked, where anybody listens."""
+    def approve(self, dag_id: str, run_id: str, option: str = "Approve") -> None:
+        """Answer whatever is asked, where anybody listens.
+
+        Airflow asks again where an answer came before its scheduler had noted that the task waits, so who
+        answers at once does it for as long as the run goes on.
+        """
         try:
             for question in self.client.open_questions(dag_id, run_id):
-                self.client.answer(dag_id, run_id, question["task_instance"]["task_id"], "Approve")
+                self.client.answer(dag_id, run_id, question["task_instance"]["task_id"], option)
         except RestError:
             return
 
