@@ -25,11 +25,11 @@ from bench.peers import Peer
 from bench.workloads import Workload
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.s3_client import forget_clients
+from streambank.storage.s3.client import forget_clients
 from tests.support.s3_servers import BUCKET, S3Server, run_seaweedfs
 
 AT_ONCE = 8

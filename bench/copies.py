@@ -21,7 +21,7 @@ from bench.peers import CP, PEERS, Peer
 from bench.tree import environment
 from bench.workloads import Workload
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.workloads import MB, LargeFiles
-from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.progress import Step
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank_spark.submit import SparkExecutor
+from streambank.work.executor import Executor, Threads
+from streambank.work.progress import Step
+from streambank_spark.submit.executor import SparkExecutor
 from tests.support.cluster import running_cluster
 
 FILE_BYTES = 8 * MB

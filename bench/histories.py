@@ -17,15 +17,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.memory import peak_mb
-from streambank.job.sla import DAY_S, HOUR_S, Declared, SlaPolicy
-from streambank.sla.history import Records, read_history
-from streambank.sla.hour_files import HourFiles
-from streambank.sla.hours import Windows, hourly_history
-from streambank.sla.judge import judge
-from streambank.storage.base import FileInfo
-from streambank.storage.local import LocalStore
+from streambank.core.times import to_json_time
+from streambank.declaration.sla import DAY_S, HOUR_S, Declared, SlaPolicy
+from streambank.sla.history.history import Records, read_history
+from streambank.sla.history.hour_files import HourFiles
+from streambank.sla.history.hours import Windows, hourly_history
+from streambank.sla.judge.judge import judge
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from streambank.times import to_json_time
+from streambank.storage.store import FileInfo
 
 LINES = 2_700
 """Batches of one file: 4 MB."""

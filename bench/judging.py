@@ -20,9 +20,9 @@ from typing import Any
 from bench.histories import made_up_line
 from bench.memory import peak_mb
 from bench.workloads import SmallFiles
-from streambank.job.declaration import Job
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
 from streambank.sla.assess import assess_job
-from streambank.times import utc_now
 
 BATCHES, EVERY_S = 360, 10
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.judging import BATCHES, made_up_jobs
 from bench.tree import environment
-from streambank.job.declaration import Job
+from streambank.declaration.declaration import Job
 
 DAG = """
 import json

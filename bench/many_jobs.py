@@ -26,9 +26,9 @@ from bench.report import machine, paragraph
 from demo import processes
 from demo.places import PROCESS_MARK
 from demo.rest import RestError
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 from streambank.job.stop import ask_to_stop
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.live_airflow import DRIVER, LiveAirflow, live_airflow
 

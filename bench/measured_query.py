@@ -19,10 +19,10 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.query import start
-from streambank.job.progress import ProgressWriter
+from streambank.control.progress import ProgressWriter
 from streambank.storage import open_store
-from streambank_spark import jvm
-from streambank_spark.poll import POLL_S
+from streambank_spark.private import jvm
+from streambank_spark.runner.poll import POLL_S
 
 WARM_UP_BATCHES = 20
 WARM_UP_S = 90.0

@@ -22,10 +22,10 @@ from bench.tree import environment
 from bench.workloads import SmallFiles
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.listing import Listing
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.manifest import Manifest, decode_head, encode
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest, decode_head, encode
 from streambank.savepoint.plan import make_plan
-from streambank.storage.local import LocalStore, Row
+from streambank.storage.local.store import LocalStore, Row
 
 
 def measure(files: int) -> dict[str, Any]:

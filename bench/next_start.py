@@ -23,15 +23,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from streambank.compaction.compact import Wish, compact
-from streambank.compaction.life import HELD
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
+from streambank.compaction.quiet_check import HELD
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.laid_out import Workshop
-from streambank_spark.order import Order, carry_out
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.staging import Workshop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,18 +27,18 @@ from pyspark.sql import functions as F
 
 from bench.million_keys import JOB, PARTITIONS
 from bench.tree import environment
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.diff import diff_states
-from streambank_spark.digest import digest_of
-from streambank_spark.export import export_state
-from streambank_spark.laid_out import LaidOut, Workshop, savepoint_laid_out
-from streambank_spark.order import Order, carry_out
-from streambank_spark.read import Choice, read_rows
-from streambank_spark.skeleton import lay_skeleton
-from streambank_spark.spark_rewriter import quiet_session, rewrite_stores
-from streambank_spark.state import FORMAT_VERSION, QueryState
-from streambank_spark.workers import VARIABLE, python_of_workers
+from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.rewrite.skeleton import lay_skeleton
+from streambank_spark.state.diff import diff_states
+from streambank_spark.state.digest import digest_of
+from streambank_spark.state.export import export_state
+from streambank_spark.state.read import Choice, read_rows
+from streambank_spark.state.staging import LaidOut, Workshop, savepoint_laid_out
+from streambank_spark.state.state import FORMAT_VERSION, QueryState
+from streambank_spark.submit.workers import VARIABLE, python_of_workers
 from tests.support.cluster import running_cluster
 
 UNIT = "Spark's own full read"

@@ -14,11 +14,11 @@ import sys
 import time
 from typing import Any
 
-from streambank.errors import NotFoundError
-from streambank.savepoint.gently import give_way
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import NotFoundError
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
+from streambank.work.gently import give_way
 
 
 def main(checkpoint: str, location: str, manner: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from streambank_airflow.jobs import build_dags
+from streambank_airflow.dags.jobs import build_dags
 
 JOBS_FILE = Path(os.environ.get("STREAMBANK_JOBS") or Path(__file__).with_name("streaming_jobs.toml"))
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 from demo import processes
 from streambank.checkpoint import logs
-from streambank.errors import NotFoundError, StorageError
-from streambank.job.control import JobControl
-from streambank.job.processes import ProcessId
+from streambank.control.control import JobControl
+from streambank.control.processes import ProcessId
+from streambank.core.errors import NotFoundError, StorageError
 from streambank.kafka.offsets import Spot, parse_offsets, spots
 from streambank.storage import Store, local_path, open_store
 

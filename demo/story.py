@@ -17,9 +17,9 @@ from demo.places import ROOT, Places
 from demo.report import Report, SavepointFigures, size
 from demo.rest import Airflow
 from demo.screen import Screen
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 
 JOB = "flights"

@@ -64,8 +64,8 @@ def rows() -> Iterator[dict[str, Any]]:
 
     import pyarrow.parquet as parquet
 
-    from streambank.job.declaration import load_jobs
-    from streambank.sinks.file_log import Roots, list_log, read_log
+    from streambank.declaration.declaration import load_jobs
+    from streambank.sinks.file.log import Roots, list_log, read_log
     from streambank.storage import open_store
 
     job = load_jobs(JOBS_FILE).job(JOB)

@@ -1,4 +1,4 @@
-"""What spark-submit gets to work on a plan of Streambank; `streambank_spark.execute` does the work.
+"""What spark-submit gets to work on a plan of Streambank: `streambank_spark.programs.execute_plan`.
 
     spark-submit --py-files streambank.zip [--archives packages.zip#streambank_packages] \
         execute_plan.py --plan PLAN --report REPORT
@@ -16,7 +16,7 @@ from pathlib import Path
 if importlib.util.find_spec("streambank_spark") is None:
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "provider"))
 
-from streambank_spark.execute import main
+from streambank_spark.programs.execute_plan import main
 
 if __name__ == "__main__":
     sys.exit(main())

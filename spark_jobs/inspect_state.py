@@ -1,4 +1,4 @@
-"""What spark-submit gets to find the largest keys of a query's state; `streambank_spark.inspect_state` works.
+"""What spark-submit gets to find the largest keys of state: `streambank_spark.programs.inspect_state`.
 
     spark-submit inspect_state.py --checkpoint DIR [--by EXPRESSION] [--top N] [--report FILE]
     spark-submit inspect_state.py --savepoint ID -r REPOSITORY [--against EARLIER]
@@ -15,7 +15,7 @@ from pathlib import Path
 if importlib.util.find_spec("streambank_spark") is None:
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "provider"))
 
-from streambank_spark.inspect_state import main
+from streambank_spark.programs.inspect_state import main
 
 if __name__ == "__main__":
     sys.exit(main())

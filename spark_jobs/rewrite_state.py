@@ -1,4 +1,4 @@
-"""What spark-submit gets to write a savepoint's state anew; `streambank_spark.rewrite_state` works.
+"""What spark-submit gets to write a savepoint's state anew; `streambank_spark.programs.rewrite_state` works.
 
     spark-submit rewrite_state.py --plan FILE --report FILE
 
@@ -14,7 +14,7 @@ from pathlib import Path
 if importlib.util.find_spec("streambank_spark") is None:
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "provider"))
 
-from streambank_spark.rewrite_state import main
+from streambank_spark.programs.rewrite_state import main
 
 if __name__ == "__main__":
     sys.exit(main())

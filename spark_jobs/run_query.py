@@ -1,4 +1,4 @@
-"""What spark-submit gets in place of the application; `streambank_spark.runner` does the work.
+"""What spark-submit gets in place of the application; `streambank_spark.runner.runner` does the work.
 
     spark-submit run_query.py --launch SPEC
     spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS
@@ -15,7 +15,7 @@ from pathlib import Path
 if importlib.util.find_spec("streambank_spark") is None:
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "provider"))
 
-from streambank_spark.entry import main
+from streambank_spark.runner.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

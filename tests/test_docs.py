@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 from tests.support.archives import unpack_tar
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -150,7 +150,7 @@ def test_the_airflow_face_works_from_the_wheel(whole: Path, tmp_path: Path) -> N
 
 def test_a_launch_from_the_wheel_finds_the_spark_jobs_that_it_carries(whole: Path, tmp_path: Path) -> None:
     code = """
-from streambank.job.installed import find_installation
+from streambank.driver.installed import find_installation
 found = find_installation()
 print(found.entry, found.spark_submit, found.python_path, sep="\\n")
 """

@@ -24,7 +24,7 @@ from demo.stack.places import StackPlaces, default_places
 from demo.stack.postgres import MissingError
 from demo.stack.whole import Stack
 from demo.story import Story
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 
 LOOK_EVERY_S = 0.2
 KEPT_OF_A_TEST = ("logs", "report.json")

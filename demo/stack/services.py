@@ -20,7 +20,7 @@ from demo.stack import topics
 from demo.stack.addresses import WEED_PARTS, WORKERS, Addresses
 from demo.stack.passwords import Passwords
 from demo.stack.places import StackPlaces
-from streambank.job.installed import find_installation
+from streambank.driver.installed import find_installation
 
 WORKER_CORES = 4  # a driver in cluster mode takes one, and the executors of two jobs the rest
 WORKER_MEMORY = "3g"

@@ -19,14 +19,14 @@ from demo.stack.addresses import WORKERS
 from demo.stack.places import FLIGHTS_TOPIC, REPOSITORY
 from demo.stack.whole import Stack
 from demo.story import AT_THE_STOP, JOB, REPLAY_DAG, WATERMARK_HOURS, Story
-from streambank.errors import NotFoundError, StorageError
+from streambank.core.errors import NotFoundError, StorageError
+from streambank.core.times import utc_now
 from streambank.kafka.client import connect
-from streambank.kafka.connection import ASK_TIMEOUT_S, Brokers, KafkaConnection
-from streambank.kafka.replay import replay_of
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.kafka.retention import replay_of
+from streambank.kafka.settings import ASK_TIMEOUT_S, Brokers, KafkaConnection
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank.times import utc_now
 
 PATIENCE = 3.0  # every batch on S3 costs some hundred requests
 RECORDS_PER_BATCH = 16_000  # as in streaming_jobs.toml: few and fat ones

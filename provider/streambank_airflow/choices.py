@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
-from streambank.errors import InputError, check_choice
-from streambank.job.sla import PROMISES
+from streambank.core.errors import InputError, check_choice
+from streambank.declaration.sla import PROMISES
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.new_sinks import parse_new_sinks
 from streambank.storage import scheme_of

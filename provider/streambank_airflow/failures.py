@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 
 
 def describe(error: StreambankError) -> str:

@@ -30,7 +30,7 @@ def get_provider_info() -> dict[str, Any]:
                 "integration-name": INTEGRATION,
                 "python-modules": [
                     "streambank_airflow.hooks.compaction",
-                    "streambank_airflow.hooks.health",
+                    "streambank_airflow.hooks.jobs",
                     "streambank_airflow.hooks.repository",
                     "streambank_airflow.hooks.state",
                     "streambank_airflow.hooks.streambank",
@@ -79,7 +79,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "extra-links": ["streambank_airflow.links.DriverLogLink"],
+        "extra-links": ["streambank_airflow.operators.links.DriverLogLink"],
         "asset-uris": [{"schemes": ["streambank"], "handler": "streambank_airflow.assets.sanitize_uri"}],
         "connection-types": [
             {

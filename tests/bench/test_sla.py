@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench import histories, judging, sla
 from bench.histories import LINES, MadeUpFiles
-from streambank.sla.history import HistoryScan, Records
+from streambank.sla.history.history import HistoryScan, Records
 
 
 def test_made_up_files_are_records_that_the_engine_reads() -> None:

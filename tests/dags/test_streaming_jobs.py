@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import pytest
 
 from demo import airflow_parts, ending, keeper, processes
 from demo.places import Places
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo.job import FlightsJob, WaitedTooLongError
-from streambank.errors import NotFoundError, StorageError
+from streambank.core.errors import NotFoundError, StorageError
 from streambank.storage import open_store
 from tests.support.s3_servers import S3Server, seaweedfs
 

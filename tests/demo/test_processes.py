@@ -10,13 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from demo import ports, processes
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
 # Starts a process in a session of its own, tells its pid, and ends.

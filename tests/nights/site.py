@@ -16,9 +16,9 @@ from typing import Any
 from demo.job import FlightsJob
 from demo.places import ROOT
 from demo.rest import RestError
-from streambank.errors import StreambankError
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job, load_jobs
+from streambank.control.control import JobControl
+from streambank.core.errors import StreambankError
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
 from tests.nights.record import Night, Run, objective_of
 from tests.support.file_sinks import FileSinkWriter
@@ -40,7 +40,7 @@ CLICKS = 2
 CODE = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)+)\]")
 DAG_FILE = """\
 # Airflow's safe mode reads only files in which both words occur: airflow, dag.
-from streambank_airflow.jobs import build_dags
+from streambank_airflow.dags.jobs import build_dags
 
 globals().update(build_dags({jobs_file!r}))
 """

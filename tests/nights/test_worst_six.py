@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from streambank.core.times import from_json_time, to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
-from streambank.times import from_json_time, to_json_time, utc_now
-from streambank_airflow.deadlines import tell_late_restore
-from streambank_airflow.jobs import build_dags
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.notify.deadlines import tell_late_restore
 from tests.support.airflow_db import airflow_database, answer_question, run_dag, task_states, xcom
 from tests.support.cli import streambank, succeed
 from tests.support.file_sinks import FileSinkWriter, snapshot_of

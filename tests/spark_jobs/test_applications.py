@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.flights import expected, replay
-from tests.support.driver import ROOT, Job, wait_for
+from tests.support.driver import Job, wait_for
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.spark
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.flights import delay_statistics as app
-from streambank.checkpoint.compatibility import compare_schemas
-from streambank.savepoint.query_schema import schema_of_checkpoint, schema_of_savepoint
-from streambank.savepoint.repository import Repository
+from streambank.checkpoint.schema.compatibility import compare_schemas
+from streambank.repository.repository import Repository
+from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.export import export_state
-from streambank_spark.laid_out import Workshop, savepoint_laid_out
-from streambank_spark.read import Choice
-from streambank_spark.state import QueryState
+from streambank_spark.state.export import export_state
+from streambank_spark.state.read import Choice
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
 from tests.support.spark import finish
 
 if TYPE_CHECKING:

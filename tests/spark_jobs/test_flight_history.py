@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.flights import expected, flight_history, replay
-from streambank.sla.skew import StoreSkew
-from streambank.sla.skew_report import skew_of_checkpoint
+from streambank.sla.skew.report import skew_of_checkpoint
+from streambank.sla.skew.skew import StoreSkew
 from streambank.storage import open_store
-from streambank_spark.inspect_state import inspect_state, parse
+from streambank_spark.programs.inspect_state import inspect_state, parse
 from tests.support.spark import finish
 
 if TYPE_CHECKING:

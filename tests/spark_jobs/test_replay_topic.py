@@ -16,9 +16,10 @@ import pytest
 from demo.jars.kafka import spark_settings
 from demo.stack import topics
 from spark_jobs.flights import expected, replay
-from tests.support.driver import CONF, ROOT, Job, wait_for
+from tests.support.driver import CONF, Job, wait_for
 from tests.support.jobs import poll
 from tests.support.kafka import Kafka, running
+from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

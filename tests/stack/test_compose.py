@@ -25,10 +25,10 @@ from demo.stack import services
 from demo.stack.addresses import choose
 from demo.stack.places import FLIGHTS_TOPIC, KAFKA_VARIABLE, TOPICS, StackPlaces
 from demo.stack.topics import PARTITIONS
-from streambank.job.declaration import load_jobs
-from streambank.job.installed import find_installation
+from streambank.declaration.declaration import load_jobs
+from streambank.driver.installed import find_installation
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: Mapping[str, Any] = yaml.safe_load(TEXT)
 SERVICES: Mapping[str, Mapping[str, Any]] = COMPOSE["services"]

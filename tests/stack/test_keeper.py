@@ -18,7 +18,6 @@ from demo.parts import Part, read, write
 from demo.places import PROCESS_MARK, Places
 from demo.ready import is_ready
 
-ROOT = Path(__file__).resolve().parents[2]
 # Accepts connections on a port, and writes down when it is asked to end, and when it has.
 SERVER = """
 import signal, socket, sys, time

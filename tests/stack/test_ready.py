@@ -9,13 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from demo.ready import KAFKA_QUESTION, is_ready
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 Answer = Callable[[bytes], bytes]
 
 

@@ -25,9 +25,8 @@ from demo.stack import addresses, compose, postgres, services, settings, story, 
 from demo.stack.passwords import passwords
 from demo.stack.places import FLIGHTS_TOPIC, JOBS_FILE, KAFKA_VARIABLE, StackPlaces
 from demo.stack.postgres import MissingError
-from streambank.job.declaration import load_jobs
-
-ROOT = Path(__file__).resolve().parents[2]
+from streambank.declaration.declaration import load_jobs
+from tests.support.places import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -21,9 +21,9 @@ from demo.stack.addresses import WORKERS, choose
 from demo.stack.places import FLIGHTS_TOPIC, StackPlaces
 from demo.stack.story import A_CHAPTER, ALL, AT_FIRST, StackStory
 from demo.story import Story
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
 from streambank.kafka.broker import Retention
-from streambank.kafka.connection import KafkaConnection
+from streambank.kafka.settings import KafkaConnection
 from tests.support.brokers import FakeBroker
 
 LOOKS = 5

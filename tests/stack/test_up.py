@@ -16,8 +16,8 @@ import pytest
 from demo import ending, keeper, processes
 from demo.ready import is_ready
 from demo.stack.places import StackPlaces
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 # The command with other parts: one that does its work, one that listens, and one that is as `WHAT` says.
 STACK = """
 import os, sys

@@ -20,7 +20,7 @@ import pytest
 from demo.job import FlightsJob
 from demo.places import ROOT
 from demo.story import WATERMARK_HOURS
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from tests.support.jobs import poll

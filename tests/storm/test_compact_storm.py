@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.errors import RefusedError
-from streambank_spark.order import Order
+from streambank.core.errors import RefusedError
+from streambank_spark.rewrite.request import Order
 from tests.support.queries import QUERIES, TO_FILES, Query
 from tests.support.reshaped import (
     COMPACTED,

@@ -10,11 +10,11 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.compact import Wish, compact
-from streambank.compaction.life import HELD
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
+from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import bring_back
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
 from tests.support.littered import content
 from tests.support.oracle import Rows, Trial, committed

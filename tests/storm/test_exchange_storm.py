@@ -16,12 +16,13 @@ import pytest
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.storage import local_path
-from streambank_airflow.jobs import build_dags
+from streambank_airflow.dags.jobs import build_dags
 from tests.support.airflow_db import airflow_database, run_dag, task_states, write_dags, xcom
 from tests.support.driver import wait_for
-from tests.support.jobs import BY, ROOT, end_drivers
+from tests.support.jobs import BY, end_drivers
 from tests.support.json_examples import examples, mismatches
 from tests.support.managed import hand_over
+from tests.support.places import ROOT
 from tests.support.seen_trial import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenTrial
 
 __all__ = ["airflow_database"]

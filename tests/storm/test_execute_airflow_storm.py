@@ -20,10 +20,10 @@ import pytest
 from airflow.sdk import DAG
 
 from bench.workloads import LargeFiles
-from streambank.savepoint import executing_lines
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
+from streambank.work import plan_lines
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
@@ -92,7 +92,7 @@ def place(
     java = shutil.which("java")
     monkeypatch.setenv("PATH", os.defpath if java is None else f"{os.defpath}:{Path(java).parent}")
     assert shutil.which("spark-submit") is None
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", 1 << 20)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_BYTES", 1 << 20)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     moto_server.use(monkeypatch)

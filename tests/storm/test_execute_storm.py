@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 
 from bench.workloads import LargeFiles
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.savepoint import executing_lines
-from streambank.savepoint.progress import Step
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank_spark import submit
-from streambank_spark.bundle import write_packages
-from streambank_spark.submit import SparkExecutor
+from streambank.work import plan_lines
+from streambank.work.progress import Step
+from streambank_spark.submit import executor as submit
+from streambank_spark.submit.bundle import write_packages
+from streambank_spark.submit.executor import SparkExecutor
 from tests.support.bare_python import make_bare_python
 from tests.support.cluster import Cluster, poll, running_cluster
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 JOB = "orders"
 CHECKPOINT = LargeFiles(partitions=64, files=1, file_bytes=3 << 19)
 PORTION_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", PORTION_BYTES)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_BYTES", PORTION_BYTES)
 
 
 @pytest.fixture
@@ -162,8 +162,8 @@ def test_a_command_that_is_ended_takes_its_application_along(
     options = [each for key, value in conf.items() for each in ("--spark-conf", f"{key}={value}")]
     # The portions are as many as there are tasks, so that it lasts.
     code = (
-        "from streambank.savepoint import executing_lines; executing_lines.MIN_PORTION_BYTES = 1\n"
-        "executing_lines.MIN_PORTION_FILES = 1; executing_lines.PORTIONS = 10**9\n"
+        "from streambank.work import plan_lines; plan_lines.MIN_PORTION_BYTES = 1\n"
+        "plan_lines.MIN_PORTION_FILES = 1; plan_lines.PORTIONS = 10**9\n"
         "import sys; from streambank.cli.run import run; sys.exit(run(sys.argv[1:]))"
     )
     words = ["restore", saved[1], "-r", str(tmp_path / "repository"), "--job", JOB, "--into", str(target)]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job, load_jobs
+from streambank.control.control import JobControl
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.heal import committed_batches, heal_job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from streambank.sla.recoveries import recoveries
+from streambank.sla.judge.recoveries import recoveries
 from tests.support.driver import APPLICATIONS, wait_for
 from tests.support.jobs import BY, end_drivers
 from tests.support.jvm import spark_options

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import RefusedError, StreambankError
-from streambank.kafka.connection import ASK_TIMEOUT_S
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.kafka.settings import ASK_TIMEOUT_S
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.cli import succeed
 from tests.support.jobs import BY

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import StorageError
-from streambank.job.launchers.choose import launcher_for
-from streambank.job.processes import ProcessId
+from streambank.control.processes import ProcessId
+from streambank.core.errors import StorageError
+from streambank.driver.launchers.choose import launcher_for
 from streambank.job.restart import restart_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status

@@ -9,13 +9,13 @@ import pytest
 
 from streambank.checkpoint.closure import PROVIDER
 from streambank.recovery.restore import restore
-from streambank.savepoint.query_schema import schema_of_checkpoint
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
+from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.laid_out import Workshop
-from streambank_spark.migrate import ROCKSDB
-from streambank_spark.order import Order, carry_out
+from streambank_spark.rewrite.migrate import ROCKSDB
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.staging import Workshop
 from tests.support.queries import QUERIES, Query, events, write_input
 from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.laid_out import Workshop
-from streambank_spark.repair import Assignment
-from streambank_spark.repairing import Repaired, repair_savepoint
-from streambank_spark.validate import Rule
+from streambank_spark.rewrite.repair import Assignment
+from streambank_spark.rewrite.repairing import Repaired, repair_savepoint
+from streambank_spark.state.staging import Workshop
+from streambank_spark.state.validate import Rule
 from tests.support.queries import LAYOUTS, QUERIES, Query, write_input
 from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from demo.jars import s3a
-from streambank.job.batches import batches_of
-from streambank.job.control import JobControl
-from streambank.job.launch import QuerySpec
-from streambank.job.processes import HostId, process
+from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
+from streambank.control.processes import HostId, process
+from streambank.driver.spec import QuerySpec
 from tests.support.driver import APPLICATIONS, Job, environment, submit, wait_for
 from tests.support.s3_servers import S3Server, seaweedfs
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.checkpoint.compatibility import Comparison, compare_schemas
-from streambank.checkpoint.query_schema import QuerySchema
-from streambank.savepoint.query_schema import schema_of_checkpoint
+from streambank.checkpoint.schema.compatibility import Comparison, compare_schemas
+from streambank.checkpoint.schema.query import QuerySchema
+from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.storage import open_store
 from tests.support.evolving import AVRO, ON_HDFS, UNSAFE, by_value, run_a_batch, versions, write_file
 from tests.support.queries import Query

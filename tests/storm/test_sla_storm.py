@@ -5,7 +5,7 @@ clock. Scaled, by fields that a job may declare: limits (a leak of kilobytes sta
 windows (a minute for an hour or two weeks) and `min_history`. What cannot be shown in minutes: a breach by
 growth or time to a limit, which takes five days of history (a warning is the worst before); what needs a
 source that tells its offsets (`source_lag`: Kafka); `hot_key`, of which only Spark's state reader knows
-(`tests/streambank_spark/test_inspect_state.py`).
+(`tests/streambank_spark/programs/test_inspect_state.py`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from statistics import median
 
 import pytest
 
-from streambank.job.declaration import Job as Declaration
-from streambank.job.sla import PROMISES, Declared, SlaPolicy, Statistic
-from streambank.savepoint.repository import Repository
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job as Declaration
+from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sla.assess import assess_job
-from streambank.sla.history import Records, read_history
+from streambank.sla.history.history import Records, read_history
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from streambank.times import utc_now
 from tests.support.driver import APPLICATIONS, Driver, Job, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]

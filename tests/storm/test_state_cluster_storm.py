@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.digest import digest_of
-from streambank_spark.laid_out import Workshop, savepoint_laid_out
-from streambank_spark.order import Order, carry_out
-from streambank_spark.state import QueryState
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.digest import digest_of
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
 from tests.support.bare_python import make_bare_python
 from tests.support.checkpoints import unpack
 from tests.support.cluster import Cluster, running_cluster
-from tests.support.driver import ROOT, submit
+from tests.support.driver import submit
+from tests.support.places import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.deep import look_deep
-from streambank_spark.diff import diff_states
-from streambank_spark.digest import StoreDigest, digest_of
-from streambank_spark.laid_out import Workshop, checkpoint_laid_out
-from streambank_spark.read import Choice, read_rows
-from streambank_spark.state import QueryState
+from streambank_spark.state.diff import diff_states
+from streambank_spark.state.digest import StoreDigest, digest_of
+from streambank_spark.state.read import Choice, read_rows
+from streambank_spark.state.staging import Workshop, checkpoint_laid_out
+from streambank_spark.state.state import QueryState
+from streambank_spark.state.verify import look_deep
 from tests.support.checkpoints import unpack
 from tests.support.queries import QUERIES, Query, write_input
 from tests.support.spark import prepare, run_to_end, session_for
@@ -102,7 +102,7 @@ def test_the_order_of_a_list_counts(spark: SparkSession, source: Path, tmp_path:
         state = QueryState(spark, found.location)
         (operator,) = state.operators()
         (newest,) = state.parts(operator, "newest")
-        from streambank_spark.digest import digest_frame
+        from streambank_spark.state.digest import digest_frame
 
         whole = state.whole(newest)
         turned = whole.withColumn("list_value", F.reverse("list_value"))

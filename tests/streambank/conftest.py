@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from streambank.control.control import JobControl
+from tests.support.jobs import end_drivers, fake_launcher
 from tests.support.workshop import Workshop
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for `declare`; whatever its job `flights` left running is ended."""
+    fake_launcher(tmp_path)
+    yield tmp_path
+    end_drivers(JobControl.open(str(tmp_path / "repository" / "jobs"), "flights"))
 
 
 @pytest.fixture(params=["local", "memory"])

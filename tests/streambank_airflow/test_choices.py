@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank_airflow.choices import new_sink_choices
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StopStreamingJobOperator

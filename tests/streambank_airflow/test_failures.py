@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank import errors
+from streambank.core import errors
 from streambank_airflow.failures import airflow_failures
 
 KINDS = [

@@ -13,13 +13,13 @@ import pytest
 from airflow.sdk import BaseOperator, BaseSensorOperator
 from airflow.triggers.base import BaseTrigger
 
+from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.get_provider_info import get_provider_info
-from streambank_airflow.jobs import build_dags
 from streambank_airflow.operators.base import SparkWork, StreambankOperator
 from streambank_airflow.operators.repository import RepositoryOperator
 from streambank_airflow.sensors.job import JobSensor
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
 SHARED: tuple[type[BaseOperator], ...] = (StreambankOperator, SparkWork, RepositoryOperator, JobSensor)
 """Whose arguments the page names once, beside the table."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from streambank.job.declaration import Job
-from streambank.times import utc_now
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
 from tests.support.histories import at, line, operator
 
 EVERY_S = 600.0

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
 from streambank.kafka.broker import Retention, Topic, When
-from streambank.kafka.connection import Brokers, KafkaConnection
 from streambank.kafka.offsets import Spot
+from streambank.kafka.settings import Brokers, KafkaConnection
 
 SERVERS = "kafka:9092"
 QUERY_ID = "3f2a1f0e-4d1c-4c0a-9b57-1d7c1f6a2b11"

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from streambank.checkpoint.closure import Closure, ClosureKind, plan_closure
-from streambank.errors import NotFoundError
+from streambank.core.errors import NotFoundError
 from streambank.storage import FileInfo, Store
 from tests.support.archives import unpack_tar
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streambank.job.installed import find_installation
+from streambank.driver.installed import find_installation
 from tests.support.jvm import spark_options
 from tests.support.s3_servers import free_ports
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from tests.support.workshop import JOB, Workshop
 

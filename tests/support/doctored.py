@@ -10,12 +10,12 @@ from typing import Any
 
 from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.doctor.growing import StateColumns, columns_of
-from streambank.doctor.mounts import Mount
-from streambank.doctor.places import MountOf
-from streambank.doctor.spark_conf import SparkConf
+from streambank.core.finding import Finding
+from streambank.doctor.checks.locations import MountOf
+from streambank.doctor.checks.mounts import Mount
+from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.doctor.checks.state_growth import StateColumns, columns_of
 from streambank.doctor.unseen import Unseen
-from streambank.finding import Finding
 from tests.support.checkpoints import Checkpoint, checkpoint
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from streambank.job.control import JobControl
-from streambank.job.generations import MAIN
-from streambank.job.launch import LaunchSpec, QuerySpec, new_launch_id, write_launch
-from streambank.job.progress import ProgressRecord, ProgressScan
-from streambank.times import to_json_time, utc_now
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import ProgressRecord, ProgressScan
+from streambank.core.times import to_json_time, utc_now
+from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id, write_launch
+from tests.support.places import ROOT
 from tests.support.spark import BUILD_CONF
 
-ROOT = Path(__file__).resolve().parents[2]
 APPLICATIONS = ROOT / "tests/data/applications"
 DEADLINE_S = 280.0
 CONF = {**BUILD_CONF, "spark.driver.memory": "700m"}

@@ -19,12 +19,13 @@ from typing import Any, Literal
 
 import pytest
 
-from streambank.storage import S3Access, s3_client
+from streambank.storage import S3Access
+from streambank.storage.s3 import client as s3_client
 from tests.support.faulty_store import SimulatedCrash
 
 When = Literal["before", "after"]
 HEARTBEATS = "keep-"
-"""How the names of threads begin that keep a lease or a lock (streambank.job.keeper)."""
+"""How the names of threads begin that keep a lease or a lock (streambank.control.keepalive)."""
 
 
 @dataclass

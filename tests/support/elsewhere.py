@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import ConflictError
-from streambank.savepoint.executing import O, T, Threads, Work
-from streambank.savepoint.executing_lines import read_error, run_portion, write_plan
+from streambank.core.errors import ConflictError
+from streambank.work.executor import O, T, Threads, Work
+from streambank.work.plan_lines import read_error, run_portion, write_plan
 
 Attempt = Callable[[str, str], list[str]]
 """Does one portion: what `run_portion` does, or what a test makes of it."""

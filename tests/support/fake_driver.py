@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import StreambankError
+from streambank.control.claims import Claim
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.keepalive import Keeper
+from streambank.control.processes import this_process
+from streambank.core.errors import StreambankError
+from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
 from streambank.job.awake import AwakeClock
-from streambank.job.claims import Claim
-from streambank.job.control import JobControl
-from streambank.job.generations import MAIN
-from streambank.job.keeper import Keeper
-from streambank.job.launch import LaunchSpec, check_generations, decode_launch
-from streambank.job.processes import this_process
 from streambank.storage import local_path, open_store
 from tests.support.live_checkpoint import LiveCheckpoint
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.installed import Installation
-
-ROOT = Path(__file__).resolve().parents[2]
+from streambank.driver.installed import Installation
+from tests.support.places import ROOT
 
 FAKE = """#!{python}
 import json, os, sys, time
@@ -27,7 +26,7 @@ with open({seen!r}, "w") as seen:
     mode = os.stat(after("--properties-file")).st_mode
     json.dump([arguments, dict(os.environ), conf, mode, os.getpid()], seen)
 print("this is what Spark says", flush=True)
-from streambank.savepoint.executing_lines import run_portion
+from streambank.work.plan_lines import run_portion
 header, *portions = open(after("--plan")).read().splitlines()
 with open(after("--report"), "a") as report:
     for portion in portions:
@@ -67,6 +66,6 @@ def fake_spark(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     script.write_text(FAKE.format(python=sys.executable, provider=str(ROOT / "provider"), seen=str(seen)))
     script.chmod(0o755)
     installation = Installation(sys.executable, home, ROOT / "spark_jobs" / "run_query.py", ())
-    patch.setattr("streambank_spark.submit.find_installation", lambda: installation)
+    patch.setattr("streambank_spark.submit.executor.find_installation", lambda: installation)
     patch.setattr("tempfile.tempdir", str(folder))
     return seen

@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, TypeVar
 
-from streambank.errors import StorageError
-from streambank.storage.base import Features, FileInfo, Held, Leftover, Store
+from streambank.core.errors import StorageError
+from streambank.storage.store import Features, FileInfo, Held, Leftover, Store
 
 Kind = Literal[
     "crash-before",  # the process ends before the call has any effect

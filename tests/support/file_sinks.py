@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 
 Rows = Sequence[Mapping[str, object]]
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from streambank.sla.cells import Gathered
-from streambank.sla.point import Point
+from streambank.sla.growth.buckets import Gathered
+from streambank.sla.history.point import Point
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 DAY_S = 86_400.0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-from streambank.sla.history import HistoryScan, Records
-from streambank.sla.point import Point
-from streambank.storage.base import Store
-from streambank.times import to_json_time
+from streambank.core.times import to_json_time
+from streambank.sla.history.history import HistoryScan, Records
+from streambank.sla.history.point import Point
+from streambank.storage.store import Store
+from tests.support.places import ROOT
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "progress" / "4.3.0"
+FOLDER = ROOT / "tests/data/progress/4.3.0"
 RECORDED = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 

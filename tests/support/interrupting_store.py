@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 
 
 class InterruptingStore:

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job, load_jobs
-from streambank.job.installed import Installation
-from streambank.job.launcher import LocalLauncher
-from streambank.job.processes import HostId, this_host, who
+from streambank.control.control import JobControl
+from streambank.control.processes import HostId, this_host, who
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.installed import Installation
+from streambank.driver.launchers.launcher import LocalLauncher
+from tests.support.places import ROOT
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BY = who("test")
 ELSEWHERE = HostId("elsewhere", "00000000-0000-0000-0000-000000000000", "pid:[1]")
 
@@ -32,7 +32,7 @@ exec "$PYSPARK_PYTHON" "$@"
 
 KILLED_STARTER = """
 import os, pathlib, sys
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 from streambank.job.start import start_job
 from tests.support.jobs import fake_launcher
 folder = pathlib.Path(sys.argv[1])

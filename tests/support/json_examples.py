@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/reference/json.md"
+from tests.support.places import ROOT
+
+PAGE = ROOT / "docs/reference/json.md"
 
 MAPS = {
     "offset_conf",

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streambank.job.sla import Declared, SlaPolicy
-from streambank.sla.judge import judge
-from streambank.sla.point import History, Point
-from streambank.sla.reported import Facts
+from streambank.declaration.sla import Declared, SlaPolicy
+from streambank.sla.history.point import History, Point
+from streambank.sla.judge.events import Facts
+from streambank.sla.judge.judge import judge
 from streambank.sla.verdict import Verdict
 from tests.support.growing import both, leak, noisy, points, wave
 

@@ -17,10 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.places import ROOT
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short lives: the optimizing compiler would cost a quarter of a test's time, and never pay."""
 CHEAP_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"

@@ -12,19 +12,20 @@ from typing import Any
 from demo.jars.kafka import spark_settings
 from spark_jobs.flights import replay
 from spark_jobs.flights.expected_origins import TopicComparison, compare_topic, origin_delays
+from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.job.batches import batches_of
-from streambank.job.declaration import Job, load_jobs
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.kafka.offsets import parse_offsets
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.storage import local_path, open_store
-from tests.support.jobs import BY, ROOT, end_drivers, poll
+from tests.support.jobs import BY, end_drivers, poll
 from tests.support.jvm import spark_options
 from tests.support.kafka import Kafka
+from tests.support.places import ROOT
 
 PATIENCE_S = 500
 """For a machine with much else to do."""

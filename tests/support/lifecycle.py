@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from streambank.job.launchers.choose import launcher_for
+from streambank.driver.launchers.choose import launcher_for
 from streambank.job.restart import restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
@@ -16,8 +16,8 @@ from tests.support.lines_job import LinesJob
 
 KILLED_STARTER = """
 import os, sys
-from streambank.job.declaration import load_jobs
-from streambank.job.launchers.choose import launcher_for
+from streambank.declaration.declaration import load_jobs
+from streambank.driver.launchers.choose import launcher_for
 from streambank.job.start import start_job
 job = load_jobs(sys.argv[1]).job("lines")
 launcher = launcher_for(job)

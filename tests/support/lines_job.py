@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job, load_jobs
+from streambank.control.control import JobControl
+from streambank.declaration.declaration import Job, load_jobs
 from tests.support.driver import APPLICATIONS, DEADLINE_S, wait_for
 
 _JOBS = """

@@ -11,10 +11,10 @@ from pathlib import Path
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.compact import Wish
-from streambank.compaction.life import HELD
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.compaction.quiet_check import HELD
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.live_checkpoint import LiveCheckpoint
 
 STOPPED = Wish(stopped=True, watch=HELD, by={"user": "tester"})

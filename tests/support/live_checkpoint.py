@@ -7,7 +7,7 @@ import os
 import random
 import uuid
 
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 
 CONF = {
     "spark.sql.streaming.stateStore.providerClass": (

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job, load_jobs
-from streambank.job.generations import MAIN
-from streambank.job.processes import who
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.processes import who
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import local_path, open_store
 from tests.support.jobs import end_drivers, fake_installation, poll
 
@@ -128,7 +128,7 @@ ttl = "2s"
         encoding="utf-8",
     )
     installation = fake_installation(folder)
-    patch.setattr("streambank.job.launcher.find_installation", lambda python: installation)
+    patch.setattr("streambank.driver.launchers.launcher.find_installation", lambda python: installation)
     managed = Managed(folder, jobs_file)
     try:
         yield managed

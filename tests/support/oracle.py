@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streambank.errors import ConflictError, NotFoundError
+from streambank.core.errors import ConflictError, NotFoundError
 from tests.support.queries import FILES_PER_BATCH, Query, write_input
 from tests.support.spark import (
     BY_FILE_SYSTEM,

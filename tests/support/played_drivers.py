@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import RefusedError
-from streambank.job.claims import Clock
-from streambank.job.control import JobControl
-from streambank.job.keeper import Keeper
-from streambank.job.launch import LaunchSpec, decode_launch
-from streambank.job.processes import ProcessId
-from streambank.job.requests import STOP
-from streambank_spark.wanted import check_wanted, take_lease
+from streambank.control.claims import Clock
+from streambank.control.control import JobControl
+from streambank.control.keepalive import Keeper
+from streambank.control.processes import ProcessId
+from streambank.control.requests import STOP
+from streambank.core.errors import RefusedError
+from streambank.driver.spec import LaunchSpec, decode_launch
+from streambank_spark.runner.superseded import check_wanted, take_lease
 from tests.support.fake_spark_master import FakeMaster
 from tests.support.jobs import ELSEWHERE, poll
 

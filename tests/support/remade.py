@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf
 from streambank.recovery.owner import restoring
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.layout import lay_out
-from streambank.savepoint.repository import Repository
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.repository import Repository
+from streambank.savepoint.materialize import lay_out
 from streambank.savepoint.take import take
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.workshop import BY
 
 

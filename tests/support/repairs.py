@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streambank.replicas.headless import open_for_repair
+from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import RepairReport, repair
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import listed
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.repositories import FILES, flip, keys, manifest_of
 
 NEXT = {**FILES, "offsets/4": b"v1\n{}\n{4}", "commits/4": b"v1\n{4}"}

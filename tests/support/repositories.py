@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.manifest import Manifest, savepoint_id
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest, savepoint_id
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import Repository
+from streambank.storage.store import Store
 
 LARGE = b"large" * (SMALL_BYTES // 5) + b"tail of a large object"
 FILES: Mapping[str, bytes] = {

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.recovery.choices import SinkChoice
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from streambank_spark.laid_out import Workshop
-from streambank_spark.order import Order, carry_out
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.staging import Workshop
 from tests.support.queries import BATCH_STEP, FIRST_EVENT, Query, write_input
 from tests.support.spark import read_batches, run_to_end, session_for
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from streambank.errors import ConflictError
+from streambank.core.errors import ConflictError
+from streambank.repository.catalog import manifest_key
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import Repository
 from streambank.retention.expired import Expired, set_aside
-from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.repositories import TAKEN_AT, manifest_of
 
 HOUR_S = 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streambank.storage.s3 import S3Store
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_servers import BUCKET
 
 PART_BYTES = 5 << 20

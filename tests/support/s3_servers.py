@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
-from streambank.storage.s3_client import forget_clients
+from streambank.storage.s3.client import forget_clients
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "streambank"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 GO_TIMEOUT_S = 1200

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
-from streambank.job.sla import Mute
+from streambank.control.generations import MAIN
+from streambank.declaration.declaration import Job
+from streambank.declaration.sla import Mute
 from streambank.sla.assess import Assessment
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Level, Verdict
@@ -76,6 +76,6 @@ class Assessor:
 def assessor(monkeypatch: pytest.MonkeyPatch) -> Assessor:
     """What is found from now on, in this process."""
     found = Assessor()
-    monkeypatch.setattr("streambank_airflow.judging.assess_job", found.assess_job)
-    monkeypatch.setattr("streambank_airflow.judging.assess_checkpoint", found.assess_checkpoint)
+    monkeypatch.setattr("streambank_airflow.watch.sla.assess_job", found.assess_job)
+    monkeypatch.setattr("streambank_airflow.watch.sla.assess_checkpoint", found.assess_checkpoint)
     return found

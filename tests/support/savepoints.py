@@ -8,10 +8,10 @@ from pathlib import Path
 
 from streambank.recovery.choices import SinkChoice
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from tests.support.oracle import Rows, Saved, Trial
 

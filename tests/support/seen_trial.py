@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streambank.job.declaration import Job, load_jobs
-from streambank.savepoint.repository import Repository
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.driver import APPLICATIONS, wait_for
-from tests.support.jobs import ROOT
 from tests.support.jvm import spark_options
+from tests.support.places import ROOT
 
 NUMBERS = 40
 JOBS = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streambank.job.declaration import load_jobs
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import load_jobs
 from streambank.storage import open_store
-from streambank.times import utc_now
 from tests.support.histories import BEGIN, line
 from tests.support.jobs import write_jobs
 from tests.support.live_checkpoint import LiveCheckpoint

@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 from streambank.__main__ import main
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.launch import LaunchSpec
-from streambank.job.launcher import Handle, LocalLauncher
+from streambank.control.control import JobControl
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.spec import LaunchSpec
 from streambank.storage import local_path
 
 submit = LocalLauncher.submit

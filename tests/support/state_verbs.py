@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streambank.cli import verbs
-
-ROOT = Path(__file__).resolve().parents[2]
+from streambank.cli import plugins as verbs
+from tests.support.places import ROOT
 
 
 def declared_commands() -> list[importlib.metadata.EntryPoint]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from streambank.savepoint import condemned
+from streambank.repository import trash as condemned
 from streambank.storage import memory
 
 

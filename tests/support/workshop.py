@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streambank.job.control import JobControl
+from streambank.control.control import JobControl
 from streambank.recovery.restore import RestoreReport, restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeResult, take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import normalize_location, open_store
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Store
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
 

@@ -18,7 +18,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from demo.jars.yarn import YARN
-from streambank.job.installed import find_installation
+from streambank.driver.installed import find_installation
 from tests.support.driver import wait_for
 from tests.support.jvm import QUICK_START
 from tests.support.s3_servers import free_ports

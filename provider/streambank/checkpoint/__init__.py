@@ -2,7 +2,7 @@
 
 * `grammar`: what each path is
 * `logs`, `operators`, `compactible`: what the small files say
-* `state`: which files make a version of a state store
+* `state`: which files make a version of a state store; `schema`: what its rows are made of
 * `closure`: exactly the files that Spark needs to go on after a batch
 * `reader`: all of it over a store; the one door for other packages
 * `paths`: what has to be rewritten in a copy

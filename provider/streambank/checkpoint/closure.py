@@ -16,7 +16,6 @@ from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_fo
 from streambank.checkpoint.logs import Commit, Offsets
 from streambank.checkpoint.operators import OperatorMetadata, is_keyless, require_schemas
 from streambank.checkpoint.retained import check_logs, choose_batch, refuse_asynchronous
-from streambank.checkpoint.rocksdb import ReadRange
 from streambank.checkpoint.shape import (
     URGENCY_LAST,
     URGENCY_LOG,
@@ -29,8 +28,9 @@ from streambank.checkpoint.shape import (
     StoreState,
 )
 from streambank.checkpoint.sources import plan_sources
-from streambank.checkpoint.state import MISSING_HINT, Chain, ChainReaders, plan_chain
-from streambank.errors import FormatError, NotFoundError, check_choice
+from streambank.checkpoint.state.rocksdb import ReadRange
+from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.core.errors import FormatError, NotFoundError, check_choice
 from streambank.storage import FileInfo
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
-from streambank.errors import FormatError, NotFoundError
+from streambank.core.errors import FormatError, NotFoundError
 
 MAX_VERSION = 1
 """The newest version of entries of both logs that is understood."""

@@ -8,8 +8,8 @@ write no end mark, so files of theirs are not judged.
 
 from __future__ import annotations
 
-from streambank.checkpoint.lz4block import MAGIC
-from streambank.checkpoint.rocksdb import ReadRange
+from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.checkpoint.state.rocksdb import ReadRange
 
 END_MARK_BYTES = 21
 """`LZ4Block`, a token, and three 32-bit zeros: two sizes and a checksum."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from streambank.checkpoint.lineage import HEAD_BYTES, LineageItem, UnreadableLineageError, parse_lineage
 from streambank.checkpoint.logs import Commit, Offsets, parse_commit, parse_metadata, parse_offsets
 from streambank.checkpoint.operators import OperatorMetadata, parse_operator_metadata
-from streambank.checkpoint.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
-from streambank.errors import ConflictError, FormatError, NotFoundError
+from streambank.checkpoint.state.changelog import (
+    HEAD_BYTES,
+    LineageItem,
+    UnreadableLineageError,
+    parse_lineage,
+)
+from streambank.checkpoint.state.rocksdb import ReadRange, ZipMetadata, read_zip_metadata
+from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage import FileInfo
 
 _FIRST_HEAD_BYTES = 1 << 14

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.checkpoint.rocksdb import ReadRange
 from streambank.checkpoint.shape import Closure
 from streambank.checkpoint.sources import SourceState
-from streambank.errors import ConflictError, StreambankError
-from streambank.finding import Finding, Severity
+from streambank.checkpoint.state.rocksdb import ReadRange
+from streambank.core.errors import ConflictError, StreambankError
+from streambank.core.finding import Finding, Severity
+from streambank.core.times import from_epoch_ms, to_json_time
 from streambank.storage import FileInfo
-from streambank.times import from_epoch_ms, to_json_time
 
 MAX_THOROUGH_READS = 5000
 """So many snapshots and changelogs are opened to tell which batches are whole; beyond, names have to do."""

@@ -6,9 +6,9 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from streambank.errors import FormatError, NotFoundError
+from streambank.core.errors import FormatError, NotFoundError
 from streambank.storage import FileInfo, Store
-from streambank.storage.local import LocalStore, Row
+from streambank.storage.local.store import LocalStore, Row
 from streambank.storage.names import is_part
 
 LISTING_ORDER = ("commits", "sources", "offsets", "metadata", "state")

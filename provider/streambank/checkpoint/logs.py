@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.text import HALF_WRITTEN_HINT, decode, load_json, parse_version
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 MAX_OFFSETS_VERSION = 2
 MAX_COMMITS_VERSION = 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.text import load_json, parse_version
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 MAX_OPERATOR_VERSION = 2
 _SPARKS_OWN = "$"

@@ -14,7 +14,7 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.logs import format_metadata
 from streambank.checkpoint.operators import flatten, parse_operator_metadata
 from streambank.checkpoint.text import load_json
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 _SCHEMAS = "/_stateSchema/"
 

@@ -9,8 +9,8 @@ from streambank.checkpoint.inspection import Inspection, inspect_listing, retain
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
 from streambank.checkpoint.logs import parse_metadata
 from streambank.checkpoint.shape import Closure, ClosureKind
-from streambank.errors import ConflictError, NotFoundError, StreambankError
-from streambank.finding import Finding
+from streambank.core.errors import ConflictError, NotFoundError, StreambankError
+from streambank.core.finding import Finding
 from streambank.storage import Store
 
 __all__ = ["LISTING_ORDER", "CheckpointReader"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streambank.checkpoint.files import CheckpointFiles
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.sources import file_log_offset
-from streambank.errors import FormatError, NotFoundError
+from streambank.core.errors import FormatError, NotFoundError
 
 _ASYNC_HINT = (
     "Asynchronous progress tracking and real-time mode write such logs, and savepoints do not support them: "

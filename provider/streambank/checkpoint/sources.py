@@ -15,7 +15,7 @@ from typing import Any
 from streambank.checkpoint.compactible import LogName, entries_up_to, parse_log_entry
 from streambank.checkpoint.grammar import Kind, Part
 from streambank.checkpoint.text import load_json, parse_version
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 _NUMBER = re.compile(r"-?[0-9]+")
 MAX_INITIAL_VERSION = 1

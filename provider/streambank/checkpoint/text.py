@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 HALF_WRITTEN_HINT = "The file is damaged or was cut off while it was written."
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.checkpoint.logs import parse_offsets
-from streambank.errors import ConflictError, NotFoundError
-from streambank.storage.base import Store
-from streambank.times import from_epoch_ms
+from streambank.core.errors import ConflictError, NotFoundError
+from streambank.core.times import from_epoch_ms
+from streambank.storage.store import Store
 
 _ATTEMPTS = 5
 

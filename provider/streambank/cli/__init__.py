@@ -5,7 +5,7 @@ before a verb runs, so that help and a mistyped option cost nothing; rich is loa
 
 * `run`: from arguments to an exit code, and every error as one sentence
 * `app`: the verbs, and those that other packages add
-* `console`: what is written where: lines, tables, one JSON document, progress
+* `output`: what is written where: lines, tables, one JSON document, progress
 * `options`: options that several verbs share
-* `checkpoints`, `savepoints`, `restoring`, `jobs`, `diagnosis`, `skew`: the verbs
+* `verbs`: the verbs; `plugins`: those of other packages
 """

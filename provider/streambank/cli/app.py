@@ -7,20 +7,12 @@ from typing import Annotated
 import typer
 
 from streambank import __version__
-from streambank.cli import (
-    checkpoints,
-    compaction,
-    diagnosis,
-    index,
-    jobs,
-    replicas,
-    restoring,
-    retention,
-    savepoints,
-    skew,
-    sla,
-)
-from streambank.cli.verbs import Verbs
+from streambank.cli.plugins import Verbs
+from streambank.cli.verbs import compact as compaction
+from streambank.cli.verbs import doctor as diagnosis
+from streambank.cli.verbs import index, jobs, replicas, retention, savepoints, skew, sla
+from streambank.cli.verbs import inspect_take as checkpoints
+from streambank.cli.verbs import restore as restoring
 
 app = typer.Typer(
     cls=Verbs,

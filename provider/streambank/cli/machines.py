@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streambank.cli import console
 from streambank.cli.options import Where
-from streambank.errors import InputError
+from streambank.cli.output import console
+from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
-    from streambank.savepoint.executing import Executor
+    from streambank.work.executor import Executor
 
-SPARK = "streambank_spark.submit"
+SPARK = "streambank_spark.submit.executor"
 """Where the `Executor` on Spark is; imported when it is asked for, since the engine does without it."""
 
 
@@ -32,7 +32,7 @@ def executor(
         InputError: Spark is asked for and no master is named, or a rate is; or a property is none (code
             `usage`).
     """
-    from streambank.savepoint.executing import BySize, Threads
+    from streambank.work.executor import BySize, Threads
 
     if on is Where.spark and max_bytes_per_s is not None:
         raise InputError(

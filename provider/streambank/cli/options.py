@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streambank.cli.console import MODE
+from streambank.cli.output.console import MODE
 
 if TYPE_CHECKING:
-    from streambank.kafka.connection import Brokers, KafkaConnection
+    from streambank.kafka.settings import Brokers, KafkaConnection
 
 
 def _json(value: bool) -> bool:
@@ -131,7 +131,7 @@ def bytes_per_s(rate: str | None) -> int | None:
     Raises:
         InputError: It is no rate.
     """
-    from streambank.savepoint.rate import parse_rate
+    from streambank.work.pace import parse_rate
 
     return None if rate is None else parse_rate(rate)
 
@@ -140,7 +140,7 @@ def brokers_of(
     kafka: str | None, declared: KafkaConnection | None = None, timeout_s: float | None = None
 ) -> Brokers:
     """Who is asked about Kafka: the servers that `--kafka` names, with the declared properties."""
-    from streambank.kafka.connection import ASK_TIMEOUT_S, Brokers, KafkaConnection
+    from streambank.kafka.settings import ASK_TIMEOUT_S, Brokers, KafkaConnection
 
     connection = (declared or KafkaConnection()).at(kafka)
     return Brokers(connection, timeout_s=timeout_s or ASK_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """From arguments to an exit code: every failure is one sentence on stderr, with a hint under it.
 
-Exit codes: 0 done, 1 ran and found problems, 2 to 8 and 70 by the kind of error (`streambank.errors`), 130
-Ctrl-C, 143 asked to end. With `--json` each of them but help is the one JSON document on stdout, too.
+Exit codes: 0 done, 1 ran and found problems, 2 to 8 and 70 by the kind of error (`streambank.core.errors`),
+130 Ctrl-C, 143 asked to end. With `--json` each of them but help is the one JSON document on stdout, too.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from types import FrameType
 import typer
 
 from streambank.cli.app import app
-from streambank.cli.console import (
+from streambank.cli.output.console import (
     MODE,
     OutputClosedError,
     discard_output,
     prepare_output,
     write_document,
 )
-from streambank.errors import InputError, InternalError, StreambankError
+from streambank.core.errors import InputError, InternalError, StreambankError
 
 INTERRUPTED = 130
 ENDED = 143

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.life import Stillness, Watch, check_quiet, check_still
 from streambank.compaction.moving import Move, move_files
 from streambank.compaction.plan import CompactionPlan, check_unchanged, plan_running, plan_stopped
 from streambank.compaction.quarantine import FILES, Quarantine, Record, check_place
+from streambank.compaction.quiet_check import Stillness, Watch, check_quiet, check_still
 from streambank.compaction.reasons import IN_ORDER, Reason
 from streambank.compaction.report import CompactionReport
 from streambank.compaction.undo import WENT_ON, bring_back
-from streambank.errors import RefusedError, StreambankError
-from streambank.savepoint.progress import Meter, Progress
+from streambank.core.errors import RefusedError, StreambankError
 from streambank.storage import Store
+from streambank.work.progress import Meter, Progress
 
 DEFAULT_OLDER_THAN_S = 3600.0
 

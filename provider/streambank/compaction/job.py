@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from streambank.compaction.compact import Wish, compact, plan
-from streambank.compaction.life import HELD
 from streambank.compaction.purge import PurgeReport, purge
 from streambank.compaction.quarantine import Quarantine, quarantine_location
+from streambank.compaction.quiet_check import HELD
 from streambank.compaction.report import CompactionReport
 from streambank.compaction.undo import UndoReport, bring_back
-from streambank.errors import InputError, NotFoundError, RefusedError
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
-from streambank.job.preflight import check_records, declared_query
-from streambank.savepoint.progress import Progress
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.declaration.declaration import Job
+from streambank.driver.preflight import check_records, declared_query
 from streambank.storage import Opener, open_store
+from streambank.work.progress import Progress
 
 OPERATION = "compact"
 _UNDONE, _PURGED = "compaction-undone", "quarantine-purged"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from streambank.errors import ConflictError, NotFoundError, StorageError
-from streambank.savepoint.progress import Meter
-from streambank.savepoint.threads import at_once, each
+from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import CHUNK_BYTES, Store
+from streambank.storage.threads import at_once, each
+from streambank.work.progress import Meter
 
 AT_A_TIME = 500
 """So many files are made durable together, and then removed from where they were."""

@@ -14,12 +14,12 @@ from typing import Literal
 from streambank.checkpoint.closure import PARTITIONS, Closure, ClosurePlanner
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.checkpoint.lineage import UnreadableLineageError
 from streambank.checkpoint.listing import Listing
-from streambank.checkpoint.rocksdb import ReadRange
-from streambank.compaction.garbage import Dead, Needed, Running, Stopped
+from streambank.checkpoint.state.changelog import UnreadableLineageError
+from streambank.checkpoint.state.rocksdb import ReadRange
+from streambank.compaction.dead_files import Dead, Needed, Running, Stopped
 from streambank.compaction.reasons import Reason, stage
-from streambank.errors import InputError, InternalError, NotFoundError, RefusedError
+from streambank.core.errors import InputError, InternalError, NotFoundError, RefusedError
 from streambank.storage import FileInfo
 
 Mode = Literal["running", "stopped"]

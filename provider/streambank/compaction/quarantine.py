@@ -20,11 +20,11 @@ from typing import Any
 
 from streambank.compaction.plan import CompactionPlan, Mode
 from streambank.compaction.reasons import Reason
-from streambank.errors import InputError, NotFoundError
-from streambank.savepoint.digest import DEFAULT_DIGEST
-from streambank.savepoint.sealed import damaged, decode_record, encode_record
+from streambank.core.errors import InputError, NotFoundError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.repository.objects.digest import DEFAULT_DIGEST
+from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage import Store, is_inside, normalize_location
-from streambank.times import from_json_time, to_json_time, utc_now
 
 RECORD_KEY = "quarantine.json"
 DONE_KEY = "done.json"

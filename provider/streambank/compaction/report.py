@@ -9,7 +9,7 @@ from typing import Any
 from streambank.compaction.plan import CompactionPlan, Mode, Sum
 from streambank.compaction.quarantine import Record
 from streambank.compaction.reasons import WHY, Reason
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from streambank.doctor.checkpoint import check_looked_at
-from streambank.doctor.clocks import check_driver, check_files, check_planned, check_service
-from streambank.doctor.damaged import check_damage
-from streambank.doctor.growing import StateColumns, check_bounded, columns_of
-from streambank.doctor.heap import check_heap
-from streambank.doctor.life import check_life
-from streambank.doctor.looked import Query, look_at_checkpoint, look_at_job
-from streambank.doctor.mounts import machine_bytes, mount_of
-from streambank.doctor.places import (
+from streambank.control.generations import MAIN
+from streambank.core.errors import ConflictError, StorageError, StreambankError
+from streambank.core.finding import Finding
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
+from streambank.declaration.kafka import FACT, kafka_sources
+from streambank.doctor.checks.checkpoint import check_looked_at
+from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
+from streambank.doctor.checks.damage import check_damage
+from streambank.doctor.checks.heap import check_heap
+from streambank.doctor.checks.liveness import check_life
+from streambank.doctor.checks.locations import (
     MountOf,
     check_fence,
     check_local_dir,
@@ -30,10 +33,11 @@ from streambank.doctor.places import (
     check_one_disk,
     check_rules,
 )
-from streambank.doctor.rocksdb import check_changelog, check_memory
-from streambank.doctor.rows import check_hot_keys, check_nested, check_skew
-from streambank.doctor.snapshots import check_checksums, check_lag, check_restarts
-from streambank.doctor.sources import (
+from streambank.doctor.checks.mounts import machine_bytes, mount_of
+from streambank.doctor.checks.rocksdb import check_changelog, check_memory
+from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
+from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
+from streambank.doctor.checks.sources import (
     check_application,
     check_asked,
     check_kafka,
@@ -41,23 +45,19 @@ from streambank.doctor.sources import (
     check_replay,
     check_sinks,
 )
+from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
+from streambank.doctor.subject import Query, look_at_checkpoint, look_at_job
 from streambank.doctor.unseen import Seen, Unseen, gathered
-from streambank.errors import ConflictError, StorageError, StreambankError
-from streambank.finding import Finding
+from streambank.driver.environment import driver_environment
+from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
-from streambank.job.declaration import Job
-from streambank.job.environment import driver_environment
-from streambank.job.generations import MAIN
-from streambank.job.kafka import FACT, kafka_sources
-from streambank.job.preflight import declared_query, records_lost, savepoints_lost
-from streambank.kafka.connection import Brokers
 from streambank.kafka.recording import KIND
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.kafka.settings import Brokers
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import sink_from_description
-from streambank.sla.hot_key_record import read_hot_keys
+from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import normalize_location, open_store
-from streambank.storage.base import FileInfo, Store
-from streambank.times import utc_now
+from streambank.storage.store import FileInfo, Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streambank.finding import Finding
+from streambank.core.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)

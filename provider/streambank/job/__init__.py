@@ -1,6 +1,5 @@
-"""Declared streaming jobs: what was declared, what is meant to run, what does run, and who may change it.
+"""The verbs on a declared job: started, stopped, restarted, saved, and what is known of it.
 
-Everything a job remembers lies as small JSON records under `<control>/<job>/` (docs/formats/job.md). Two
-things decide who may act: the *operation lock* (one of start, stop, restore, ... at a time) and the *lease*
-    (one driver at a time).
+Two things decide who may act: the *operation lock* (one of start, stop, restore, ... at a time) and the
+*lease* (one driver at a time); both are claims (control/claims.py).
 """

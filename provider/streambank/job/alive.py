@@ -20,9 +20,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from streambank.job.claims import ClaimView
-from streambank.job.control import Desired, JobControl
-from streambank.job.lives import (
+from streambank.control.claims import ClaimView
+from streambank.control.control import Desired, JobControl
+from streambank.control.records import JsonDict
+from streambank.control.watch import WatchView
+from streambank.core.times import from_json_time, to_json_time
+from streambank.job.liveness import (
     NEWEST_LIVES,
     DriverLife,
     Failure,
@@ -31,9 +34,6 @@ from streambank.job.lives import (
     failures_of_job,
     stops_of,
 )
-from streambank.job.records import JsonDict
-from streambank.job.watch import WatchView
-from streambank.times import from_json_time, to_json_time
 
 DAGS = ("run", "restore", "compact", "rescale")
 """A job that one of these of its DAGs has started is handed to `<job>.run`, which watches it."""

@@ -3,7 +3,7 @@
 What is meant to be stays as it is, and so does a driver that lives: deciding is the person's. What they need
 for it is the last error, and the savepoint that they would go back to. Nor does a cluster start it any more
 that brings its drivers back: a stop is recorded against the launch, which the next one to come back obeys
-(wanted.py), whether one lives just now or not.
+(driver/wanted.py), whether one lives just now or not.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import StreambankError
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
-from streambank.job.last_error import last_error, recorded_failure
-from streambank.job.launcher import Handle, Launcher
-from streambank.job.launchers.choose import launcher_for
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import StreambankError
+from streambank.core.times import to_json_time
+from streambank.declaration.declaration import Job
+from streambank.driver.last_error import last_error, recorded_failure
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.launcher import Handle, Launcher
+from streambank.driver.upcoming import spec_of
+from streambank.driver.wanted import mark_stop
 from streambank.job.status import job_status
-from streambank.job.upcoming import spec_of
-from streambank.job.wanted import mark_stop
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank.times import to_json_time
 
 CRASH_LOOP = "crash-loop"
 """The kind of event that says that a job is not started any more, and why."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streambank.job.batches import batches_of
-from streambank.job.claims import ClaimView
-from streambank.job.declaration import Job
-from streambank.job.launch import LaunchSpec
+from streambank.checkpoint.position import batches_of
+from streambank.control.claims import ClaimView
+from streambank.declaration.declaration import Job
+from streambank.driver.spec import LaunchSpec
 
 
 def has_got_going(job: Job, launch: LaunchSpec | None, view: ClaimView) -> bool:

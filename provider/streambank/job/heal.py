@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streambank.job.batches import batches_of
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
+from streambank.checkpoint.position import batches_of
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.telling import Tell, to_nobody
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.launcher import Launcher
 from streambank.job.health import Health, Seen, Unhealthy, judge_health
-from streambank.job.launcher import Launcher
 from streambank.job.restart import RestartResult, restart_job
-from streambank.job.telling import Tell, to_nobody
 
 UNHEALTHY = "unhealthy"
 """The kind of event that says that a driver was found to make no progress, and is replaced for it."""

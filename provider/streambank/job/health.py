@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from streambank.control.claims import ClaimView
+from streambank.declaration.health import HealthPolicy
 from streambank.job.awake import AwakeClock
-from streambank.job.claims import ClaimView
-from streambank.job.health_policy import HealthPolicy
 
 HealthState = Literal["healthy", "unhealthy", "unknown"]
 

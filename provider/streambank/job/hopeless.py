@@ -6,16 +6,16 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 
-from streambank.errors import RefusedError, StreambankError
-from streambank.job.batches import batches_of
-from streambank.job.control import JobControl
-from streambank.job.damaged import unloadable
-from streambank.job.declaration import Job
-from streambank.job.last_error import last_error, recorded_failure
-from streambank.job.launcher import Launcher
-from streambank.job.launchers.choose import launcher_for
+from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.declaration.declaration import Job
+from streambank.driver.damage import unloadable
+from streambank.driver.last_error import last_error, recorded_failure
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.launcher import Launcher
+from streambank.driver.upcoming import launched_handle, spec_of
 from streambank.job.status import job_status
-from streambank.job.upcoming import launched_handle, spec_of
 
 _LINES = 400
 _LAUNCHES = 100

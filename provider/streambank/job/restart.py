@@ -15,18 +15,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.launcher import Launcher
-from streambank.job.operation import Operation
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.operation import Operation
+from streambank.control.telling import Tell, to_nobody
+from streambank.core.times import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.launcher import Launcher
+from streambank.driver.upcoming import is_of
+from streambank.driver.wanted import mark_stop
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
-from streambank.job.stop_asked import ASKER, StopAsked, request_of
-from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import is_of
-from streambank.job.wanted import mark_stop
-from streambank.times import to_json_time, utc_now
+from streambank.job.stop_request import ASKER, StopAsked, request_of
 
 OPERATION = "restart"
 """What the operation lock says while one driver makes room for another."""

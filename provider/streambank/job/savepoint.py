@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import InputError, NotFoundError
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.fingerprint import application_fingerprint, conf_fingerprint
-from streambank.job.generations import MAIN
-from streambank.job.kafka import kafka_sink, kafka_sources
-from streambank.job.marker import renew_marker
-from streambank.job.preflight import check_records, declared_query, savepoints_lost
-from streambank.kafka.connection import Brokers
-from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.executing import Executor
-from streambank.savepoint.progress import Progress
-from streambank.savepoint.repository import Repository
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.marker import renew_marker
+from streambank.core.errors import InputError, NotFoundError
+from streambank.declaration.declaration import Job
+from streambank.declaration.kafka import kafka_sink, kafka_sources
+from streambank.driver.fingerprint import application_fingerprint, conf_fingerprint
+from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+from streambank.kafka.settings import Brokers
+from streambank.repository.repository import Repository
+from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.take import TakeResult, known_closure, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
-from streambank.storage.base import Store
+from streambank.storage.store import Store
+from streambank.work.executor import Executor
+from streambank.work.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,23 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from streambank.errors import RefusedError, StorageError, StreambankError
-from streambank.job.batches import batches_of
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
-from streambank.job.damaged import unloadable
-from streambank.job.declaration import Job
+from streambank.checkpoint.position import batches_of
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.operation import Operation
+from streambank.control.pruning import prune_and_tell
+from streambank.control.telling import Tell, to_nobody
+from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.declaration.declaration import Job
+from streambank.driver.damage import unloadable
+from streambank.driver.last_error import last_error, recorded_failure, shown
+from streambank.driver.launchers.choose import launcher_for, placed
+from streambank.driver.launchers.launcher import DriverState, Handle, Launcher
+from streambank.driver.location import drivers_left, end_drivers, find_driver
+from streambank.driver.prepare import check_declared, prepare_launch
+from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
+from streambank.driver.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle
 from streambank.job.got_going import has_got_going
-from streambank.job.last_error import last_error, recorded_failure, shown
-from streambank.job.launch import LaunchSpec, new_launch_id, read_launch, write_launch
-from streambank.job.launcher import DriverState, Handle, Launcher
-from streambank.job.launchers.choose import launcher_for, placed
-from streambank.job.operation import Operation
-from streambank.job.prepare import check_declared, prepare_launch
-from streambank.job.pruning import prune_and_tell
-from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle
-from streambank.job.whereabouts import drivers_left, end_drivers, find_driver
 
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0

@@ -7,20 +7,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from streambank.errors import InputError, StorageError
-from streambank.job.batches import batches_of
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
+from streambank.checkpoint.position import batches_of
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import last_progress
+from streambank.core.errors import InputError, StorageError
+from streambank.core.times import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.launcher import Handle, Launcher
+from streambank.driver.preflight import REPOSITORY_LOST, declared_query, records_lost
+from streambank.driver.spec import launch_key, read_launch
+from streambank.driver.upcoming import launched_handle
 from streambank.job.health import Health, judge_health
-from streambank.job.launch import launch_key, read_launch
-from streambank.job.launcher import Handle, Launcher
-from streambank.job.launchers.choose import launcher_for
-from streambank.job.preflight import REPOSITORY_LOST, declared_query, records_lost
-from streambank.job.progress import last_progress
-from streambank.job.upcoming import launched_handle
-from streambank.times import to_json_time, utc_now
 
 if TYPE_CHECKING:
     from streambank.job.alive import Life
@@ -317,7 +317,7 @@ def _driver(
     spec = read_launch(records, launch_id)
     known = launched_handle(records, launch_id, log=spec.log)
     if spec.supervised and follow:
-        from streambank.job.whereabouts import look_for_driver
+        from streambank.driver.location import look_for_driver
 
         # Where the cluster cannot be asked, what was known before is better than nothing.
         with contextlib.suppress(InputError, StorageError):

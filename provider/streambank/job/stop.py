@@ -16,24 +16,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from streambank.errors import ConflictError, RefusedError, StorageError
-from streambank.job.claims import ClaimView, Holder
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.launcher import Handle, Launcher
-from streambank.job.launchers.choose import launcher_for
-from streambank.job.operation import Operation
-from streambank.job.processes import send_signal
-from streambank.job.pruning import prune_and_tell
-from streambank.job.requests import STOP
+from streambank.control.claims import ClaimView, Holder
+from streambank.control.control import JobControl
+from streambank.control.operation import Operation
+from streambank.control.processes import send_signal
+from streambank.control.pruning import prune_and_tell
+from streambank.control.requests import STOP
+from streambank.control.telling import Tell, to_nobody
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.launcher import Handle, Launcher
+from streambank.driver.location import CLUSTER_MARGIN_S, drivers_left, end_drivers, find_driver
+from streambank.driver.upcoming import is_of, launched_handle, spec_of
 from streambank.job.savepoint import savepoint_job
-from streambank.job.stop_asked import ASKER, StopAsked, asked_before
+from streambank.job.stop_request import ASKER, StopAsked, asked_before
 from streambank.job.stopped_how import How, how_it_answered, how_it_ended, last_batches
-from streambank.job.telling import Tell, to_nobody
-from streambank.job.upcoming import is_of, launched_handle, spec_of
-from streambank.job.whereabouts import CLUSTER_MARGIN_S, drivers_left, end_drivers, find_driver
-from streambank.savepoint.progress import Progress
-from streambank.times import from_json_time, to_json_time, utc_now
+from streambank.work.progress import Progress
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0

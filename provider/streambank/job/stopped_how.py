@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from streambank.errors import NotFoundError
-from streambank.job.batches import Batches, batches_of
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
+from streambank.checkpoint.position import Batches, batches_of
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import NotFoundError
+from streambank.declaration.declaration import Job
 
 How = Literal["boundary", "forced", "killed", "dead", "none"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streambank.checkpoint.watermark import committed_watermark
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
-from streambank.job.progress import last_progress
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import last_progress
+from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 
 

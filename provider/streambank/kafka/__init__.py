@@ -2,9 +2,9 @@
 
 * `offsets`: the offsets that Spark writes into a checkpoint
 * `broker`: what is asked of a cluster; `client` asks a real one, by `confluent-kafka`, which only it loads
-* `connection`: how a cluster is reached, and by whose word; `patience`: how long it is waited for
+* `settings`: how a cluster is reached, and by whose word; `patience`: how long it is waited for
 * `recording`: what a savepoint keeps
-* `identity`: whether a topic is the one that was read; `pattern`: which topics a subscription finds
-* `source_standing`, `sink_standing`: what going back would lose, and what it would repeat
-* `replay`: until when a savepoint's input can be read again
+* `topics`: whether a topic is the one that was read; `pattern`: which topics a subscription finds
+* `source`, `sink`: what going back would lose, and what it would repeat
+* `retention`: until when a savepoint's input can be read again
 """

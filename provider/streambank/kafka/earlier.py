@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 from streambank.kafka.recording import KIND
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 
 _MOST_EARLIER = 8
 """How many savepoints of before are looked at for one whose Kafka was asked."""

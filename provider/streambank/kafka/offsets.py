@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streambank.checkpoint.text import load_json
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import SourceState
-from streambank.errors import StorageError, StreambankError
+from streambank.core.errors import StorageError, StreambankError
+from streambank.core.times import to_json_time, utc_now
 from streambank.kafka.broker import Broker
-from streambank.kafka.connection import Brokers
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
 from streambank.kafka.pattern import topic_pattern
-from streambank.savepoint.capture import Captured
-from streambank.times import to_json_time, utc_now
+from streambank.kafka.settings import Brokers
+from streambank.savepoint.sinks import Captured
 
 KIND = "kafka"
 FORMAT = "format"

@@ -15,9 +15,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from streambank.checkpoint.closure import Closure
-from streambank.checkpoint.query_schema import OperatorSchema, read_query_schema
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import (
+from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import (
     ConflictError,
     FormatError,
     InputError,
@@ -25,15 +27,13 @@ from streambank.errors import (
     RefusedError,
     StorageError,
 )
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
 from streambank.job.savepoint import place_of
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank.storage.base import Store
-from streambank.times import utc_now
+from streambank.storage.store import Store
 
 TOO_YOUNG = "no-such-savepoint"
 """Code of a compaction by idle time for which no savepoint is old enough yet."""
@@ -64,7 +64,7 @@ def foresee(
     Args:
         job: The declared job.
         query: Of which query; None for the only one.
-        order: What is asked, as JSON (streambank_spark/order.py).
+        order: What is asked, as JSON (streambank_spark/rewrite/request.py).
         control: The job's records; opened from the declaration when left out.
         repository: Where the savepoints are; opened from the declaration when left out.
         elsewhere: The Spark that does it has Python packages of its own, which cannot be seen from here.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streambank.errors import RefusedError, StorageError, StreambankError
-from streambank.kafka.sink_standing import KafkaSinkStanding
+from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.reached import Reached
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 
 _OLD_NEW = re.compile(r"(?P<old>.+?)=(?P<new>(?:/|[A-Za-z][A-Za-z0-9+.-]*://).*|[^=]+)\Z", re.DOTALL)
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from streambank.errors import FormatError
-from streambank.job.processes import HostId, ProcessId, this_host, this_process
-from streambank.savepoint.layout import Owner
+from streambank.control.processes import HostId, ProcessId, this_host, this_process
+from streambank.core.errors import FormatError
+from streambank.savepoint.materialize import Owner
 
 _ACTIVE: set[str] = set()
 _LOCK = threading.Lock()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streambank.errors import StreambankError
-from streambank.job.progress import progress_of_batch
+from streambank.control.progress import progress_of_batch
+from streambank.core.errors import StreambankError
+from streambank.core.times import to_json_time
 from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
-from streambank.recovery.choose import Skipped
 from streambank.recovery.reached import Reached
-from streambank.savepoint.manifest import Manifest
-from streambank.storage.base import Store
+from streambank.recovery.resolve import Skipped
+from streambank.repository.manifest import Manifest
 from streambank.storage.names import split_job
-from streambank.times import to_json_time
+from streambank.storage.store import Store
 
 _PUBLISHED_WITHIN = timedelta(seconds=5)
 """The runner writes a batch down a moment after Spark has committed it, and a take may be faster."""

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.logs import parse_metadata
-from streambank.errors import FormatError, InputError, NotFoundError, StorageError, StreambankError
-from streambank.job.batches import Batches, batches_of
-from streambank.job.control import JobControl
-from streambank.job.generations import MAIN
-from streambank.job.progress import newest_batch_of
-from streambank.job.records import JsonDict, RecordStream
-from streambank.savepoint.catalog import heads
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.checkpoint.position import Batches, batches_of
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import newest_batch_of
+from streambank.control.records import JsonDict, RecordStream
+from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.repository.catalog import heads
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.storage import is_inside, normalize_location, open_store
 from streambank.storage.names import split_job
 

@@ -1,8 +1,8 @@
 """Letting an earlier generation of a query count again, where the one after it has not gone on.
 
-It is the way back of who has exchanged a query's state (exchange.py): the earlier directory was not touched,
-and nothing was given to a sink since, so going on in it is the restart that would have been. Whoever cannot
-show that is refused: a query that went on in it would lose or repeat rows without a word.
+It is the way back of who has exchanged a query's state (exchange_state.py): the earlier directory was not
+touched, and nothing was given to a sink since, so going on in it is the restart that would have been. Whoever
+cannot show that is refused: a query that went on in it would lose or repeat rows without a word.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streambank.errors import NotFoundError, RefusedError
-from streambank.job.batches import Batches, batches_of
-from streambank.job.control import JobControl
-from streambank.job.generations import MAIN, Generation, Generations
-from streambank.job.marker import renew_marker
-from streambank.job.taken_back import check_not_taken_back
+from streambank.checkpoint.position import Batches, batches_of
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN, Generation, Generations
+from streambank.control.marker import renew_marker
+from streambank.control.rollbacks import check_not_taken_back
+from streambank.core.errors import NotFoundError, RefusedError
 from streambank.recovery.sinks import look_at_sinks, refusals
 from streambank.recovery.standing import check_stands_at, shown
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.storage.names import split_job
 
 OPERATION = "reinstate"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from streambank.core.times import to_json_time
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank.recovery.choose import Skipped
 from streambank.recovery.reached import Reached
-from streambank.savepoint.layout import LayoutReport
-from streambank.storage.base import Opener
-from streambank.times import to_json_time
+from streambank.recovery.resolve import Skipped
+from streambank.savepoint.materialize import LayoutReport
+from streambank.storage.store import Opener
 
 REPORT_SUFFIX = ".restored.json"
 """Beside the directory `x` lies `x.restored.json`: a file inside would be no part of a checkpoint."""

@@ -6,9 +6,10 @@ The order of steps, on which everything rests:
 2. The job is held: its operation lock, and its lease, so that no driver lives and none can start. The
    savepoint is held too, so that it is neither expired nor swept while it is read.
 3. Target and sinks are looked at; what speaks against the restore is raised here.
-4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from (layout.py).
+4. The files are laid out, hashed on the way; `metadata` is a note that no Spark starts from
+   (savepoint/materialize.py).
 5. The locks are checked and Kafka sources are looked at once more, the sinks are taken back where that was
-   chosen (which is noted before: job/taken_back.py), and new outputs begun.
+   chosen (which is noted before: control/rollbacks.py), and new outputs begun.
 6. The real `metadata` is written: the target is a checkpoint from here on.
 7. The job's generation is switched: one conditional create.
 8. The report is left behind, and the savepoint is claimed where that was chosen.
@@ -27,18 +28,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Unpack
 
-from streambank.errors import IntegrityError, RefusedError, StorageError, StreambankError
-from streambank.job.claims import Claim
-from streambank.job.control import JobControl
-from streambank.job.generations import MAIN, Generation
-from streambank.job.marker import renew_marker
-from streambank.job.operation import Operation
-from streambank.job.records import RecordStream
-from streambank.job.taken_back import note_taking_back
-from streambank.recovery.choose import Chosen, choose
+from streambank.control.claims import Claim
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN, Generation
+from streambank.control.marker import renew_marker
+from streambank.control.operation import Operation
+from streambank.control.records import RecordStream
+from streambank.control.rollbacks import note_taking_back
+from streambank.core.errors import IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.core.times import utc_now
+from streambank.core.user import user_name
 from streambank.recovery.owner import is_live, restoring
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.prepare import (
+from streambank.recovery.preconditions import (
     Prepared,
     Request,
     Wanted,
@@ -48,19 +50,18 @@ from streambank.recovery.prepare import (
     records_of,
 )
 from streambank.recovery.report import RestoreReport, write_beside
+from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.recovery.sources import check_still_there
-from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.layout import LayoutReport, Owner, lay_out
-from streambank.savepoint.marks import add_mark
-from streambank.savepoint.rate import RateLimit, check_parallel
-from streambank.savepoint.repository import Repository
-from streambank.sinks.file_begin import NewOutput
-from streambank.sinks.file_rollback import RollbackReport
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.marks import add_mark
+from streambank.repository.repository import Repository
+from streambank.savepoint.materialize import LayoutReport, Owner, lay_out
+from streambank.sinks.file.fresh_log import NewOutput
+from streambank.sinks.file.rollback import RollbackReport
 from streambank.storage.names import split_job
-from streambank.times import utc_now
-from streambank.user import user_name
+from streambank.work.executor import Executor, Threads
+from streambank.work.pace import RateLimit, check_parallel
 
 OPERATION = "restore"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streambank.errors import InputError, IntegrityError, RefusedError, StreambankError
-from streambank.kafka.connection import Brokers
-from streambank.kafka.sink_standing import KafkaSinkStanding, look_at_kafka_sink
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
+from streambank.kafka.settings import Brokers
+from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.kafka_sinks import kafka_refusals, kafka_warnings
 from streambank.recovery.reached import Reached
@@ -18,15 +18,15 @@ from streambank.recovery.unguarded import (
     unguarded_refusals,
     unguarded_warnings,
 )
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
-from streambank.sinks.file_begin import NewOutput, begin_output, in_the_way
-from streambank.sinks.file_rollback import RollbackReport, roll_back, stand
-from streambank.sinks.file_sink import KIND
-from streambank.sinks.file_standing import FileSinkStanding, SavedLog, read_saved_log
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.sinks.file.capture import KIND
+from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
+from streambank.sinks.file.position import FileSinkStanding, SavedLog, read_saved_log
+from streambank.sinks.file.rollback import RollbackReport, roll_back, stand
 from streambank.storage import normalize_location, open_store
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

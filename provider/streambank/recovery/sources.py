@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import cannot_repeat
-from streambank.errors import RefusedError, StorageError, StreambankError
-from streambank.kafka.connection import Brokers
+from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.core.times import utc_now
 from streambank.kafka.earlier import sources_before
-from streambank.kafka.replay import Replay, replay_of_standing
-from streambank.kafka.source_standing import SourceStanding, look_at_source
+from streambank.kafka.retention import Replay, replay_of_standing
+from streambank.kafka.settings import Brokers
+from streambank.kafka.source import SourceStanding, look_at_source
 from streambank.recovery.choices import SourceChoice
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
-from streambank.times import utc_now
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)

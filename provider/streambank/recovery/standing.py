@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streambank.errors import RefusedError
-from streambank.job.batches import batches_of
+from streambank.checkpoint.position import batches_of
+from streambank.core.errors import RefusedError
 
 
 def check_stands_at(job: str, location: str, batch: int) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import FormatError, RefusedError
-from streambank.job.control import JobControl
-from streambank.job.kafka import FACT
+from streambank.control.control import JobControl
+from streambank.core.errors import FormatError, RefusedError
+from streambank.declaration.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
 from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.reached import Reached
-from streambank.savepoint.manifest import Manifest
-from streambank.sinks.file_sink import KIND as FILE
+from streambank.repository.manifest import Manifest
+from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import Harm, harm_of, sink_from_description, sink_name
 from streambank.storage.names import split_job
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank.storage.locations import scheme_of
 
 DEFAULT_PRICES: Mapping[str, float] = {"file": 0.10, "hdfs": 0.03, "s3": 0.023}

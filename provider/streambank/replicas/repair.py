@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from streambank.errors import (
+from streambank.core.errors import (
     FormatError,
     InputError,
     IntegrityError,
@@ -22,20 +22,20 @@ from streambank.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.replicas.mending import Mender, Repaired, Replicas, mend
+from streambank.replicas.file_repair import Mender, Repaired, Replicas, mend
 from streambank.replicas.replicate import read_manifest
-from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.check_work import check_objects
-from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.hashing import BAD_DISK, DAMAGE, is_damage
-from streambank.savepoint.header import HEADER_KEY
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.rate import RateLimit
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.threads import at_once
+from streambank.repository.catalog import manifest_key
+from streambank.repository.header import HEADER_KEY
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.savepoint.wholeness import flaws
+from streambank.storage.threads import at_once
+from streambank.work.check import check_objects
+from streambank.work.executor import Executor, Threads
+from streambank.work.hashing import BAD_DISK, DAMAGE, is_damage
+from streambank.work.pace import RateLimit
+from streambank.work.progress import Meter, Progress
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
 _OWN_MARKS = "Marks are each repository's own: pin or unpin it anew, and verify it again."

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import (
+from streambank.core.errors import (
     ConflictError,
     InputError,
     IntegrityError,
@@ -22,15 +22,15 @@ from streambank.errors import (
 )
 from streambank.replicas.replicated import Replicated, State
 from streambank.replicas.transfer import Transfer
-from streambank.savepoint.catalog import check_place, listed, manifest_key, manifest_name
-from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.hashing import DAMAGE, is_damage
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.manifest import Manifest, decode
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.rate import UNLIMITED, RateLimit
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Opener, Store
+from streambank.repository.catalog import check_place, listed, manifest_key, manifest_name
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.manifest import Manifest, decode
+from streambank.repository.repository import Repository
+from streambank.storage.store import Opener, Store
+from streambank.work.executor import Executor, Threads
+from streambank.work.hashing import DAMAGE, is_damage
+from streambank.work.pace import UNLIMITED, RateLimit
+from streambank.work.progress import Meter, Progress
 
 _TRIES = 3
 _STORE_AGAIN = ("objects-condemned", "object-missing")

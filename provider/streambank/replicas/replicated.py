@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 
 State = Literal["copied", "there", "refilled", "failed", "gone"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streambank.savepoint.digest import split_digest
+from streambank.repository.objects.digest import split_digest
 
 _SEVERAL = -1
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError, StorageError, StreambankError
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StorageError, StreambankError
+from streambank.core.times import to_json_time
 from streambank.replicas.prices import Prices
 from streambank.replicas.sharing import Sharers, Shares, Sharing
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Opener
-from streambank.times import to_json_time
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.repository import Repository
+from streambank.storage.store import Opener
 
 _NOT_STORED_HERE = frozenset({"jobs", "lost+found"})
 

@@ -1,22 +1,22 @@
-"""What a replica lacks, and bringing it there by `Moving` (savepoint/move_work.py), whoever does it."""
+"""What a replica lacks, and bringing it there by `Moving` (work/move.py), whoever does it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Set
 
-from streambank.errors import StreambankError
-from streambank.savepoint.catalog import found_damaged
-from streambank.savepoint.check_work import check_objects
-from streambank.savepoint.executing import Executor
-from streambank.savepoint.hashing import BAD_DISK
-from streambank.savepoint.move_work import Moved, Moving
-from streambank.savepoint.object_files import object_key
-from streambank.savepoint.object_tasks import ObjectsTask, object_tasks
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.progress import Meter
-from streambank.savepoint.rate import UNLIMITED, RateLimit
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import StreambankError
+from streambank.repository.catalog import found_damaged
+from streambank.repository.objects.large import object_key
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import Repository
+from streambank.work.check import check_objects
+from streambank.work.executor import Executor
+from streambank.work.hashing import BAD_DISK
+from streambank.work.move import Moved, Moving
+from streambank.work.object_tasks import ObjectsTask, object_tasks
+from streambank.work.pace import UNLIMITED, RateLimit
+from streambank.work.progress import Meter
 
 
 class Transfer:

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from streambank.errors import ConflictError, InputError, NotFoundError
+from streambank.core.errors import ConflictError, InputError, NotFoundError
+from streambank.core.times import utc_now
+from streambank.repository.catalog import SavepointSummary, listed, manifest_key
+from streambank.repository.holds import held, holds
+from streambank.repository.marks import add_mark
+from streambank.repository.repository import Repository
+from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
 from streambank.retention.policy import HELD, MAX_AGE, MIN_VERIFIED_RULE, Decision, Policy, Reason, decide
 from streambank.retention.undelete import read_back
-from streambank.savepoint.catalog import SavepointSummary, listed, manifest_key
-from streambank.savepoint.condemned import COMMIT_WINDOW_S, boot_clock_s
-from streambank.savepoint.hold_marks import held, holds
-from streambank.savepoint.marks import add_mark
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.repository import Repository
-from streambank.times import utc_now
+from streambank.work.progress import Meter, Progress
 
 EXPIRED = "expired"
 PolicyOf = Callable[[str], Policy | None]

@@ -12,8 +12,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
-from streambank.savepoint.catalog import (
+from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
+from streambank.repository.catalog import (
     EXPIRED,
     check_place,
     listed,
@@ -22,12 +22,12 @@ from streambank.savepoint.catalog import (
     no_such_savepoint,
     read_head,
 )
-from streambank.savepoint.manifest import Manifest, decode, decode_head
-from streambank.savepoint.marks import PIN, UNREADABLE, is_pinned, latest, marks_prefix, read_mark
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.repository.manifest import Manifest, decode, decode_head
+from streambank.repository.marks import PIN, UNREADABLE, is_pinned, latest, marks_prefix, read_mark
+from streambank.repository.repository import Repository
 from streambank.storage.chunks import chunks
 from streambank.storage.names import check_name, split_job
+from streambank.storage.store import Store
 
 UNUSABLE = (IntegrityError, FormatError, InputError)
 """What a manifest raises that cannot be used."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from streambank.errors import NotFoundError
+from streambank.core.errors import NotFoundError
+from streambank.repository.catalog import EXPIRED, manifest_key
+from streambank.repository.holds import Hold, holds
+from streambank.repository.repository import Repository
 from streambank.retention.expired import UNUSABLE
 from streambank.retention.survey import ContentFile, named_objects
-from streambank.savepoint.catalog import EXPIRED, manifest_key
-from streambank.savepoint.hold_marks import Hold, holds
-from streambank.savepoint.repository import Repository
 
 
 class HeldContent:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streambank.errors import NotFoundError, StreambankError
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.times import to_json_time
+from streambank.repository.manifest import Manifest
 from streambank.retention.expired import UNUSABLE, expired_savepoints, may_be_pinned, read_copy, unlisted
-from streambank.savepoint.manifest import Manifest
-from streambank.storage.base import Store
-from streambank.times import to_json_time
+from streambank.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from streambank.errors import InputError
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.times import parse_duration_s, to_json_time
+from streambank.core.errors import InputError
+from streambank.core.times import parse_duration_s, to_json_time
+from streambank.repository.catalog import SavepointSummary
 
 MIN_VERIFIED = 1
 """How many verified savepoints are kept where a policy does not say."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streambank.errors import IntegrityError, NotFoundError
-from streambank.savepoint.digest import digest_of, split_digest
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.reading import part_chunks
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.repository.objects.digest import digest_of, split_digest
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.objects.read import part_chunks
+from streambank.repository.repository import Repository
 
 
 @dataclass(slots=True)

@@ -6,17 +6,17 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.repository.catalog import check_place, listed, manifest_name
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import decode_each
+from streambank.repository.objects.index import index_ids, read_index
+from streambank.repository.objects.packs import Pack, read_pack
+from streambank.repository.repository import Repository
 from streambank.retention.expired import UNUSABLE, expired_savepoints
-from streambank.savepoint.catalog import check_place, listed, manifest_name
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.index import index_ids, read_index
-from streambank.savepoint.manifest import decode_each
-from streambank.savepoint.packs import Pack, read_pack
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import FileInfo, Store
 from streambank.storage.chunks import chunks
+from streambank.storage.store import FileInfo, Store
+from streambank.work.progress import Meter, Progress
 
 _CONTENT = re.compile(r"(objects|packs)/([0-9a-f]{2})/(\2[0-9a-f]{62})")
 _LINE_BYTES = 150  # of an object in a pack's table of contents

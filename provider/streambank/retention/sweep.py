@@ -12,7 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streambank.errors import InputError, IntegrityError, RefusedError, StorageError
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError
+from streambank.core.times import to_json_time, utc_now
+from streambank.repository.objects.packs import pack_key
+from streambank.repository.repository import Repository
+from streambank.repository.sealed import encode_record
+from streambank.repository.trash import (
+    FOLDER,
+    MIN_GRACE_S,
+    CondemnedRecord,
+    boot_clock_s,
+    condemn,
+    condemned_records,
+    forget,
+    forget_orphans,
+    is_there,
+    mark_done,
+)
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, remove, unlisted
 from streambank.retention.held import HeldContent
 from streambank.retention.rescue import is_intact, rescue
@@ -27,23 +43,7 @@ from streambank.retention.survey import (
     total_bytes,
 )
 from streambank.retention.swept import SweepReport
-from streambank.savepoint.condemned import (
-    FOLDER,
-    MIN_GRACE_S,
-    CondemnedRecord,
-    boot_clock_s,
-    condemn,
-    condemned_records,
-    forget,
-    forget_orphans,
-    is_there,
-    mark_done,
-)
-from streambank.savepoint.packs import pack_key
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.sealed import encode_record
-from streambank.times import to_json_time, utc_now
+from streambank.work.progress import Meter, Progress
 
 DEFAULT_GRACE_S = 86400.0
 REPACK_SHARE = 0.5

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
+from streambank.repository.holds import Hold
 from streambank.retention.expired import Expired
 from streambank.retention.rescue import Rescued
 from streambank.retention.survey import ContentFile
-from streambank.savepoint.hold_marks import Hold
-from streambank.storage.base import Leftover
+from streambank.storage.store import Leftover
 
 
 @dataclass(slots=True)

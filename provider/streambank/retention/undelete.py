@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streambank.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.repository import catalog
+from streambank.repository.manifest import Manifest
+from streambank.repository.marks import add_mark
+from streambank.repository.repository import Repository
 from streambank.retention.expired import Expired, find, load, load_newest
 from streambank.retention.rescue import rescue
-from streambank.savepoint import catalog
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.marks import add_mark
-from streambank.savepoint.repository import Repository
 
 UNDELETED = "undeleted"
 _TRIES = 5

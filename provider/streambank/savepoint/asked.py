@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 
 MAX_NOTE_CHARACTERS = 4000
 

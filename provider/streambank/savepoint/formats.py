@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.operators import parse_operator_metadata, require_schemas
 from streambank.checkpoint.sources import check_initial_offsets
-from streambank.errors import FormatError
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import FormatError
+from streambank.repository.entry import FileEntry
+from streambank.repository.repository import Repository
 
 _MAX_BYTES = 1 << 20
 """A larger file is none of these."""

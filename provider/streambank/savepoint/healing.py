@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from streambank.errors import NotFoundError
-from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, run_task
-from streambank.savepoint.digest import digest_of, split_digest
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.hashing import damaged_objects
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.packs import SMALL_BYTES
-from streambank.savepoint.repository import ObjectWriter, Repository
+from streambank.core.errors import NotFoundError
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of, split_digest
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import ObjectWriter, Repository
+from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.wholeness import healed_objects
-from streambank.storage.base import FileInfo, Store
 from streambank.storage.chunks import chunks
+from streambank.storage.store import FileInfo, Store
+from streambank.work.copy import CHECKPOINT, CopyTask, run_task
+from streambank.work.hashing import damaged_objects
 
 
 def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: bool) -> set[str]:

@@ -27,13 +27,13 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.shape import Closure
-from streambank.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
-from streambank.savepoint.digest import digest_of, split_digest
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.threads import each
-from streambank.storage.base import FileInfo, Store
+from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of, split_digest
+from streambank.repository.repository import Repository
+from streambank.storage.store import FileInfo, Store
+from streambank.storage.threads import each
 
 MOST_ENDS = 2000
 """Of so many state files the ends are read, newest versions first."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streambank.checkpoint.closure import Closure
-from streambank.savepoint.capture import Captured
-from streambank.savepoint.copying import CHECKPOINT, CopyTask
-from streambank.savepoint.entry import FileEntry
-from streambank.storage.base import FileInfo, Store
+from streambank.repository.entry import FileEntry
+from streambank.savepoint.sinks import Captured
+from streambank.storage.store import FileInfo, Store
+from streambank.work.copy import CHECKPOINT, CopyTask
 
 SINK_LOG_ROLE = "sink-log"
 """Role of a sink's own saved files in the manifest."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import cannot_repeat
-from streambank.savepoint.capture import Captured
-from streambank.savepoint.manifest import Manifest
+from streambank.repository.manifest import Manifest
+from streambank.savepoint.sinks import Captured
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError
-from streambank.savepoint import catalog
-from streambank.savepoint.capture import SinkCapture
-from streambank.savepoint.copying import CHECKPOINT, CopyTask
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.hashing import damaged_objects
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import ObjectWriter, Repository
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.repository import catalog
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import ObjectWriter, Repository
+from streambank.savepoint.sinks import SinkCapture
 from streambank.savepoint.wholeness import healed_objects
+from streambank.work.copy import CHECKPOINT, CopyTask
+from streambank.work.hashing import damaged_objects
 
 
 @dataclass(slots=True)

@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
-from streambank.finding import Finding
-from streambank.savepoint.coverage import POSITIONS, Window, position
-from streambank.savepoint.hashing import BAD_DISK, damaged_objects
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.rate import RateLimit, check_parallel
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.sealed import damaged, decode_record, encode_record
-from streambank.savepoint.threads import at_once
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.core.finding import Finding
+from streambank.core.times import to_json_time, utc_now
+from streambank.repository.coverage import POSITIONS, Window, position
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.savepoint.verify import (
     VerifyReport,
     checksum_findings,
@@ -34,7 +31,10 @@ from streambank.savepoint.verify import (
     repository_findings,
 )
 from streambank.savepoint.wholeness import flaws
-from streambank.times import to_json_time, utc_now
+from streambank.storage.threads import at_once
+from streambank.work.hashing import BAD_DISK, damaged_objects
+from streambank.work.pace import RateLimit, check_parallel
+from streambank.work.progress import Meter, Progress
 
 Bad = Mapping[str, StreambankError]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from streambank.errors import IntegrityError
+from streambank.core.errors import IntegrityError
+from streambank.repository.entry import FileEntry
+from streambank.repository.repository import Repository
 from streambank.savepoint.crc32c import crc32c_of_chunks
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.repository import Repository
 
 _SUFFIX = ".crc"
 

@@ -18,7 +18,7 @@ from typing import Any, get_args
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.shape import ClosureKind
-from streambank.errors import (
+from streambank.core.errors import (
     ConflictError,
     FormatError,
     IntegrityError,
@@ -26,8 +26,17 @@ from streambank.errors import (
     StreambankError,
     check_choice,
 )
+from streambank.core.user import user_name
+from streambank.repository.catalog import distrusted, heads, settle_listed
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest, savepoint_id
+from streambank.repository.repository import ObjectWriter, Repository
 from streambank.savepoint.asked import check_asked
-from streambank.savepoint.capture import (
+from streambank.savepoint.healing import heal, lacking_objects
+from streambank.savepoint.plan import Budget, TakePlan, make_plan
+from streambank.savepoint.result import TakeResult, first_said, not_asked
+from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
+from streambank.savepoint.sinks import (
     SinkCapture,
     SourceCapture,
     capture_files,
@@ -35,22 +44,13 @@ from streambank.savepoint.capture import (
     described,
     require_sinks,
 )
-from streambank.savepoint.catalog import distrusted, heads, settle_listed
-from streambank.savepoint.copy_work import Copying
-from streambank.savepoint.copying import CHECKPOINT, CopyTask, look, moved
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.executing import Executor, Threads
-from streambank.savepoint.healing import heal, lacking_objects
-from streambank.savepoint.manifest import Manifest, savepoint_id
-from streambank.savepoint.plan import Budget, TakePlan, make_plan
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.rate import RateLimit
-from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.savepoint.result import TakeResult, first_said, not_asked
-from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
-from streambank.storage.base import Store
 from streambank.storage.names import split_job
-from streambank.user import user_name
+from streambank.storage.store import Store
+from streambank.work.copy import CHECKPOINT, CopyTask, look, moved
+from streambank.work.copy_work import Copying
+from streambank.work.executor import Executor, Threads
+from streambank.work.pace import RateLimit
+from streambank.work.progress import Meter, Progress
 
 __all__ = ["ClosureKind", "TakeResult", "known_closure", "take"]
 

@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
-from streambank.finding import Finding
+from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
+from streambank.core.finding import Finding
+from streambank.core.times import to_json_time
+from streambank.repository.coverage import Coverage
+from streambank.repository.entry import FileEntry
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.savepoint import spark_checksums
-from streambank.savepoint.check_work import check_objects
-from streambank.savepoint.coverage import Coverage
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.executing import Executor, Threads
 from streambank.savepoint.formats import unknown_versions
-from streambank.savepoint.hashing import BAD_SECTOR
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.progress import Meter, Progress
-from streambank.savepoint.rate import RateLimit, check_parallel
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.wholeness import flaws
-from streambank.times import to_json_time
+from streambank.work.check import check_objects
+from streambank.work.executor import Executor, Threads
+from streambank.work.hashing import BAD_SECTOR
+from streambank.work.pace import RateLimit, check_parallel
+from streambank.work.progress import Meter, Progress
 
 Level = Literal["quick", "full"]
 Depth = Literal["quick", "full", "sampled", "deep"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from streambank.errors import FormatError, IntegrityError, StorageError, StreambankError
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 
 Flaw = tuple[str, StreambankError]
 """Digest of an object, and what is wrong with it."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from streambank.savepoint.capture import Captured, SinkCapture
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.savepoint.sinks import Captured, SinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z", re.DOTALL)
 _SPARK_PACKAGE = re.compile(r"\Aorg\.apache\.spark\.(?:[a-z0-9_]+\.)*")

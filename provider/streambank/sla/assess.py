@@ -7,27 +7,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from streambank.errors import InputError, NotFoundError, StreambankError
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.times import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.declaration.sla import SlaPolicy
+from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.generations import MAIN
-from streambank.job.preflight import declared_query, records_lost, savepoints_lost
-from streambank.job.sla import SlaPolicy
-from streambank.sla.facts import Looking, facts_of_query, newest_savepoints, skews_of
-from streambank.sla.history import Records
-from streambank.sla.hour_files import HourFiles
-from streambank.sla.hours import Windows, hourly_history
-from streambank.sla.judge import Unreadable, judge
+from streambank.sla.history.history import Records
+from streambank.sla.history.hour_files import HourFiles
+from streambank.sla.history.hours import Windows, hourly_history
+from streambank.sla.history.point import History
+from streambank.sla.history.unmanaged import measure_checkpoint
+from streambank.sla.judge.events import Facts
+from streambank.sla.judge.facts import Looking, facts_of_query, newest_savepoints, skews_of
+from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import Objective, objectives
-from streambank.sla.point import History
-from streambank.sla.reported import Facts
 from streambank.sla.sizes_now import with_directory
-from streambank.sla.unmanaged import measure_checkpoint
 from streambank.sla.verdict import Level, Verdict, worst
 from streambank.storage import normalize_location, open_store
 from streambank.storage.names import split_job
-from streambank.times import to_json_time, utc_now
 
 _NOW = timedelta(minutes=10)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from streambank.job.sla import PROMISES, SlaPolicy, Unit
-from streambank.sla.case import level_of
-from streambank.sla.gauges import values_of
-from streambank.sla.growth import Growth
+from streambank.declaration.sla import PROMISES, SlaPolicy, Unit
+from streambank.sla.growth.forecast import Growth
+from streambank.sla.history.point import History, Point
+from streambank.sla.judge.case import level_of
+from streambank.sla.judge.trends import TrendGauge
+from streambank.sla.judge.windows import values_of
 from streambank.sla.objectives import MEASURES, Objective, objectives
-from streambank.sla.point import History, Point
-from streambank.sla.trends import TrendGauge
 from streambank.sla.verdict import Level
 
 MOST_POINTS = 1000

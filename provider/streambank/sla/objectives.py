@@ -1,6 +1,6 @@
 """The objectives that hold for a job, and how each of them is measured.
 
-What may be declared, and the usual limits, are in `streambank.job.sla`; the table for people is in
+What may be declared, and the usual limits, are in `streambank.declaration.sla`; the table for people is in
 docs/reference/sla-objectives.md, which a test holds to both.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from streambank.job.sla import (
+from streambank.declaration.sla import (
     MIN_HISTORY_S,
     PROMISES,
     Declared,

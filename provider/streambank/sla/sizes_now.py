@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
-from streambank.sla.history import StreamedHistory
+from streambank.sla.history.history import StreamedHistory
+from streambank.sla.history.point import History, Point
+from streambank.sla.history.unmanaged import directory_sizes
 from streambank.sla.objectives import Objective
-from streambank.sla.point import History, Point
-from streambank.sla.unmanaged import directory_sizes
 from streambank.storage import open_store
 
 

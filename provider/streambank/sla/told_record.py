@@ -6,12 +6,12 @@ that fails neither keeps the others from telling nor makes them tell again.
 
 from __future__ import annotations
 
-from streambank.errors import ConflictError
-from streambank.job.control import JobControl
-from streambank.job.records import RecordStream
-from streambank.sla.told import Told, read_told
+from streambank.control.control import JobControl
+from streambank.control.records import RecordStream
+from streambank.core.errors import ConflictError
+from streambank.core.times import to_json_time, utc_now
+from streambank.sla.alerts import Told, read_told
 from streambank.storage.names import check_name
-from streambank.times import to_json_time, utc_now
 
 
 def read(control: JobControl, teller: str) -> Told:

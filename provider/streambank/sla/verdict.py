@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from streambank.job.sla import Mute, Unit
-from streambank.sizes import say_bytes
-from streambank.sla.growth import Growth
-from streambank.times import to_json_time
+from streambank.core.times import to_json_time
+from streambank.core.units import say_bytes
+from streambank.declaration.sla import Mute, Unit
+from streambank.sla.growth.forecast import Growth
 
 Level = Literal["ok", "unknown", "warn", "breach"]
 LEVELS: tuple[Level, ...] = ("ok", "unknown", "warn", "breach")

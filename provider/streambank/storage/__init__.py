@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from streambank.storage.base import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 from streambank.storage.locations import is_inside, local_path, normalize_location, open_store, scheme_of
 from streambank.storage.names import check_job_name, split_job
-from streambank.storage.s3_access import S3Access, using_s3
+from streambank.storage.s3.credentials import S3Access, using_s3
+from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 
 __all__ = [
     "CHUNK_BYTES",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
-from streambank.errors import StorageError
-from streambank.storage.base import CHUNK_BYTES
+from streambank.core.errors import StorageError
+from streambank.storage.store import CHUNK_BYTES
 
 CORRUPT = "corrupt-transfer"
 """Code of the error of bytes that did not arrive as they were stored."""

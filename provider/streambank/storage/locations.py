@@ -13,17 +13,17 @@ import re
 from pathlib import Path
 from typing import cast
 
-from streambank.errors import InputError
-from streambank.storage.base import Opener, Store
+from streambank.core.errors import InputError
+from streambank.storage.store import Opener, Store
 
 OPENERS: dict[str, str] = {
-    "file": "streambank.storage.local:open_location",
+    "file": "streambank.storage.local.store:open_location",
     "memory": "streambank.storage.memory:open_location",
-    "s3": "streambank.storage.s3:open_location",
-    "s3a": "streambank.storage.s3:open_location",
+    "s3": "streambank.storage.s3.store:open_location",
+    "s3a": "streambank.storage.s3.store:open_location",
 }
 """Scheme -> dotted path of its `Opener`, imported when a location asks for it."""
-OTHERS = "streambank.storage.fsspec_store:open_location"
+OTHERS = "streambank.storage.fsspec.store:open_location"
 """The `Opener` of every other scheme."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?<=file:)/)")

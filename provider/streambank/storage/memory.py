@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from streambank.errors import ConflictError, NotFoundError
-from streambank.storage.base import EXISTS_HINT, GONE_HINT, Features, FileInfo, Leftover, Store
+from streambank.core.errors import ConflictError, NotFoundError
 from streambank.storage.names import check_key, check_prefix
+from streambank.storage.store import EXISTS_HINT, GONE_HINT, Features, FileInfo, Leftover, Store
 
 _spaces: dict[str, _Space] = {}
 _spaces_lock = threading.Lock()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 
 TEMPORARY_PREFIX = ".streambank-"
 TEMPORARY_SUFFIX = ".tmp"

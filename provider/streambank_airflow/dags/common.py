@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from streambank.job.declaration import Job
+from streambank.declaration.declaration import Job
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.deadline import DeadlineAlert

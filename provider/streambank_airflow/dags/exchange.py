@@ -13,8 +13,8 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, TriggerRule
 
-from streambank.job.declaration import Job
-from streambank_airflow import forms
+from streambank.declaration.declaration import Job
+from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
 from streambank_airflow.operators.base import alert_of_failure
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from streambank.job.declaration import Job
-from streambank_airflow import forms
+from streambank.declaration.declaration import Job
+from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import job_dag, task_args
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
 

@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, TriggerRule
 
-from streambank.job.declaration import Job
-from streambank.times import utc_now
-from streambank_airflow import forms
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
+from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import job_dag, task_args
+from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.base import StreambankOperator
 from streambank_airflow.operators.blackout import SkipInBlackoutOperator
 from streambank_airflow.operators.repository import (
@@ -23,7 +24,6 @@ from streambank_airflow.operators.repository import (
     SweepRepositoryOperator,
 )
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from streambank_airflow.stagger import staggered
 
 ONE = "Takes a savepoint of the running job, without stopping it, and verifies it."
 SEVERAL = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from streambank.job.declaration import Job
-from streambank_airflow import forms
+from streambank.declaration.declaration import Job
+from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import job_dag
+from streambank_airflow.dags.stagger import staggered
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
-from streambank_airflow.stagger import staggered
 
 SPREAD_S = 600.0
 """Over how much time jobs are judged that declare no schedule."""

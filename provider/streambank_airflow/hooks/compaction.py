@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from streambank_airflow.hooks.base import connected
-from streambank_airflow.hooks.health import HealthHook
+from streambank_airflow.hooks.declared import connected
+from streambank_airflow.hooks.jobs import HealthHook
 
 if TYPE_CHECKING:
     from streambank.compaction.purge import PurgeReport

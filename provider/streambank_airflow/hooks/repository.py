@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from streambank.errors import InputError, StreambankError
+from streambank.core.errors import InputError, StreambankError
 from streambank.storage import open_store
 from streambank.storage.names import split_job
-from streambank_airflow.hooks.base import DeclarationHook, connected
+from streambank_airflow.hooks.declared import DeclarationHook, connected
 
 if TYPE_CHECKING:
     from streambank.replicas.replicate import ReplicaReport
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
     from streambank.retention.swept import SweepReport
-    from streambank.savepoint.executing import Executor
     from streambank.savepoint.sampling import SampleReport
+    from streambank.work.executor import Executor
 
 
 class RepositoryHook(DeclarationHook):
@@ -38,7 +38,7 @@ class RepositoryHook(DeclarationHook):
             InputError: It is no share (code `bad-share`).
             StreambankError: Whatever `streambank.savepoint.sampling.verify_sample` raises.
         """
-        from streambank.savepoint.coverage import parse_share
+        from streambank.repository.coverage import parse_share
         from streambank.savepoint.sampling import verify_sample
 
         return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
@@ -69,7 +69,7 @@ class RepositoryHook(DeclarationHook):
             StreambankError: The repository cannot be read.
         """
         from streambank.replicas.replicate import newest_first, replicate_to
-        from streambank.savepoint.rate import parse_rate
+        from streambank.work.pace import parse_rate
 
         rate = parse_rate(max_rate) if max_rate is not None else None
         job = self._if_declared(ref)
@@ -147,8 +147,8 @@ class RepositoryHook(DeclarationHook):
                 `empty-policy`).
             StreambankError: The repository cannot be read; then nothing is touched.
         """
+        from streambank.repository.repository import Repository
         from streambank.retention.expire import expire
-        from streambank.savepoint.repository import Repository
 
         job, name = self._if_declared(ref), split_job(ref)[0]
         if job is None or not job.replicate.to:

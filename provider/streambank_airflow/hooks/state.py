@@ -9,18 +9,18 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streambank.errors import InputError, NotFoundError
-from streambank.job.generations import MAIN
-from streambank_airflow.hooks.base import connected
+from streambank.control.generations import MAIN
+from streambank.core.errors import InputError, NotFoundError
 from streambank_airflow.hooks.compaction import CompactionHook
+from streambank_airflow.hooks.declared import connected
 
 if TYPE_CHECKING:
     from streambank.recovery.reinstate import Reinstated
-    from streambank_airflow.executors import SparkChoice
+    from streambank_airflow.connections.spark import SparkChoice
 
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
-_ORDER = "streambank_spark.order"
+_ORDER = "streambank_spark.rewrite.request"
 
 
 class StateHook(CompactionHook):
@@ -68,7 +68,7 @@ class StateHook(CompactionHook):
         Args:
             ref: `job` or `job/query`; of several queries one has to be named.
             savepoint: Its id, the beginning of one, or `latest`.
-            order: What is asked, as JSON (streambank_spark/order.py).
+            order: What is asked, as JSON (streambank_spark/rewrite/request.py).
             spark: Which Spark, beside what is declared.
             unmoved: Refuse where the query has gone on since, or has begun a batch.
             by: Who asks.
@@ -184,7 +184,7 @@ class StateHook(CompactionHook):
         Raises:
             RefusedError: Its records are lost (code `repository-lost`), so that is not known.
         """
-        from streambank.job.prepare import check_declared
+        from streambank.driver.prepare import check_declared
 
         job, records = self.declared(ref)[0], self.declared(ref)[0].records()
         desired = records.desired()

@@ -9,22 +9,22 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.errors import InputError, RefusedError
-from streambank.job.generations import MAIN
-from streambank.job.telling import Lines
+from streambank.control.generations import MAIN
+from streambank.control.telling import Lines
+from streambank.core.errors import InputError, RefusedError
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
-from streambank_airflow.hooks.base import DEFAULT_CONN_ID, connected
-from streambank_airflow.hooks.health import TELL_EVERY_S
+from streambank_airflow.hooks.declared import DEFAULT_CONN_ID, connected
+from streambank_airflow.hooks.jobs import TELL_EVERY_S
 from streambank_airflow.hooks.state import LATEST, StateHook
 
 if TYPE_CHECKING:
     from streambank.job.restart import RestartAsked, RestartResult
     from streambank.job.start import StartResult
     from streambank.job.stop import StopResult
-    from streambank.job.stop_asked import StopAsked
+    from streambank.job.stop_request import StopAsked
     from streambank.recovery.plan import RestorePlan
-    from streambank.savepoint.executing import Executor
+    from streambank.work.executor import Executor
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
@@ -187,7 +187,7 @@ class StreambankHook(StateHook):
     @connected
     def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
         """Where the newest driver's log is, and its last lines where they can be read from here."""
-        from streambank.job.launchers.choose import launcher_for
+        from streambank.driver.launchers.choose import launcher_for
         from streambank.job.status import job_status
 
         job, _ = self.declared(ref)
@@ -237,10 +237,10 @@ class StreambankHook(StateHook):
             StreambankError: Whatever a take raises.
         """
         from streambank.job.savepoint import savepoint_job
-        from streambank.kafka.connection import Brokers, KafkaConnection
         from streambank.kafka.recording import SourceRecorder
+        from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.savepoint.take import known_closure, take
-        from streambank.sinks.file_sink import FileSinkCapture
+        from streambank.sinks.file.capture import FileSinkCapture
 
         if checkpoint is not None:
             return take(
@@ -349,7 +349,7 @@ class StreambankHook(StateHook):
             StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.restore import plan_restore
-        from streambank_airflow.approval import HELD, obstacles
+        from streambank_airflow.operators.approval import HELD, obstacles
 
         plan = plan_restore(
             self.repository(ref),
@@ -422,7 +422,7 @@ class StreambankHook(StateHook):
         return None
 
     def _target(self, ref: str, into: str | None, servers: str | None) -> dict[str, Any]:
-        from streambank.kafka.connection import Brokers, KafkaConnection
+        from streambank.kafka.settings import Brokers, KafkaConnection
 
         job = self._if_declared(ref)
         connection = job.kafka if job is not None else KafkaConnection()

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from streambank.errors import InputError, StreambankError
-from streambank.job.processes import who
+from streambank.control.processes import who
+from streambank.core.errors import InputError, StreambankError
 from streambank_airflow.choices import one_of
-from streambank_airflow.executors import SparkChoice
+from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.savepoint.executing import Executor
+    from streambank.work.executor import Executor
 
 
 _TEMPLATE_HINT = "Where it is a template, see in the task's rendered fields what came of it."
@@ -38,7 +38,7 @@ class FindsJobs:
 
 def alert_of_failure(context: Context) -> None:
     """An `on_failure_callback`: whom the job names is alerted, where the failure is one for alerts."""
-    from streambank_airflow import alerts
+    from streambank_airflow.notify import alerts
 
     alerts.alert_of_failure({**context})
 

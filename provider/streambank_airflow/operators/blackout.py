@@ -9,9 +9,9 @@ import pendulum
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import InputError
-from streambank.job.blackout import Blackout, parse_blackout
-from streambank.times import utc_now
+from streambank.core.errors import InputError
+from streambank.core.times import utc_now
+from streambank.declaration.blackout import Blackout, parse_blackout
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import by_schedule
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import InputError
-from streambank.times import parse_duration_s
+from streambank.core.errors import InputError
+from streambank.core.times import parse_duration_s
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
 

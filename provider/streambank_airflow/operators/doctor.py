@@ -64,7 +64,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             AirflowException: It could not be looked at, and a retry may help.
             AirflowSkipException: It is not to be looked at.
         """
-        from streambank_airflow.paused import note_watchers
+        from streambank_airflow.watch.paused import note_watchers
 
         with airflow_failures():
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.times import to_json_time, utc_now
+from streambank.core.times import to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, by_schedule
 
@@ -48,7 +48,7 @@ class CheckRunDagOperator(StreambankOperator):
         Raises:
             AirflowFailException: The DAG is paused.
         """
-        from streambank_airflow.paused import is_paused
+        from streambank_airflow.watch.paused import is_paused
 
         with airflow_failures():
             asked = as_bool(self.only_if, "only_if")
@@ -98,8 +98,8 @@ class JobWatchedOperator(StreambankOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait; see the class."""
-        from streambank_airflow.paused import is_paused
         from streambank_airflow.triggers.job import JobWatchedTrigger
+        from streambank_airflow.watch.paused import is_paused
 
         if is_paused(context, self.run_dag_id):
             self._fail(PAUSED.format(dag=self.run_dag_id, job=self.job))

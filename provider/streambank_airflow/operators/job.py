@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.errors import RefusedError, StreambankError
-from streambank.job.generations import MAIN
-from streambank.job.stop_asked import StopAsked
-from streambank.times import from_json_time, to_json_time, utc_now
+from streambank.control.generations import MAIN
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
 from streambank_airflow.choices import IF_RUNNING, one_of
-from streambank_airflow.driver import DriverOperator
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import (
     StreambankOperator,
     as_bool,
@@ -30,7 +28,9 @@ from streambank_airflow.operators.base import (
     known_or_template,
     left_stopped,
 )
+from streambank_airflow.operators.driver import DriverOperator
 from streambank_airflow.operators.keep import KeepStreamingJobRunningOperator
+from streambank_airflow.operators.links import persist_driver_log_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.errors import ConflictError, RefusedError, StorageError, StreambankError
-from streambank.job.watch import SIGN_EVERY_S
-from streambank.times import from_json_time, to_json_time, utc_now
-from streambank_airflow.driver import HOPELESS, UNSTARTABLE, DriverOperator
+from streambank.control.watch import SIGN_EVERY_S
+from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
+from streambank.core.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe
-from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import asked_by
+from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator
+from streambank_airflow.operators.links import persist_driver_log_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from streambank.job.health_policy import HealthPolicy
-    from streambank.job.watch import WatchEnd
+    from streambank.control.watch import WatchEnd
+    from streambank.declaration.health import HealthPolicy
 
 _LONGEST = 300
 _PATIENCE = ("max_failures", "backoff_s", "max_backoff_s")
@@ -355,7 +355,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             self._give_up(context, describe(error), course)
 
     def _alert_of_restart(self, context: Context, said: str, pause_s: float, course: Course) -> None:
-        from streambank_airflow.alerts import Alert, send_alert
+        from streambank_airflow.notify.alerts import Alert, send_alert
 
         alert = Alert(
             ("restart",),

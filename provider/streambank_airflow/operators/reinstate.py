@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import RefusedError
+from streambank.core.errors import RefusedError
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import InputError, StreambankError
+from streambank.core.errors import InputError, StreambankError
+from streambank.core.times import parse_duration_s
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
-from streambank.times import parse_duration_s
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.operators.base import (
     SparkWork,

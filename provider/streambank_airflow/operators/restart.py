@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import InputError
-from streambank.times import from_json_time, to_json_time, utc_now
+from streambank.core.errors import InputError
+from streambank.core.times import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures
-from streambank_airflow.links import persist_driver_log_link
 from streambank_airflow.operators.base import as_bool, as_number, asked_by, flat
 from streambank_airflow.operators.job import StartStreamingJobOperator, asker
+from streambank_airflow.operators.links import persist_driver_log_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from streambank.errors import RefusedError, StreambankError
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.times import to_json_time
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank.times import to_json_time
-from streambank_airflow.approval import (
+from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
+from streambank_airflow.failures import airflow_failures
+from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
+from streambank_airflow.operators.approval import (
     CHOICE_KEY,
     HELD,
     Choice,
@@ -24,9 +27,6 @@ from streambank_airflow.approval import (
     shown_choices,
     subject_of,
 )
-from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
-from streambank_airflow.failures import airflow_failures
-from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
     FindsJobs,
     SparkWork,
@@ -321,7 +321,7 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
         return result
 
     def _say_that_it_waits(self, context: Context) -> None:
-        from streambank_airflow.alerts import ask_approvers
+        from streambank_airflow.notify.alerts import ask_approvers
 
         try:
             link = self.generate_link_to_ui_from_context(context=context)

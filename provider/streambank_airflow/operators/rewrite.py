@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from streambank.errors import NotFoundError
-from streambank.times import parse_duration_s
-from streambank_airflow.executors import SparkChoice
+from streambank.core.errors import NotFoundError
+from streambank.core.times import parse_duration_s
+from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, by_schedule
 
@@ -81,7 +81,7 @@ class StateOperator(StreambankOperator):
 
     @abstractmethod
     def order(self) -> dict[str, Any]:
-        """What is asked, as JSON, without what all orders have (streambank_spark/order.py)."""
+        """What is asked, as JSON, without what all orders have (streambank_spark/rewrite/request.py)."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done; see the class."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank.errors import NotFoundError
-from streambank.job.policies import DEFAULT_SHARE
+from streambank.core.errors import NotFoundError
+from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
 from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures
@@ -188,7 +188,7 @@ class VerifySavepointOperator(SparkWork):
         return result
 
     def _alert(self, context: Context, damaged: str, result: dict[str, Any], findings: Sequence[str]) -> None:
-        from streambank_airflow.alerts import Alert, send_alert
+        from streambank_airflow.notify.alerts import Alert, send_alert
 
         # Of a sample each finding begins with its savepoint.
         about = [result["savepoint"]] if "savepoint" in result else [one.split(":")[0] for one in findings]

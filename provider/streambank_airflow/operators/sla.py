@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.errors import InputError, StreambankError
+from streambank.core.errors import InputError, StreambankError
 from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from streambank.sla.assess import Assessment
-    from streambank_airflow.judging import SlaSubject
-    from streambank_airflow.telling import Teller, Telling
+    from streambank_airflow.notify.notify import Teller, Telling
+    from streambank_airflow.watch.sla import SlaSubject
 
 ALL = "all"
 ON_BREACH = ("fail", "warn", "report")
@@ -151,7 +151,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
     def _note_watchers(self, context: Context, subjects: Mapping[str, SlaSubject | StreambankError]) -> None:
         """Ask Airflow whether those who watch the jobs can act, which no other place can tell."""
-        from streambank_airflow.paused import note_watchers
+        from streambank_airflow.watch.paused import note_watchers
 
         note_watchers(context, [one for one in subjects.values() if not isinstance(one, StreambankError)])
 
@@ -169,7 +169,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             return list(threads.map(judge, subjects.keys(), subjects.values()))
 
     def _log(self, checked: Sequence[Checked]) -> None:
-        from streambank_airflow.sla_news import sentence
+        from streambank_airflow.notify.sla_news import sentence
 
         for one in checked:
             if one.found is None:
@@ -185,7 +185,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
                         self.log.info("  %s", each)
 
     def _send_metrics(self, checked: Sequence[Checked]) -> None:
-        from streambank_airflow.sla_stats import Gauges
+        from streambank_airflow.notify.stats import Gauges
 
         try:
             gauges = Gauges.of_settings()
@@ -200,7 +200,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             self.log.exception("The metrics could not be sent.")
 
     def _tell(self, checked: Sequence[Checked], context: Context, least: str) -> list[Telling]:
-        from streambank_airflow.telling import tell_all
+        from streambank_airflow.notify.notify import tell_all
 
         found = [
             (one.subject, one.found, self._tellers(one.subject, least))
@@ -214,8 +214,8 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         return told
 
     def _tellers(self, subject: SlaSubject, least: str) -> Sequence[Teller]:
-        from streambank_airflow.sla_news import level_of
-        from streambank_airflow.telling import declared_tellers, given_tellers
+        from streambank_airflow.notify.notify import declared_tellers, given_tellers
+        from streambank_airflow.notify.sla_news import level_of
 
         if self.notifiers is not None:
             return given_tellers(self.notifiers, level_of(least))
@@ -254,7 +254,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: bool) -> dict[str, Any]:
     """What the operator returns; see there."""
     from streambank.sla.verdict import LEVELS
-    from streambank_airflow.sla_news import sentence
+    from streambank_airflow.notify.sla_news import sentence
 
     verdicts = [verdict for one in checked if one.found is not None for verdict in one.found.verdicts]
     heard = [one for one in verdicts if one.mute is None]

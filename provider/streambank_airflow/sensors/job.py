@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import FindsJobs, as_integer
-from streambank_airflow.watching import STATES
+from streambank_airflow.watch.job import STATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank_airflow.event_time import as_moment
 from streambank_airflow.sensors.job import JobSensor
+from streambank_airflow.watch.event_time import as_moment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

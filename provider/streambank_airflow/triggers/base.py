@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from streambank.errors import StorageError, StreambankError
+from streambank.core.errors import StorageError, StreambankError
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
-    from streambank_airflow.watching import JobView
+    from streambank_airflow.watch.job import JobView
 
 Event = dict[str, Any]
 """What a wait ends with: flat, JSON, `status` says how (`done`, `failed`, `error`, ...)."""

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from streambank.errors import InputError, StreambankError
+from streambank.core.errors import InputError, StreambankError
+from streambank.core.times import parse_duration_s
 from streambank.job.watermarks import EventTime
-from streambank.times import parse_duration_s
-from streambank_airflow.event_time import LAST_MS, spelled
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.told import Memory, News, PositionMemory, Told, next_news
+from streambank_airflow.notify.cursor import Memory, News, PositionMemory, Told, next_news
 from streambank_airflow.triggers.base import PATIENCE, LookingTrigger
+from streambank_airflow.watch.event_time import LAST_MS, spelled
 
 Seen = TypeVar("Seen")
 Kept = TypeVar("Kept")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from streambank.control.watch import SIGN_EVERY_S
+from streambank.core.times import from_json_time, utc_now
 from streambank.job.awake import MOST_S, AwakeClock
 from streambank.job.health import Observer
-from streambank.job.watch import SIGN_EVERY_S
-from streambank.times import from_json_time, utc_now
 from streambank_airflow.triggers.base import Event, JobTrigger
-from streambank_airflow.watching import DRIVEN, Signs, WatchedView, WatchedWatcher
+from streambank_airflow.watch.job import DRIVEN, Signs, WatchedView, WatchedWatcher
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
-    from streambank_airflow.watching import JobView, JobWatcher
+    from streambank_airflow.watch.job import JobView, JobWatcher
 
 
 class JobReadyTrigger(JobTrigger):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streambank.sla.alerts import Told, news, read_told
 from streambank.sla.assess import Assessment
-from streambank.sla.told import Told, news, read_told
 from streambank_airflow.choices import check_objectives, one_of
-from streambank_airflow.judging import SKEWS, SlaLooks, SlaView, SlaWatcher, standing
-from streambank_airflow.sla_news import event_of, level_of
-from streambank_airflow.told import Memory
+from streambank_airflow.notify.cursor import Memory
+from streambank_airflow.notify.sla_news import event_of, level_of
 from streambank_airflow.triggers.base import Event, JobTrigger
 from streambank_airflow.triggers.events import TellingTrigger
+from streambank_airflow.watch.sla import SKEWS, SlaLooks, SlaView, SlaWatcher, standing
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
     from streambank_airflow.triggers.base import Watcher
-    from streambank_airflow.watching import JobView
+    from streambank_airflow.watch.job import JobView
 
 UNTIL = ("kept", "broken")
 LEASTS = ("warn", "breach")

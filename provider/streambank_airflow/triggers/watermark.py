@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from streambank_airflow.event_time import as_moment, to_epoch_ms
 from streambank_airflow.triggers.base import Event, JobTrigger
+from streambank_airflow.watch.event_time import as_moment, to_epoch_ms
 
 if TYPE_CHECKING:
     from streambank_airflow.hooks.streambank import StreambankHook
     from streambank_airflow.triggers.base import Watcher
-    from streambank_airflow.watching import JobView
+    from streambank_airflow.watch.job import JobView
 
 
 class WatermarkTrigger(JobTrigger):

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli import console
 from streambank.cli.options import JobsFile, Note
-from streambank_spark.commands.place import (
-    Operator,
-    SparkOptions,
-    require_pyspark,
-    spark_of,
-    with_spark,
-    workshop_of,
-)
-from streambank_spark.commands.rewriting import (
+from streambank.cli.output import console
+from streambank_spark.commands.rewrite import (
     Expired,
     IdleFor,
     IdleSince,
@@ -29,13 +21,21 @@ from streambank_spark.commands.rewriting import (
     say,
     show_going,
 )
+from streambank_spark.commands.subject import (
+    Operator,
+    SparkOptions,
+    require_pyspark,
+    spark_of,
+    with_spark,
+    workshop_of,
+)
 
 if TYPE_CHECKING:
-    from streambank.job.declaration import Job
-    from streambank.recovery.exchange import ExchangeResult
-    from streambank.savepoint.repository import Repository
-    from streambank_spark.derive import Derived
-    from streambank_spark.order import Order
+    from streambank.declaration.declaration import Job
+    from streambank.recovery.exchange_state import ExchangeResult
+    from streambank.repository.repository import Repository
+    from streambank_spark.rewrite.derive import Derived
+    from streambank_spark.rewrite.request import Order
 
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
@@ -102,7 +102,7 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Stop a job, spread its state over other partitions, and start it; as it was, where that goes wrong."""
-    from streambank_spark.order import Order
+    from streambank_spark.rewrite.request import Order
 
     order = Order(operation="rescale", partitions=partitions, note=note)
     _exchange(order, name, jobs, query, force_after, why, spark)
@@ -125,12 +125,12 @@ def _exchange(
 ) -> None:
     order.check()
     require_pyspark()
-    from streambank.job.declaration import load_jobs
-    from streambank.job.processes import who
-    from streambank.recovery.exchange import exchange
+    from streambank.control.processes import who
+    from streambank.core.times import parse_duration_s
+    from streambank.declaration.declaration import load_jobs
+    from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee
-    from streambank.times import parse_duration_s
-    from streambank_spark.order import check_where
+    from streambank_spark.rewrite.request import check_where
 
     job = load_jobs(jobs).job(name)
     spark = declared_spark(job, query, given)
@@ -142,7 +142,7 @@ def _exchange(
         made: list[Derived] = []
 
         def make(repository: Repository, of: str, savepoint: str) -> str | None:
-            from streambank_spark.order import carry_out
+            from streambank_spark.rewrite.request import carry_out
 
             workshop = workshop_of(spark, progress)
             made.append(carry_out(session, repository, of, savepoint, order, workshop, by=by, say=say))
@@ -165,7 +165,7 @@ def _exchange(
 
 def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOptions:
     """By which Spark a job's state is worked on: as the command says, else as the job declares."""
-    from streambank.job.generations import MAIN
+    from streambank.control.generations import MAIN
 
     conf = {**job.spark, **job.state.spark}
     return SparkOptions(

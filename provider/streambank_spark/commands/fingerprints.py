@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli import console
 from streambank.cli.options import JobOption
-from streambank_spark.commands.place import (
+from streambank.cli.output import console
+from streambank_spark.commands.schemas import compare
+from streambank_spark.commands.subject import (
     OfBatch,
     OfPart,
     Operator,
@@ -18,7 +19,6 @@ from streambank_spark.commands.place import (
     state_of,
     with_spark,
 )
-from streambank_spark.commands.schemas import compare
 
 SCHEMA_EXAMPLES = """Examples:
 
@@ -55,7 +55,7 @@ def schema(
         compare(place, against, repository, job, batch)
         return
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.schema import schema_of
+        from streambank_spark.state.schema import schema_of
 
         document = {"of": found.of, **schema_of(found.state)}
     console.answer(document, lambda: _show_schema(document))
@@ -96,7 +96,7 @@ def digest(
 ) -> None:
     """Give a fingerprint of all state: the same for the same rows, in any layout and number of partitions."""
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.digest import digest_of
+        from streambank_spark.state.digest import digest_of
 
         digests = [each.to_dict() for each in digest_of(found.state, operator, part)]
         document = {"of": found.of, "batch": found.state.closure.batch, "operators": digests}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streambank.cli import console
+from streambank.cli.output import console
 from streambank.cli.repositories import open_repository
-from streambank_spark.commands.place import check_place
+from streambank_spark.commands.subject import check_place
 
 if TYPE_CHECKING:
-    from streambank.checkpoint.query_schema import QuerySchema
+    from streambank.checkpoint.schema.query import QuerySchema
 
 FINE = ("same", "compatible")
 
@@ -23,7 +23,7 @@ def compare(place: str, against: str, repository: str | None, job: str | None, b
         InputError: The options do not go together.
         StreambankError: A schema cannot be had.
     """
-    from streambank.checkpoint.compatibility import compare_schemas
+    from streambank.checkpoint.schema.compatibility import compare_schemas
 
     check_place(repository, job, batch)
     before, stored = _schema(place, repository, job, batch)
@@ -42,7 +42,7 @@ def is_location(text: str) -> bool:
 def _schema(
     place: str, repository: str | None, job: str | None, batch: int | None
 ) -> tuple[dict[str, Any], QuerySchema]:
-    from streambank.savepoint.query_schema import schema_of_checkpoint, schema_of_savepoint
+    from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
     from streambank.storage import open_store
 
     if repository is None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streambank.cli import console
-from streambank_spark.commands.place import SparkOptions, require_pyspark, spark_of, workshop_of
+from streambank.cli.output import console
+from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, workshop_of
 
 if TYPE_CHECKING:
-    from streambank.finding import Finding
-    from streambank.savepoint.repository import Repository
+    from streambank.core.finding import Finding
+    from streambank.repository.repository import Repository
     from streambank.savepoint.verify import Deeper
 
 
@@ -26,7 +26,7 @@ def deep_look(
         StorageError: Spark fails (code `spark-failed`).
     """
     require_pyspark()
-    from streambank_spark.deep import look_deep
+    from streambank_spark.state.verify import look_deep
 
     options = SparkOptions(master, conf, work)
     with spark_of(options) as session:

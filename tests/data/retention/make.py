@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from streambank.repository.catalog import SavepointSummary
 from streambank.retention.policy import Policy, decide
-from streambank.savepoint.catalog import SavepointSummary
 
 HERE = Path(__file__).parent
 NOW = datetime(2014, 1, 2, tzinfo=UTC)

@@ -12,7 +12,7 @@ from streambank.checkpoint.compactible import (
     parse_log_entry,
     parse_log_name,
 )
-from streambank.errors import FormatError, NotFoundError
+from streambank.core.errors import FormatError, NotFoundError
 from tests.support.checkpoints import checkpoint
 
 

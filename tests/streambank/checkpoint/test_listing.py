@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streambank.checkpoint.listing import Listing, list_checkpoint
-from streambank.errors import FormatError
-from streambank.storage.base import FileInfo
-from streambank.storage.local import LocalStore
+from streambank.core.errors import FormatError
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import FileInfo
 
 numbers = st.integers(0, 2**63 - 1)
 names = st.text("ab.0-", min_size=1, max_size=30)

@@ -13,7 +13,7 @@ from streambank.checkpoint.logs import (
     parse_metadata,
     parse_offsets,
 )
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 from tests.support.checkpoints import PLANNED, checkpoint
 
 OFFSETS = b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":7,"conf":{"a":"b"}}\n{"logOffset":3}\n-'

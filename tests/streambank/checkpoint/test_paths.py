@@ -13,7 +13,7 @@ from streambank.checkpoint.paths import (
     rewrite_operator_metadata,
     schema_paths,
 )
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 from tests.support.checkpoints import NAMES, checkpoint
 
 PATH = "state/0/_metadata/v2/0"

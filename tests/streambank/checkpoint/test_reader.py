@@ -14,7 +14,7 @@ import pytest
 from streambank.checkpoint.inspection import MAX_THOROUGH_READS
 from streambank.checkpoint.listing import LISTING_ORDER, list_checkpoint
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import ConflictError, NotFoundError, StorageError
+from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import FileInfo, Store, open_store
 from tests.support.checkpoints import NAMES, PLANNED, Checkpoint, checkpoint, unpack
 

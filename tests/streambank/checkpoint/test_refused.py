@@ -11,7 +11,7 @@ import pytest
 
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
-from streambank.errors import ConflictError, FormatError, NotFoundError, StreambankError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
 from tests.support.checkpoints import Checkpoint, checkpoint
 
 ROCKSDB = "4.3.0/rocksdb-changelog-window"

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.checkpoint.logs import parse_commit
 from streambank.checkpoint.watermark import CommittedWatermark, committed_watermark
-from streambank.errors import ConflictError, FormatError, NotFoundError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage.memory import MemoryStore
 from tests.support.checkpoints import NAMES, checkpoint, expected
 from tests.support.live_checkpoint import LiveCheckpoint

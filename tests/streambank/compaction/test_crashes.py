@@ -11,9 +11,9 @@ from streambank.compaction.compact import compact
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.undo import bring_back
-from streambank.errors import NotFoundError, RefusedError, StreambankError
-from streambank.storage.base import Store
+from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.littered import STOPPED, closure, content, copied, litter
 

@@ -8,12 +8,12 @@ import pytest
 
 from streambank.compaction.job import compact_job, purge_job, undo_job
 from streambank.compaction.quarantine import PURGING_KEY, Quarantine
-from streambank.errors import ConflictError, InputError, NotFoundError, RefusedError, StorageError
-from streambank.job.declaration import Job
-from streambank.job.processes import this_process
+from streambank.control.processes import this_process
+from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StorageError
+from streambank.declaration.declaration import Job
 from streambank.storage import open_store
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Store
 from tests.support.jobs import BY, declare
 from tests.support.littered import closure, content, litter
 

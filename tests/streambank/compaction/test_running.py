@@ -13,8 +13,8 @@ from streambank.compaction.compact import compact
 from streambank.compaction.plan import plan_running
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.undo import bring_back
-from streambank.errors import InputError
-from streambank.storage.local import LocalStore
+from streambank.core.errors import InputError
+from streambank.storage.local.store import LocalStore
 from tests.support.checkpoints import REFUSED, checkpoint
 from tests.support.littered import STOPPED, commit_next, content, litter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction import life
+from streambank.compaction import quiet_check as life
 from streambank.storage import Store, open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from streambank.doctor import installation
-from streambank.doctor.checkpoint import check_budget
+from streambank.core.finding import Finding
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.doctor.checks import installation
+from streambank.doctor.checks.checkpoint import check_budget
 from streambank.doctor.diagnose import Machine, diagnose_checkpoint, diagnose_job
-from streambank.finding import Finding
-from streambank.job.declaration import Job, load_jobs
-from streambank.savepoint.manifest import Manifest
+from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
-from streambank.sla.hot_key_record import keep_hot_keys
+from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from streambank.times import utc_now
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
 from tests.support.doctored import DISK, NFS, mounts

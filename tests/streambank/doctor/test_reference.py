@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.places import ROOT
+
 PAGE = ROOT / "docs/reference/doctor.md"
 
 
@@ -23,7 +23,7 @@ def constants(node: ast.expr) -> Iterator[str]:
 def in_source() -> dict[str, set[str]]:
     """Codes of doctor's own findings, and their severities."""
     found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "provider/streambank/doctor").glob("*.py")):
+    for path in sorted((ROOT / "provider/streambank/doctor").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
                 for code in constants(node.args[0]):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from streambank.control.control import JobControl
+from streambank.control.processes import ProcessId, this_process
+from streambank.core.times import to_json_time
 from streambank.job.alive import Life, job_life
-from streambank.job.control import JobControl
-from streambank.job.processes import ProcessId, this_process
 from streambank.storage.memory import MemoryStore
-from streambank.times import to_json_time
 from tests.support.jobs import ELSEWHERE, FakeClock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -81,7 +81,7 @@ def watch(control: JobControl, desired: int, minute: float, **sign: Any) -> int:
 
 
 def _json(data: dict[str, Any]) -> bytes:
-    from streambank.job.records import encode_json
+    from streambank.control.records import encode_json
 
     return encode_json(data)
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import ConflictError
+from streambank.core.errors import ConflictError
+from streambank.declaration.declaration import Job
 from streambank.job.crash_loop import record_crash_loop
-from streambank.job.declaration import Job
 from streambank.job.heal import committed_batches, heal_job, is_still_unhealthy
 from streambank.job.health import Unhealthy
 from streambank.job.restart import RestartResult, restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from streambank.sla.recoveries import recoveries
+from streambank.sla.judge.recoveries import recoveries
 from tests.support.histories import at, line
 from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
 

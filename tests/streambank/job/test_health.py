@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError
+from streambank.control.claims import ClaimView
+from streambank.core.errors import InputError
+from streambank.declaration.health import HealthPolicy
 from streambank.job.awake import AwakeClock
-from streambank.job.claims import ClaimView
 from streambank.job.health import Health, Observer, Seen, Unhealthy, judge_health
-from streambank.job.health_policy import HealthPolicy
 from tests.support.jobs import FakeClock, declare
 
 POLICY = HealthPolicy()

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.job.savepoint import sinks_of
 from streambank.kafka.recording import KafkaSinkCapture
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from tests.support.brokers import FakeBroker
 

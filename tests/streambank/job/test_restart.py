@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, StorageError
-from streambank.job.declaration import Job
+from streambank.core.errors import ConflictError, StorageError
+from streambank.declaration.declaration import Job
 from streambank.job.restart import RestartAsked, RestartResult, ask_to_restart, restart_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError, NotFoundError, StreambankError
-from streambank.job.declaration import Job, load_jobs
-from streambank.job.processes import ProcessId
+from streambank.control.processes import ProcessId
+from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop import stop_job
+from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan
-from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from tests.support.cli import succeed
 from tests.support.file_sinks import FileSinkWriter

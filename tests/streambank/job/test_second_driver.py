@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import RefusedError, StorageError
-from streambank.job.claims import ClaimView
-from streambank.job.control import JobControl
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.core.errors import RefusedError, StorageError
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.job.crash_loop import record_crash_loop
-from streambank.job.declaration import Job
-from streambank.job.launchers.standalone import StandaloneLauncher
 from streambank.job.restart import RestartAsked, ask_to_restart, restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
@@ -208,7 +208,7 @@ def test_no_second_driver_where_the_first_cannot_be_ended(
     running_one(job, drivers).freeze()
     kills: list[object] = []
     monkeypatch.setattr(StandaloneLauncher, "kill", lambda self, handle: kills.append(handle))
-    monkeypatch.setattr("streambank.job.whereabouts.CLUSTER_MARGIN_S", 0.5)
+    monkeypatch.setattr("streambank.driver.location.CLUSTER_MARGIN_S", 0.5)
     for act in (lambda: start(job), lambda: stop_job(job, by=BY)):
         with pytest.raises(StorageError) as caught:
             act()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, RefusedError, StorageError
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.installed import Installation
-from streambank.job.launcher import Handle, LocalLauncher
-from streambank.job.operation import OperationLock
-from streambank.job.processes import ProcessId, this_process
+from streambank.control.control import JobControl
+from streambank.control.operation import OperationLock
+from streambank.control.processes import ProcessId, this_process
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.declaration.declaration import Job
+from streambank.driver.installed import Installation
+from streambank.driver.launchers.launcher import Handle, LocalLauncher
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
@@ -34,7 +34,7 @@ from tests.support.jobs import (
 
 RACE = """
 import json, pathlib, sys
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 from streambank.job.start import start_job
 from tests.support.jobs import fake_launcher
 folder = pathlib.Path(sys.argv[1])
@@ -291,7 +291,7 @@ def test_a_changed_checkpoint_is_refused_and_nothing_is_launched(folder: Path) -
     stop_job(job, by=BY, launcher=fake_launcher(folder))
     file = folder / "streaming_jobs.toml"
     file.write_text(file.read_text().replace("checkpoints/", "elsewhere/"))
-    from streambank.job.declaration import load_jobs
+    from streambank.declaration.declaration import load_jobs
 
     moved = load_jobs(file).job("flights")
     with pytest.raises(RefusedError) as caught:

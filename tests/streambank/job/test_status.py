@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import FormatError
-from streambank.job.declaration import Job
-from streambank.job.processes import ProcessId
-from streambank.job.progress import ProgressWriter
+from streambank.control.processes import ProcessId
+from streambank.control.progress import ProgressWriter
+from streambank.core.errors import FormatError
+from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
 from streambank.job.stop import stop_job
@@ -53,7 +53,7 @@ def test_a_dead_driver_and_a_dead_lock_are_seen(folder: Path) -> None:
     assert isinstance(found, JobStatus) and "none of its processes" in found.why
     records = job.records()
     gone = ProcessId("operation", 2**22 - 9, 1)
-    from streambank.job.claims import Claim, Holder
+    from streambank.control.claims import Claim, Holder
 
     claim = records.operation_lock.claims.claim(
         Holder(records.here, (gone,), {"operation": "restore", "by": BY})

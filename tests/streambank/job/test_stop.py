@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, RefusedError, StorageError
-from streambank.job.declaration import Job
-from streambank.job.processes import ProcessId
+from streambank.control.processes import ProcessId
+from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import Job
-from streambank.job.processes import this_process
-from streambank.job.progress import ProgressWriter
+from streambank.control.control import JobControl
+from streambank.control.processes import this_process
+from streambank.control.progress import ProgressWriter
+from streambank.declaration.declaration import Job
 from streambank.job.watermarks import EventTime, event_time_of
 from streambank.storage import open_store
 from tests.support.jobs import BY, declare

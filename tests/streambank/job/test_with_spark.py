@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.control import JobControl
-from streambank.job.declaration import load_jobs
-from streambank.job.launch import write_launch
-from streambank.job.launcher import Handle, LocalLauncher
-from streambank.job.prepare import prepare_launch
-from streambank.job.processes import process
-from streambank.job.progress import ProgressScan
+from streambank.control.control import JobControl
+from streambank.control.processes import process
+from streambank.control.progress import ProgressScan
+from streambank.declaration.declaration import load_jobs
+from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import write_launch
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.jobs import BY, end_drivers, poll, race
 from tests.support.jvm import spark_options
@@ -47,10 +47,10 @@ spark.ui.enabled = false
 """
 START = """
 import json, sys
-from streambank.job.declaration import load_jobs
-from streambank.job.launch import write_launch
-from streambank.job.launcher import Handle, LocalLauncher
-from streambank.job.prepare import prepare_launch
+from streambank.declaration.declaration import load_jobs
+from streambank.driver.spec import write_launch
+from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.prepare import prepare_launch
 from streambank.job.start import start_job
 job = load_jobs(sys.argv[1]).job("lines")
 print("ready", flush=True)

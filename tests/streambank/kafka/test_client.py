@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
-from streambank.errors import InputError, StorageError
+from streambank.core.errors import InputError, StorageError
 from streambank.kafka.client import ClientBroker, _Heard, connect
-from streambank.kafka.connection import Brokers
 from streambank.kafka.patience import Patience
+from streambank.kafka.settings import Brokers
 from tests.support.brokers import FakeBroker
 
 NOBODY = "127.0.0.1:1"

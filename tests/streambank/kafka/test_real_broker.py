@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from streambank.job.kafka import kafka_sink, kafka_sources
-from streambank.kafka.connection import Brokers
-from streambank.kafka.replay import replay_of
+from streambank.core.times import from_json_time, utc_now
+from streambank.declaration.kafka import kafka_sink, kafka_sources
+from streambank.kafka.retention import replay_of
+from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank.times import from_json_time, utc_now
 from tests.support.brokers import write_checkpoint
 from tests.support.jobs import poll
 from tests.support.kafka import Kafka, running

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import StorageError
-from streambank.job.kafka import kafka_sources
-from streambank.kafka.connection import Brokers, KafkaConnection
+from streambank.core.errors import StorageError
+from streambank.declaration.kafka import kafka_sources
+from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from tests.support.brokers import write_checkpoint

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from streambank.checkpoint.sources import SourceState
-from streambank.job.kafka import kafka_sources
-from streambank.kafka.connection import Brokers, KafkaConnection
+from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.recording import Reader
-from streambank.kafka.source_standing import look_at_source
+from streambank.kafka.settings import Brokers, KafkaConnection
+from streambank.kafka.source import look_at_source
 from tests.support.brokers import FakeBroker
 
 OFFSETS = '{"events":{"0":100}}'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.brokers import FakeBroker, write_checkpoint
 from tests.support.cli import succeed

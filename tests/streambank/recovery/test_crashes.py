@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import IntegrityError, RefusedError, StorageError
-from streambank.job.control import JobControl
+from streambank.control.control import JobControl
+from streambank.core.errors import IntegrityError, RefusedError, StorageError
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.sinks.file_rollback import roll_back, stand
-from streambank.sinks.file_sink import FileSinkCapture
-from streambank.sinks.file_standing import read_saved_log
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.position import read_saved_log
+from streambank.sinks.file.rollback import roll_back, stand
 from streambank.storage import open_store
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store

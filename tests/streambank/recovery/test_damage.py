@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.recovery.restore import restore
-from streambank.savepoint.manifest import Manifest, decode, encode
-from streambank.savepoint.repository import Repository
+from streambank.repository.manifest import Manifest, decode, encode
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 
 Damage = Callable[[Store, str], None]

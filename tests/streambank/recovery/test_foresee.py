@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import StreambankError
-from streambank.job.declaration import Job
+from streambank.core.errors import StreambankError
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee as foreseeing
 from streambank.recovery.foresee import foresee
-from streambank.times import utc_now
 from tests.support.checkpoints import unpack
 from tests.support.jobs import BY, declare
 

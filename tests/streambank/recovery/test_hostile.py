@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import (
+from streambank.core.errors import (
     FormatError,
     InputError,
     IntegrityError,
@@ -17,11 +17,11 @@ from streambank.errors import (
     StreambankError,
 )
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.permissions import as_ordinary_user, open_folder

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import (
-    InputError,
-    NotFoundError,
-)
-from streambank.recovery.choose import choose
+from streambank.core.errors import InputError, NotFoundError
+from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.faulty_store import Fault, FaultyStore
@@ -131,7 +128,7 @@ class TestLatestGood:
                 repository.store.delete(f"savepoints/{job}/{savepoint}.json")
             return verify(repository, job, savepoint, *args, **options)
 
-        monkeypatch.setattr("streambank.recovery.choose.verify", expired)
+        monkeypatch.setattr("streambank.recovery.resolve.verify", expired)
         report = shop.restore("latest-good", sink="rollback")
         assert report.savepoint == older.savepoint
         assert [one.to_dict() for one in report.skipped] == [

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.doctor.checkpoint import check_sink
-from streambank.errors import (
-    InputError,
-    RefusedError,
-)
+from streambank.core.errors import InputError, RefusedError
+from streambank.doctor.checks.checkpoint import check_sink
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank.recovery.new_sinks import parse_new_sinks
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import RefusedError
-from streambank.recovery.prepare import Wanted
+from streambank.core.errors import RefusedError
+from streambank.recovery.preconditions import Wanted
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.workshop import BY, Workshop, closure_of, quick_store
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import ConflictError, StorageError
+from streambank.core.errors import ConflictError, StorageError
 from streambank.recovery.restore import RestoreReport, restore
-from streambank.savepoint import layout
-from streambank.savepoint.progress import Progress, Step
-from streambank.savepoint.target import Owner
-from streambank.storage.base import FileInfo, Store
+from streambank.savepoint import materialize as layout
+from streambank.storage.store import FileInfo, Store
+from streambank.work.progress import Progress, Step
+from streambank.work.target import Owner
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 from tests.support.workshop import BY, Workshop, closure_of, quick_store
 
@@ -31,7 +31,7 @@ def into_generation(shop: Workshop, savepoint: str, progress: Progress | None = 
 @pytest.fixture(autouse=True)
 def every_look_is_a_fresh_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is after standing still."""
-    monkeypatch.setattr("streambank.savepoint.target.NOTE_EVERY_S", 0.0)
+    monkeypatch.setattr("streambank.work.target.NOTE_EVERY_S", 0.0)
 
 
 @pytest.mark.parametrize("after", ["two-files", "all-files"])

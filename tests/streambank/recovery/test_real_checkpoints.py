@@ -9,15 +9,15 @@ import pytest
 
 from streambank.checkpoint.paths import needs_rewrite, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import FormatError, RefusedError
+from streambank.core.errors import FormatError, RefusedError
 from streambank.recovery.restore import plan_restore, restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.sinks.file_log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
-from streambank.sinks.file_sink import FileSinkCapture
-from streambank.sinks.rows import count_rows
-from streambank.storage.base import Store
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
+from streambank.sinks.file.rows import count_rows
+from streambank.storage.store import Store
 from tests.support.checkpoints import PLANNED, REFUSED, checkpoint, unpack
 from tests.support.workshop import JOB, closure_of, quick_store
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import NotFoundError, RefusedError
-from streambank.job.generations import Generation
-from streambank.job.processes import this_process
+from streambank.control.generations import Generation
+from streambank.control.processes import this_process
+from streambank.core.errors import NotFoundError, RefusedError
 from streambank.recovery import reinstate as reinstating
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
@@ -154,7 +154,7 @@ def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
         raise SimulatedCrash("switch")
 
     with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
-        patched.setattr("streambank.job.generations.Generations.switch", die)
+        patched.setattr("streambank.control.generations.Generations.switch", die)
         restore(shop.repository, early, generation=shop.control(), sink="rollback", opener=quick_store)
     assert refused(shop, before) == "sinks-taken-back"
 

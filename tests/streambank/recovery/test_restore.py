@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import (
-    InputError,
-    NotFoundError,
-    RefusedError,
-)
+from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.recovery.restore import plan_restore, restore
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.live_checkpoint import add_debris
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 

@@ -7,20 +7,14 @@ import json
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import (
-    InputError,
-    IntegrityError,
-    RefusedError,
-    StorageError,
-    StreambankError,
-)
-from streambank.job.control import JobControl
-from streambank.job.processes import this_process
-from streambank.recovery.prepare import Wanted
+from streambank.control.control import JobControl
+from streambank.control.processes import this_process
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.recovery.preconditions import Wanted
 from streambank.recovery.restore import plan_restore, restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import NotFoundError, StreambankError
+from streambank.core.errors import NotFoundError, StreambankError
 from streambank.recovery.restore import plan_restore, restore
+from streambank.repository import holds as hold_marks
+from streambank.repository.holds import holds
+from streambank.repository.repository import Repository
 from streambank.retention import expire as expiring
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
-from streambank.savepoint import hold_marks
-from streambank.savepoint.hold_marks import holds
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.interrupting_store import interrupting
 from tests.support.permissions import as_ordinary_user, open_folder

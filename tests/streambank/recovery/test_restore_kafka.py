@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from streambank.doctor.sources import check_asked
-from streambank.errors import RefusedError, StorageError, StreambankError
+from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.doctor.checks.sources import check_asked
 from streambank.kafka.broker import Retention
-from streambank.kafka.connection import Brokers
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
+from streambank.kafka.settings import Brokers
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sources import check_still_there, look_at_sources
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.result import not_asked
 from streambank.savepoint.take import TakeResult, take
 from streambank.storage import open_store

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, RefusedError
+from streambank.core.errors import ConflictError, RefusedError
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import take
-from streambank.sinks.file_standing import ASIDE_DIRECTORY
+from streambank.sinks.file.position import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
 from tests.support.workshop import JOB, Workshop, closure_of
 

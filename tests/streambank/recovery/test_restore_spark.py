@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.doctor.checkpoint import check_sink
+from streambank.doctor.checks.checkpoint import check_sink
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from tests.support.workshop import JOB, quick_store
 

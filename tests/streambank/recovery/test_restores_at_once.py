@@ -7,11 +7,7 @@ import json
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import (
-    ConflictError,
-    RefusedError,
-    StreambankError,
-)
+from streambank.core.errors import ConflictError, RefusedError, StreambankError
 from tests.support.workshop import Workshop
 
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streambank.job.progress import ProgressWriter
+from streambank.control.progress import ProgressWriter
 from streambank.recovery.plan import reported_rows
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.manifest import Manifest
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import Manifest
 from streambank.storage import open_store
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import IntegrityError
+from streambank.core.errors import IntegrityError
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store

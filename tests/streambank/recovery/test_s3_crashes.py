@@ -12,13 +12,14 @@ from functools import partial
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.job.control import JobControl
+from streambank.control.control import JobControl
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.sinks.file_sink import FileSinkCapture
-from streambank.storage import open_store, s3_write
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.storage import open_store
+from streambank.storage.s3 import write as s3_write
 from tests.support.dying_client import Life, When, dying
 from tests.support.faulty_store import SimulatedCrash
 from tests.support.s3_servers import BUCKET, S3Server, seaweedfs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import RefusedError
+from streambank.core.errors import RefusedError
 from streambank.recovery.restore import plan_restore
 from tests.support.workshop import Workshop, closure_of
 

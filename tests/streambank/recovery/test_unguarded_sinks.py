@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import RefusedError
-from streambank.job.control import JobControl
-from streambank.job.progress import ProgressWriter
-from streambank.kafka.sink_standing import KafkaSinkStanding
+from streambank.control.control import JobControl
+from streambank.control.progress import ProgressWriter
+from streambank.core.errors import RefusedError
+from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery import restore as restoring
 from streambank.recovery.choices import SinkChoice
 from streambank.recovery.kafka_sinks import kafka_refusals
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.prepare import Prepared, prepare
+from streambank.recovery.preconditions import Prepared, prepare
 from streambank.recovery.reached import Reached
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.savepoint.take import TakeResult, take
-from streambank.sinks.file_sink import FileSinkCapture
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import harm_of, sink_name, sinks_from_descriptions
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import BY, JOB, Workshop, quick_store
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.errors import RefusedError
+from streambank.core.errors import RefusedError
 from streambank.recovery.restore import restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
-from streambank_spark.jvm import sink_of
+from streambank_spark.private.jvm import sink_of
 from tests.support.workshop import JOB
 
 if TYPE_CHECKING:

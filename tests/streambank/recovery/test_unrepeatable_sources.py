@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.sources import cannot_repeat
-from streambank.errors import RefusedError
-from streambank.job.kafka import kafka_sources
-from streambank.kafka.connection import Brokers
+from streambank.core.errors import RefusedError
+from streambank.declaration.kafka import kafka_sources
+from streambank.kafka.settings import Brokers
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import take
-from streambank.storage.base import Store
+from streambank.storage.store import Store
 from tests.support.live_checkpoint import CONF, LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, quick_store
 

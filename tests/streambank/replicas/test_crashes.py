@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, StorageError
-from streambank.replicas.headless import open_for_repair
+from streambank.core.errors import ConflictError, StorageError
+from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import listed
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.base import Features, Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Features, Store
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.repositories import FILES, assert_whole, flip, keys, save
 from tests.support.s3_servers import S3Server, seaweedfs

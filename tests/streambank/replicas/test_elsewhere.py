@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError, RefusedError, StorageError
-from streambank.replicas.headless import open_for_repair
+from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate, replicate_to
-from streambank.savepoint import executing_lines, grouping, sharing
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.condemned import condemn
-from streambank.savepoint.executing_lines import run_portion
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import listed
+from streambank.repository.repository import Repository
+from streambank.repository.trash import condemn
 from streambank.savepoint.verify import verify
-from streambank.storage.base import Features, Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Features, Store
+from streambank.work import grouping
+from streambank.work import plan_lines as executing_lines
+from streambank.work import same_location as sharing
+from streambank.work.plan_lines import run_portion
 from tests.support.elsewhere import Attempt, Elsewhere
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, save
 from tests.support.workshop import quick_store
@@ -128,7 +130,7 @@ def test_what_an_attempt_left_that_was_killed_is_no_part_of_anything(
             killed.append(portion)
             before = Repository.open(there).objects.unindexed_packs()
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("streambank.savepoint.writer.ObjectWriter._index", die)
+                patch.setattr("streambank.repository.objects.write.ObjectWriter._index", die)
                 with pytest.raises(KilledError):
                     run_portion(header, portion)
             orphans.append(Repository.open(there).objects.unindexed_packs() - before)

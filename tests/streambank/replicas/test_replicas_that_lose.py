@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import IntegrityError
+from streambank.core.errors import IntegrityError
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.replicas.replicated import Replicated
+from streambank.repository.catalog import listed
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import FaultyStore
 from tests.support.interrupting_store import interrupting
 from tests.support.repositories import FILES, flip, keys, save

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, InputError, StorageError
+from streambank.core.errors import ConflictError, InputError, StorageError
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate, replicate_to
 from streambank.replicas.replicated import Replicated
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.progress import Step
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import listed
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
+from streambank.work.progress import Step
 from tests.support.faulty_store import READS, WRITES, Fault, FaultyStore
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, manifest_of, save
 

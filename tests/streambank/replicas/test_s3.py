@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from streambank.replicas.headless import open_for_repair
+from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.replicas.replicated import Replicated
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.repository import Repository
+from streambank.repository.catalog import listed
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import WRITES, FaultyStore
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, save
 from tests.support.s3_servers import S3Server, seaweedfs

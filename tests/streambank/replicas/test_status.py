@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank.replicas.prices import Prices, load_prices
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.replicas.sharing import Sharers, Shares
 from streambank.replicas.status import Status, status
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.repositories import TAKEN_AT, flip, keys, manifest_of, save
 
 A, B, C, D = b"a" * 100, b"b" * 20, b"c" * 3, b"d" * 7

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel

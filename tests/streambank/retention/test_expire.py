@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from streambank.errors import InputError, IntegrityError, NotFoundError, StorageError
+from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
+from streambank.repository.catalog import manifest_key
+from streambank.repository.repository import Repository
 from streambank.retention import expire as expire_module
 from streambank.retention.expire import ExpireReport, expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.interrupting_store import interrupting
 from tests.support.retained import HOUR_S, assert_whole, drop, large, store_and_list

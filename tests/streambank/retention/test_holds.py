@@ -7,20 +7,20 @@ from contextlib import nullcontext
 
 import pytest
 
-from streambank.errors import StreambankError
+from streambank.core.errors import StreambankError
 from streambank.replicas.replicate import open_replica, replicate
+from streambank.repository import holds as hold_marks
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.holds import HOLD_S, MAX_HOLD_S, add_hold, hold_key, holds
+from streambank.repository.repository import Repository
 from streambank.retention import expire as expiring
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.retention.swept import SweepReport
-from streambank.savepoint import hold_marks
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.hold_marks import HOLD_S, MAX_HOLD_S, add_hold, hold_key, holds
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.interrupting_store import interrupting
 from tests.support.repositories import flip
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
+from streambank.repository.repository import Repository
 from streambank.retention.sweep import _Sweep, sweep
-from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
-from streambank.storage.base import Leftover
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from streambank.storage.s3_client import Service
-from streambank.storage.s3_leftovers import leftovers
+from streambank.storage.s3.client import Service
+from streambank.storage.s3.s3_leftovers import leftovers
+from streambank.storage.store import Leftover
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.retained import HOUR_S, assert_whole, store_and_list
 from tests.support.s3_servers import BUCKET, S3Server, seaweedfs

@@ -18,19 +18,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streambank.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
+from streambank.repository.hold_keeper import Holds, Keeper
+from streambank.repository.holds import add_hold, hold_key
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import ObjectWriter, Repository
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.hold_keeper import Holds, Keeper
-from streambank.savepoint.hold_marks import add_hold, hold_key
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import ObjectWriter, Repository
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.repositories import TAKEN_AT, manifest_of
 from tests.support.retained import HOUR_S, assert_whole, large, store_and_list

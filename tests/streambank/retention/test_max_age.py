@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streambank.errors import InputError, IntegrityError
+from streambank.core.errors import InputError, IntegrityError
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.marks import PIN, latest, marks_prefix, read_mark
+from streambank.repository.repository import Repository
 from streambank.retention import expire as expire_module
 from streambank.retention.expire import expire
 from streambank.retention.policy import Decision, Policy, decide, parse_max_age_s
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint.catalog import SavepointSummary
-from streambank.savepoint.hold_keeper import Holds
-from streambank.savepoint.marks import PIN, latest, marks_prefix, read_mark
-from streambank.savepoint.repository import Repository
 from streambank.storage.memory import MemoryStore
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 from tests.support.retained import HOUR_S, assert_whole, store_and_list

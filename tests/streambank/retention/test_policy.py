@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streambank.errors import InputError, IntegrityError
+from streambank.core.errors import InputError, IntegrityError
+from streambank.repository.catalog import SavepointSummary
 from streambank.retention.policy import Decision, Policy, decide
-from streambank.savepoint.catalog import SavepointSummary
 from tests.data.retention import make
 
 NEW_YEAR = datetime(2013, 1, 1, tzinfo=UTC)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streambank.replicas.replicate import open_replica, replicate
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list

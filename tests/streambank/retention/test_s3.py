@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from streambank.repository import trash as condemned
+from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import _Sweep, sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint import condemned
-from streambank.savepoint.repository import Repository
 from streambank.storage import open_store
 from tests.support.retained import HOUR_S, assert_whole, content, large, store_and_list
 from tests.support.s3_servers import S3Server, seaweedfs

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from streambank.errors import FormatError, InputError, IntegrityError, RefusedError, StorageError
+from streambank.core.errors import FormatError, InputError, IntegrityError, RefusedError, StorageError
+from streambank.repository import trash as condemned
+from streambank.repository.catalog import manifest_key
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.objects.large import object_key
+from streambank.repository.objects.packs import PackBuilder, pack_key
+from streambank.repository.repository import Repository
 from streambank.retention.expired import set_aside
 from streambank.retention.sweep import sweep
 from streambank.retention.swept import SweepReport
-from streambank.savepoint import condemned
-from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.object_files import object_key
-from streambank.savepoint.packs import PackBuilder, pack_key
-from streambank.savepoint.progress import Step
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.storage.base import FileInfo
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import FileInfo
+from streambank.work.progress import Step
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel

@@ -10,14 +10,14 @@ from functools import partial
 
 import pytest
 
-from streambank.errors import IntegrityError
+from streambank.core.errors import IntegrityError
+from streambank.repository.catalog import manifest_key
+from streambank.repository.committing import check_lasting
+from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
-from streambank.savepoint.catalog import manifest_key
-from streambank.savepoint.committing import check_lasting
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.interrupting_store import interrupting
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
@@ -132,8 +132,8 @@ def test_without_the_last_look_savepoints_would_be_lost(
     def no_look(repository: Repository, manifest: object) -> float:
         return 0.0
 
-    monkeypatch.setattr("streambank.savepoint.repository.check_lasting", no_look)
-    monkeypatch.setattr("streambank.savepoint.repository.COMMIT_WINDOW_S", float("inf"))
+    monkeypatch.setattr("streambank.repository.repository.check_lasting", no_look)
+    monkeypatch.setattr("streambank.repository.repository.COMMIT_WINDOW_S", float("inf"))
     assert check_lasting is not no_look
     broken = 0
     for number in range(1, calls_of_a_take(clock) + 1):

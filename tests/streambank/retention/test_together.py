@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from streambank.errors import IntegrityError, NotFoundError
+from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.repository.repository import Repository
+from streambank.repository.trash import condemn
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
-from streambank.savepoint.condemned import condemn
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.interrupting_store import interrupting
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel

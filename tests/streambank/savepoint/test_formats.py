@@ -9,9 +9,9 @@ import pytest
 
 from streambank.checkpoint import closure, sources
 from streambank.checkpoint.grammar import Kind, classify
-from streambank.errors import FormatError
+from streambank.core.errors import FormatError
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import IntegrityError
-from streambank.savepoint.condemned import condemn, forget
-from streambank.savepoint.object_files import object_key
-from streambank.savepoint.packs import SMALL_BYTES
+from streambank.core.errors import IntegrityError
+from streambank.repository.objects.large import object_key
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.trash import condemn, forget
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from tests.support.damage import anew, flip, heals, keys

@@ -13,15 +13,15 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
-from streambank.checkpoint.lz4block import MAGIC
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import NotFoundError
+from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.core.errors import NotFoundError
+from streambank.repository.newest import newest_good
+from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
-from streambank.savepoint.newest import newest_good
-from streambank.savepoint.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank.storage.base import FileInfo, Store
+from streambank.storage.store import FileInfo, Store
 from tests.support.checkpoints import PLANNED, unpack
 from tests.support.live_checkpoint import LiveCheckpoint
 

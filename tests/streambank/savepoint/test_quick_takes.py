@@ -11,23 +11,22 @@ from pathlib import Path
 import pytest
 
 from bench.workloads import LargeFiles, SmallFiles
-from streambank.errors import IntegrityError
-from streambank.savepoint import catalog
-from streambank.savepoint.copying import CopyTask
-from streambank.savepoint.entry import FileEntry
-from streambank.savepoint.executing import bundles
-from streambank.savepoint.manifest import encode, glance
-from streambank.savepoint.repository import Repository
-from streambank.savepoint.sealed import dumps
+from streambank.core.errors import IntegrityError
+from streambank.repository import catalog
+from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import encode, glance
+from streambank.repository.repository import Repository
+from streambank.repository.sealed import dumps
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
+from streambank.work.copy import CopyTask
+from streambank.work.executor import bundles
 from tests.support.faulty_store import READS, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.places import ROOT
 from tests.support.repositories import manifest_of
 from tests.support.workshop import JOB, Workshop
-
-ROOT = Path(__file__).parents[3]
 
 
 def operations(store: FaultyStore) -> set[str]:
@@ -157,9 +156,7 @@ def test_the_small_shape_needs_a_part(tmp_path: Path) -> None:
 
 def test_giving_way_is_for_this_process_alone() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    script = (
-        "import os; from streambank.savepoint.gently import give_way; give_way(); print(os.getpriority(0, 0))"
-    )
+    script = "import os; from streambank.work.gently import give_way; give_way(); print(os.getpriority(0, 0))"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": str(ROOT / "provider")},

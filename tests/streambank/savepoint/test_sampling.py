@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streambank.errors import InputError, StorageError
-from streambank.savepoint.coverage import POSITIONS, Coverage, Window, parse_share, position
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.manifest import Manifest
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import InputError, StorageError
+from streambank.repository.coverage import POSITIONS, Coverage, Window, parse_share, position
+from streambank.repository.manifest import Manifest
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore

@@ -11,15 +11,17 @@ from typing import Any, NoReturn
 
 import pytest
 
-from streambank.errors import ConflictError, NotFoundError
-from streambank.savepoint import writer as writing
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import ConflictError, NotFoundError
+from streambank.repository.objects import write as writing
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.storage import Store, open_store, s3_client, s3_service_copy
-from streambank.storage.s3 import S3Store
-from streambank.storage.s3_service_copy import ServiceCopy
+from streambank.storage import Store, open_store
+from streambank.storage.s3 import client as s3_client
+from streambank.storage.s3 import s3_service_copy
+from streambank.storage.s3.s3_service_copy import ServiceCopy
+from streambank.storage.s3.store import S3Store
 from tests.support.checkpoints import unpack
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.s3_proxy import Proxy, proxy

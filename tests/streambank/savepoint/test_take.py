@@ -7,11 +7,11 @@ import json
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import InputError, NotFoundError
-from streambank.savepoint.progress import Step
+from streambank.core.errors import InputError, NotFoundError
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.storage.base import FileInfo
+from streambank.storage.store import FileInfo
+from streambank.work.progress import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import add_debris
 from tests.support.workshop import JOB, Workshop
@@ -109,7 +109,7 @@ class TestWhatIsSaved:
 
 
 def test_a_task_is_plain_data() -> None:
-    from streambank.savepoint.copying import CopyTask
+    from streambank.work.copy import CopyTask
 
     task = CopyTask.of(FileInfo("offsets/3", 4, 5, "id"), "offsets")
     assert CopyTask.from_dict(json.loads(json.dumps(task.to_dict()))) == task

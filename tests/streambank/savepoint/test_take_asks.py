@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streambank.checkpoint.sources import SourceState
-from streambank.savepoint.capture import Captured
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
+from streambank.savepoint.sinks import Captured
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from tests.support.brokers import write_checkpoint

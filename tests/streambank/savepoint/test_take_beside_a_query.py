@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.errors import ConflictError
-from streambank.savepoint import holding
-from streambank.savepoint.progress import Step
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import ConflictError
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.storage.base import FileInfo, Held, Store
+from streambank.storage.store import FileInfo, Held, Store
+from streambank.work import holding
+from streambank.work.progress import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, quick_store
@@ -248,7 +248,7 @@ class TestTakesAtOnce:
         shop = Workshop(tmp_path, sink=False)
         shop.run(6)
         code = (
-            "import sys; from streambank.savepoint.repository import Repository\n"
+            "import sys; from streambank.repository.repository import Repository\n"
             "from streambank.savepoint.take import take; from streambank.storage import open_store\n"
             "sys.stdin.readline()\n"
             "repository = Repository.open(open_store(sys.argv[2]), create=True)\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import StorageError
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import StorageError
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import Fault, FaultyStore, Kind

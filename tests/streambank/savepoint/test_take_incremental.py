@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import ConflictError, IntegrityError
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import ConflictError, IntegrityError
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import READS, FaultyStore

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import InputError
-from streambank.job.sla import Declared, Mute, SlaPolicy
+from streambank.core.errors import InputError
+from streambank.core.times import utc_now
+from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.start import start_job
-from streambank.savepoint.repository import Repository
+from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from streambank.times import utc_now
 from tests.support.assessing import grow
 from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
 from tests.support.live_checkpoint import LiveCheckpoint

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from streambank.job.sla import Declared
+from streambank.declaration.sla import Declared
 from streambank.sla.charts import Dot, charts_of, thinned
-from streambank.sla.hour import HourOfRun
-from streambank.sla.point import History
+from streambank.sla.history.hour import HourOfRun
+from streambank.sla.history.point import History
 from tests.support.growing import leak, points
 from tests.support.judging import MINUTE, NOW, STEADY, batches, declare
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from streambank.sla.history import read_history
+from streambank.sla.history.history import read_history
+from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.sla.metrics import METRICS
-from streambank.sla.unmanaged import measure_checkpoint
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.histories import RECORDED, recorded
+from tests.support.places import ROOT
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/reference/sla.md"
+PAGE = ROOT / "docs/reference/sla.md"
 
 NAMES = [
     *("input_rows", "state_rows", "state_bytes", "state_memory_bytes"),

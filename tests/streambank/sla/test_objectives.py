@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.declaration import load_jobs
-from streambank.job.policies import SavepointPolicy
-from streambank.job.sla import MIN_DELTAS, PROMISES, TRENDS, Declared, Mute, SlaPolicy, with_usual
+from streambank.declaration.declaration import load_jobs
+from streambank.declaration.savepoints import SavepointPolicy
+from streambank.declaration.sla import MIN_DELTAS, PROMISES, TRENDS, Declared, Mute, SlaPolicy, with_usual
 from streambank.sla.objectives import MEASURES, Objective, objectives
 from streambank.sla.verdict import say, say_duration
-from tests.support.jobs import ROOT
+from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs/reference/sla-objectives.md").read_text(encoding="utf-8")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.job.progress import ProgressWriter
-from streambank.sla.history import Records, read_history
-from streambank.sla.hour_files import HourFiles
-from streambank.sla.hours import Windows, hourly_history
-from streambank.sla.unmanaged import measure_checkpoint
+from streambank.control.progress import ProgressWriter
+from streambank.sla.history.history import Records, read_history
+from streambank.sla.history.hour_files import HourFiles
+from streambank.sla.history.hours import Windows, hourly_history
+from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.storage import open_store
 from tests.support.checkpoints import checkpoint
 from tests.support.cli import succeed

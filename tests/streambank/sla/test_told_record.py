@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streambank.errors import ConflictError, FormatError, InputError
-from streambank.job.control import JobControl
-from streambank.job.pruning import Retention, prune_records
-from streambank.job.records import RecordStream
+from streambank.control.control import JobControl
+from streambank.control.pruning import Retention, prune_records
+from streambank.control.records import RecordStream
+from streambank.core.errors import ConflictError, FormatError, InputError
 from streambank.sla import told_record
-from streambank.sla.told import Open, Told
+from streambank.sla.alerts import Open, Told
 from streambank.storage.memory import MemoryStore
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)

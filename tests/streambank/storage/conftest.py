@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.storage import fsspec_store, open_store
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.storage import open_store
+from streambank.storage.fsspec import store as fsspec_store
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support import fsspec_filesystems
 from tests.support.faulty_store import FaultyStore
 from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw

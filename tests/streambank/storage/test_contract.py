@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import ConflictError, InputError, NotFoundError
-from streambank.storage.base import Store
+from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.storage.chunks import chunks
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:

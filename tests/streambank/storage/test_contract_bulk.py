@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.errors import ConflictError, NotFoundError
-from streambank.storage.base import Store
+from streambank.core.errors import ConflictError, NotFoundError
+from streambank.storage.store import Store
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streambank.errors import FormatError, InputError
+from streambank.core.errors import FormatError, InputError
 from streambank.storage import local_path, normalize_location, open_store, scheme_of
-from streambank.storage.local import LocalStore
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank.storage.names import check_job_name, check_key, is_key, split_job
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from streambank.job.declaration import Job, load_jobs
-from streambank.job.processes import this_process
+from streambank.control.processes import this_process
+from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
 from streambank_airflow.operators.compact import CompactCheckpointOperator
 from streambank_airflow.operators.quarantine import PurgeQuarantineOperator, UndoCompactionOperator

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from streambank.doctor import diagnose, installation
+from streambank.core.errors import ConflictError, InputError
+from streambank.core.finding import Finding
+from streambank.doctor import diagnose
+from streambank.doctor.checks import installation
 from streambank.doctor.diagnose import Diagnosis
-from streambank.errors import ConflictError, InputError
-from streambank.finding import Finding
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.jobs import write_jobs

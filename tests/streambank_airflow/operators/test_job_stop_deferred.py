@@ -17,13 +17,13 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import TriggerEvent
 
-from streambank.errors import StorageError
-from streambank.job.stop_asked import StopAsked
+from streambank.core.errors import StorageError
+from streambank.job.stop_request import StopAsked
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import StopStreamingJobOperator, asker
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
-from streambank_airflow.watching import JobView
+from streambank_airflow.watch.job import JobView
 from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
 from tests.support.jobs import poll
 from tests.support.managed import Managed

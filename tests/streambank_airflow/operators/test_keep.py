@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from streambank.job.control import JobControl
+from streambank.control.control import JobControl
+from streambank.control.watch import WatchView
+from streambank.core.times import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
-from streambank.job.watch import WatchView
-from streambank.times import to_json_time, utc_now
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
-from streambank_airflow.watching import Signs
+from streambank_airflow.watch.job import Signs
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.jobs import BY, poll

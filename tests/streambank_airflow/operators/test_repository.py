@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.errors import NotFoundError, StorageError
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import NotFoundError, StorageError
+from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_airflow.operators.repository import (

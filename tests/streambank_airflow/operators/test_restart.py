@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
-from streambank.errors import StorageError
+from streambank.core.errors import StorageError
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restart import RestartStreamingJobOperator
 from streambank_airflow.triggers.job import DriverGoneTrigger

@@ -18,10 +18,10 @@ from airflow.sdk import DAG, TriggerRule
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from streambank.control.watch import Watches
 from streambank.job.savepoint import savepoint_job
-from streambank.job.watch import Watches
 from streambank.storage import open_store
-from streambank_airflow.jobs import build_dags
+from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
 from tests.support.airflow_db import (

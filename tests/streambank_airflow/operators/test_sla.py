@@ -10,9 +10,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.errors import InputError, StorageError
-from streambank.job.declaration import load_jobs
-from streambank.savepoint.repository import Repository
+from streambank.core.errors import InputError, StorageError
+from streambank.declaration.declaration import load_jobs
+from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.operators.sla import CheckSlaOperator
 from tests.support.airflow_db import run_dag, task_states, xcom
@@ -83,7 +83,7 @@ def test_a_notifier_that_fails_once_is_asked_by_the_retry_and_nobody_hears_twice
             down.unlink()
         return judged(*args, **how)
 
-    monkeypatch.setattr("streambank_airflow.judging.assess_job", judge)
+    monkeypatch.setattr("streambank_airflow.watch.sla.assess_job", judge)
     run = run_dag(dag_of(jobs_file=str(jobs_file), retries=1, retry_delay=timedelta(milliseconds=1)))
 
     # The first try fails for the notifier, and is tried again; the second for the breach alone, and is not.
@@ -195,7 +195,7 @@ def test_many_jobs_read_their_declaration_once(
         read.append(file)
         return load_jobs(file)
 
-    monkeypatch.setattr("streambank_airflow.hooks.base.load_jobs", load)
+    monkeypatch.setattr("streambank_airflow.hooks.declared.load_jobs", load)
 
     done = check(jobs="all")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from streambank.job.declaration import load_jobs
+from streambank.declaration.declaration import load_jobs
 from tests.support.notifiers import AsyncNotifier, FileNotifier, HangingNotifier, WebhookNotifier, told
 from tests.support.said_verdicts import Assessor, assessor
 from tests.support.sla_checks import Check, check, jobs_file
@@ -77,7 +77,7 @@ def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell
 def test_a_notifier_that_hangs_delays_no_other_and_is_told_the_next_time(
     check: Check, assessor: Assessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank_airflow.telling.PATIENCE_S", 0.5)
+    monkeypatch.setattr("streambank_airflow.notify.notify.PATIENCE_S", 0.5)
     assessor.says(state_bytes="breach")
     go_on = tmp_path / "go on"
     own = [HangingNotifier(str(go_on)), FileNotifier(str(tmp_path / "own"))]

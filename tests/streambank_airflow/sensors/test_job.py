@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import TaskDeferred
 
-from streambank.errors import InputError
+from streambank.core.errors import InputError
 from streambank_airflow.sensors.job import BatchCommittedSensor, JobSensor, StreamingJobStatusSensor
 from streambank_airflow.triggers.job import BatchCommittedTrigger, JobStatusTrigger
 from tests.support.airflow_db import run_dag, task_states, xcom

@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from streambank.errors import InputError
-from streambank.job.declaration import Job
+from streambank.core.errors import InputError
+from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment
 from streambank_airflow.sensors.sla import SlaSensor
 from streambank_airflow.triggers.sla import SlaTrigger
@@ -109,7 +109,7 @@ def test_what_is_declared_meanwhile_counts(tmp_path: Path, monkeypatch: pytest.M
         seen.append(job.sla.mute and job.sla.mute.why)
         return Assessment(job.name, AT, ())
 
-    monkeypatch.setattr("streambank_airflow.judging.assess_job", assess)
+    monkeypatch.setattr("streambank_airflow.watch.sla.assess_job", assess)
     sensor = SlaSensor(task_id="task", job="flights", jobs_file=str(file))
     watcher = sensor.make_trigger().open_watcher(sensor.hook)
 

@@ -9,13 +9,13 @@ import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.exceptions import TaskDeferred
 
-from streambank.errors import InputError
-from streambank.job.processes import this_process
-from streambank.job.progress import ProgressWriter
+from streambank.control.processes import this_process
+from streambank.control.progress import ProgressWriter
+from streambank.core.errors import InputError
 from streambank.storage import open_store
-from streambank_airflow.event_time import as_moment, to_epoch_ms
 from streambank_airflow.sensors.watermark import WatermarkSensor
 from streambank_airflow.triggers.watermark import WatermarkTrigger
+from streambank_airflow.watch.event_time import as_moment, to_epoch_ms
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.managed import Managed

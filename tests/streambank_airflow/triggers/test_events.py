@@ -11,7 +11,7 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseEventTrigger
 
-from streambank.errors import FormatError, InputError, StorageError
+from streambank.core.errors import FormatError, InputError, StorageError
 from streambank.job.watermarks import EventTime
 from streambank.storage import open_store
 from streambank_airflow.triggers.base import PATIENCE
@@ -178,7 +178,7 @@ def test_batches_are_told_in_steps(seeing: Any) -> None:
 def test_a_triggerer_that_comes_back_goes_on_where_the_one_before_was(
     seeing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank_airflow.told.SETTLE_S", 0.0)
+    monkeypatch.setattr("streambank_airflow.notify.cursor.SETTLE_S", 0.0)
     store = Store()
     seeing(hours(1), hours(2))
     events(by_hours(), store)

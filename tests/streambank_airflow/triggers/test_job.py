@@ -9,8 +9,8 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseTrigger
 
-from streambank.errors import FormatError, StorageError
-from streambank.times import to_json_time, utc_now
+from streambank.core.errors import FormatError, StorageError
+from streambank.core.times import to_json_time, utc_now
 from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,
@@ -21,7 +21,7 @@ from streambank_airflow.triggers.job import (
     JobWatchedTrigger,
     PauseTrigger,
 )
-from streambank_airflow.watching import JobView, WatchedView
+from streambank_airflow.watch.job import JobView, WatchedView
 
 COMMON: dict[str, Any] = {
     "job": "flights",

@@ -13,7 +13,7 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger
 
-from streambank.errors import FormatError, InputError, StorageError
+from streambank.core.errors import FormatError, InputError, StorageError
 from streambank.sla.verdict import Level
 from streambank_airflow.assets import sanitize_uri, sla_asset
 from streambank_airflow.triggers.base import PATIENCE
@@ -80,7 +80,7 @@ def events(assessor: Assessor, jobs_file: str, monkeypatch: pytest.MonkeyPatch) 
             assessor.says(state_bytes=sight)
             return assessor.assess_job(job, **how)
 
-        monkeypatch.setattr("streambank_airflow.judging.assess_job", assess)
+        monkeypatch.setattr("streambank_airflow.watch.sla.assess_job", assess)
         trigger = SlaEventTrigger(job="flights", jobs_file=jobs_file, least=least, poll_interval_s=0.001)
         trigger.asset_state_store = store  # type: ignore[assignment]  # what is used of Airflow's
 
@@ -129,7 +129,7 @@ def test_warnings_are_told_where_that_is_wanted(events: Any) -> None:
 def test_a_triggerer_that_comes_back_tells_no_breach_twice_and_its_healing_once(
     events: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streambank_airflow.told.SETTLE_S", 0.0)
+    monkeypatch.setattr("streambank_airflow.notify.cursor.SETTLE_S", 0.0)
     store = Store()
 
     first = events("breach", "breach", store=store)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
-from streambank.storage.local import LocalStore
+from streambank.repository.repository import Repository
+from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.repairs import NEXT
 from tests.support.repositories import keys, save
 

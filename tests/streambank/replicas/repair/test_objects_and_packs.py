@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from streambank.savepoint.digest import digest_of
-from streambank.savepoint.packs import SMALL_BYTES, TRAILER_BYTES, pack_key, read_pack
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.objects.packs import SMALL_BYTES, TRAILER_BYTES, pack_key, read_pack
+from streambank.repository.repository import Repository
+from streambank.storage.store import Store
 from tests.support.repairs import (
     DAMAGES,
     FIRST,

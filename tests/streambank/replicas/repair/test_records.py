@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from streambank.errors import IntegrityError, NotFoundError
-from streambank.replicas.headless import open_for_repair
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.core.errors import IntegrityError, NotFoundError
+from streambank.replicas.header_repair import open_for_repair
+from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.repairs import (
     FIRST,
     contents,

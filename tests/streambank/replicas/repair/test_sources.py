@@ -8,13 +8,13 @@ from typing import BinaryIO
 
 import pytest
 
-from streambank.errors import InputError, StorageError
+from streambank.core.errors import InputError, StorageError
 from streambank.replicas.repair import repair
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.savepoint.catalog import listed
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.repository.catalog import listed
+from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.repairs import FIRST, SECOND, contents, mend, pack_of
 from tests.support.repositories import FILES, flip, keys

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streambank.replicas.headless import open_for_repair
+from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
-from streambank.savepoint.repository import Repository
-from streambank.storage.base import Store
+from streambank.repository.repository import Repository
+from streambank.storage.store import Store
 from tests.support.repairs import FIRST, contents, damage, mend
 from tests.support.repositories import assert_whole, flip, keys
 

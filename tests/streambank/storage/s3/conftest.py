@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.storage import open_store
-from streambank.storage.s3 import S3Store
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_servers import S3Server
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from streambank.doctor.clocks import check_service
-from streambank.doctor.places import check_rules
-from streambank.errors import StorageError
-from streambank.storage import open_store, s3_bucket
-from streambank.storage.base import LifecycleRule, Served
-from streambank.storage.s3 import S3Store
-from streambank.times import utc_now
+from streambank.core.errors import StorageError
+from streambank.core.times import utc_now
+from streambank.doctor.checks.clocks import check_service
+from streambank.doctor.checks.locations import check_rules
+from streambank.storage import open_store
+from streambank.storage.s3 import s3_bucket
+from streambank.storage.s3.store import S3Store
+from streambank.storage.store import LifecycleRule, Served
 from tests.support.s3_servers import BUCKET, S3Server
 
 RULES = [

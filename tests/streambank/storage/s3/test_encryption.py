@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import ConflictError, InputError
-from streambank.storage import open_store, s3_write
-from streambank.storage.s3 import S3Store
+from streambank.core.errors import ConflictError, InputError
+from streambank.storage import open_store
+from streambank.storage.s3 import write as s3_write
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import PART_BYTES, key_of
 from tests.support.s3_servers import BUCKET, S3Server
 

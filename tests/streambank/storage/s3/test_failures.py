@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import StorageError, StreambankError
-from streambank.storage import open_store, s3_write
-from streambank.storage.s3 import S3Store
-from streambank.storage.s3_errors import translate
+from streambank.core.errors import StorageError, StreambankError
+from streambank.storage import open_store
+from streambank.storage.s3 import write as s3_write
+from streambank.storage.s3.errors import translate
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_servers import READER_KEY, READER_SECRET, SECRET_KEY, S3Server, free_ports
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streambank.storage import s3_list
-from streambank.storage.s3 import S3Store
+from streambank.storage.s3 import list as s3_list
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import key_of
 from tests.support.s3_servers import BUCKET
 

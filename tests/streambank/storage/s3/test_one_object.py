@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import InputError, NotFoundError
+from streambank.core.errors import InputError, NotFoundError
 from streambank.storage import open_store
-from streambank.storage.s3 import S3Store
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import key_of
 from tests.support.s3_servers import BUCKET
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from streambank.errors import NotFoundError, StorageError
-from streambank.storage import open_store, s3_client, s3_copy, s3_write
-from streambank.storage.s3 import S3Store
-from streambank.storage.s3_client import Place
+from streambank.core.errors import NotFoundError, StorageError
+from streambank.storage import open_store
+from streambank.storage.s3 import client as s3_client
+from streambank.storage.s3 import copy as s3_copy
+from streambank.storage.s3 import write as s3_write
+from streambank.storage.s3.client import Place
+from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import PART_BYTES, key_of, uploads
 from tests.support.s3_servers import BUCKET
 

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streambank.errors import ConflictError
-from streambank.storage import s3, s3_copy
-from streambank.storage.s3 import S3Store
+from streambank.core.errors import ConflictError
+from streambank.storage.s3 import copy as s3_copy
+from streambank.storage.s3 import store as s3
+from streambank.storage.s3.store import S3Store
 
 
 @pytest.mark.parametrize("limit", [0, 1000])

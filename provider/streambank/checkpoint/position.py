@@ -1,0 +1,42 @@
+"""How far a query's checkpoint is, at a glance: the newest planned and the newest committed batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streambank.storage import open_store
+from streambank.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Two numbers of a checkpoint.
+
+    Attributes:
+        planned: The newest batch of the offset log; None where there is none.
+        committed: The newest batch of the commit log; None where there is none.
+    """
+
+    planned: int | None
+    committed: int | None
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether no batch was begun that was not finished."""
+        return self.planned == self.committed
+
+
+def batches_of(location: str) -> Batches:
+    """The batches of the checkpoint at a location; none where it does not exist.
+
+    Raises:
+        StorageError: It cannot be listed.
+    """
+    store = open_store(location)
+    # Committed first: what is planned meanwhile may only make a checkpoint look busier than it is.
+    committed = _newest(store, "commits")
+    return Batches(_newest(store, "offsets"), committed)
+
+
+def _newest(store: Store, log: str) -> int | None:
+    return max((int(name) for name in store.names(log) if name.isdecimal()), default=None)

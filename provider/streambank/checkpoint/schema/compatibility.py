@@ -1,0 +1,322 @@
+"""Whether a query that keeps one schema goes on from state of another: by Spark's own rules, without Spark.
+
+Spark decides when the query is planned, after it was stopped: `IncrementalExecution` compares operators with
+their metadata, `TransformWithStateVariableUtils` the state variables, and `StateSchemaCompatibilityChecker`
+each column family of each store (read in Spark 4.3.0). What is there has to be what the new query wants;
+settings of the offset log stay those of the old one, whatever the new one's session says
+(`OffsetSeqMetadata.setSessionConf`).
+
+A pure function of two schemas. Held against Spark itself: tests/streambank_spark/state/test_schema_rules.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streambank.checkpoint.schema.column_types import Change, changes_by_name, changes_by_place
+from streambank.checkpoint.schema.query import OperatorSchema, QuerySchema, StoreSchema
+from streambank.checkpoint.schema.store import Columns
+
+Verdict = Literal["same", "compatible", "unknown", "incompatible"]
+_ORDER: tuple[Verdict, ...] = ("same", "compatible", "unknown", "incompatible")
+"""From the best to the worst."""
+
+PREFIX = "spark.sql.streaming."
+ENCODING = f"{PREFIX}stateStore.encodingFormat"
+MAX_EVOLUTIONS = 16
+"""`spark.sql.streaming.stateStore.valueStateSchemaEvolutionThreshold`."""
+KEPT_SETTINGS = (
+    f"{PREFIX}stateStore.providerClass",
+    ENCODING,
+    f"{PREFIX}aggregation.stateFormatVersion",
+    f"{PREFIX}flatMapGroupsWithState.stateFormatVersion",
+    f"{PREFIX}join.stateFormatVersion",
+    f"{PREFIX}stateStore.rowChecksum.enabled",
+    "spark.sql.shuffle.partitions",
+)
+"""Settings of the offset log that say how state is kept."""
+_FORMATS = {
+    "stateStoreSave": KEPT_SETTINGS[2],
+    "flatMapGroupsWithState": KEPT_SETTINGS[3],
+    "applyInPandasWithState": KEPT_SETTINGS[3],
+    "symmetricHashJoin": KEPT_SETTINGS[4],
+}
+_DEFAULTS = {
+    KEPT_SETTINGS[0]: "HDFSBackedStateStoreProvider",
+    ENCODING: "unsaferow",
+    KEPT_SETTINGS[5]: "false",
+}
+"""What an older Spark did before there was the setting."""
+_VALUE_NOT_CHECKED = "dedupe"
+"""`StreamingDeduplicateExec` keeps no value, and lets none be compared."""
+_INTERNAL = "$"
+
+NEW_STATE = (
+    "Start it with a new checkpoint. To keep what is known, export the state and give it to a "
+    "transformWithState as initial state (docs/howto/migrate-state.md)."
+)
+DROPPED_VARIABLE = "Keep the variable, where it is still wanted."
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is another one.
+
+    Attributes:
+        operator: The operator's id.
+        store: The store, or None for the operator as a whole.
+        family: The column family, where the store has several; else None.
+        column: The column, such as `value.total`; None for all of it.
+        verdict: What Spark does with it.
+        why: What it is, in words.
+        do: What to do; empty for nothing.
+        loses: Spark goes on, and what was stored is lost or taken for something else.
+    """
+
+    operator: int
+    store: str | None
+    family: str | None
+    column: str | None
+    verdict: Verdict
+    why: str
+    do: str = ""
+    loses: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that the old state keeps, whatever the new query's session says.
+
+    Attributes:
+        name: The setting.
+        before: What the old state has; None where it says nothing.
+        after: What the new one was made with.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """As JSON."""
+        return {"setting": self.name, "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What Spark would say.
+
+    Attributes:
+        operators: The operators of either: id, name before and name after.
+        differences: All that is another one.
+        settings: Settings that differ, of which the old ones stay.
+    """
+
+    operators: tuple[tuple[int, str | None, str | None], ...]
+    differences: tuple[Difference, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all."""
+        return _worst(self.differences)
+
+    @property
+    def loses(self) -> bool:
+        """Whether Spark would go on and lose some of what is stored."""
+        return any(one.loses for one in self.differences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "verdict": self.verdict,
+            "loses": self.loses,
+            "settings": [one.to_dict() for one in self.settings],
+            "operators": [
+                {
+                    "operator": number,
+                    "before": before,
+                    "after": after,
+                    "verdict": _worst(each for each in self.differences if each.operator == number),
+                    "differences": [one.to_dict() for one in self.differences if one.operator == number],
+                }
+                for number, before, after in self.operators
+            ],
+        }
+
+
+def _worst(differences: Any) -> Verdict:
+    return max((one.verdict for one in differences), key=_ORDER.index, default="same")
+
+
+def compare_schemas(before: QuerySchema, after: QuerySchema) -> Comparison:
+    """What Spark says when a query that keeps `after` starts from state that is `before`."""
+    old, new = ({one.operator: one for one in each.operators} for each in (before, after))
+    numbers = sorted(old.keys() | new.keys())
+    found = [
+        one
+        for number in numbers
+        for one in _operator(number, old.get(number), new.get(number), before, after)
+    ]
+    settings = (Setting(name, _setting(before, name), _setting(after, name)) for name in KEPT_SETTINGS)
+    return Comparison(
+        tuple((number, _name(old.get(number)), _name(new.get(number))) for number in numbers),
+        tuple(found),
+        tuple(one for one in settings if one.before != one.after),
+    )
+
+
+def _name(operator: OperatorSchema | None) -> str | None:
+    return None if operator is None else operator.name
+
+
+def _setting(schema: QuerySchema, name: str) -> str | None:
+    found = schema.conf.get(name, _DEFAULTS.get(name))
+    return None if found is None else found.rpartition(".")[2]
+
+
+def _operator(
+    number: int,
+    old: OperatorSchema | None,
+    new: OperatorSchema | None,
+    before: QuerySchema,
+    after: QuerySchema,
+) -> Iterator[Difference]:
+    def whole(verdict: Verdict, why: str, do: str = NEW_STATE) -> Difference:
+        return Difference(number, None, None, None, verdict, why, do)
+
+    if old is None or new is None:
+        there, lacks = ("the new query", "the state") if old is None else ("the state", "the new query")
+        kind = (new or old or _NOTHING).name or "an operator"
+        yield whole(
+            "incompatible", f"{there} has {kind} as operator {number}, and {lacks} has no such operator"
+        )
+        return
+    if old.name is not None and new.name is not None and old.name != new.name:
+        yield whole("incompatible", f"the state is of {old.name}, and the new query has {new.name} there")
+        return
+    kept = _FORMATS.get(old.name or "")
+    if kept is not None and _setting(before, kept) != _setting(after, kept):
+        yield whole(
+            "unknown",
+            f"the state has {kept} {_setting(before, kept)}, which stays, and the other one was made with "
+            f"{_setting(after, kept)}: their columns cannot be compared",
+            f"Make the other one with {kept}={_setting(before, kept)}, and compare again.",
+        )
+        return
+    for name, value in old.properties.items():
+        if new.properties.get(name, value) != value:
+            why = (
+                f"its {name} was {value} and would be {new.properties[name]}, which Spark does not let change"
+            )
+            yield whole("incompatible", why)
+    for variable, kind in old.variables.items():
+        wanted = new.variables.get(variable, kind)
+        if wanted != kind:
+            yield Difference(
+                number, None, variable, None, "incompatible",
+                f"it was a {kind} and would be a {wanted}", "Give the new one another name.",
+            )  # fmt: skip
+    by_name = _setting(before, ENCODING) == "avro" and bool(old.variables or new.variables)
+    yield from _stores(old, new, by_name)
+
+
+_NOTHING = OperatorSchema(-1, None, ())
+
+
+def _stores(old: OperatorSchema, new: OperatorSchema, by_name: bool) -> Iterator[Difference]:
+    stored, wanted = ({one.store: one for one in each.stores} for each in (old, new))
+    for name in sorted(stored.keys() | wanted.keys()):
+        if name not in stored or name not in wanted:
+            where = "the new query" if name in wanted else "the state"
+            why = f"only {where} has the store {name}"
+            yield Difference(old.operator, name, None, None, "incompatible", why, NEW_STATE)
+        elif not stored[name].versions or not wanted[name].versions:
+            where = "the state" if not stored[name].versions else "the other one"
+            why = f"{where} has no schema file of it, so nobody compares: Spark writes one when it starts"
+            yield Difference(
+                old.operator, name, None, None, "unknown", why, "Compare a savepoint that has one."
+            )
+        else:
+            yield from _families(old, new, stored[name], wanted[name], by_name)
+
+
+def _families(
+    old: OperatorSchema, new: OperatorSchema, stored: StoreSchema, wanted: StoreSchema, by_name: bool
+) -> Iterator[Difference]:
+    ours = (old.operator, stored.store)
+    kinds_differ = {name for name, kind in old.variables.items() if new.variables.get(name, kind) != kind}
+    for family in sorted(stored.newest.keys() | wanted.newest.keys()):
+        named = None if family == "default" else family
+        if family.startswith(_INTERNAL) or family in kinds_differ:
+            continue  # Spark's own, which follow what they belong to
+        if family not in wanted.newest:
+            why = "the new query does not have it: what it holds is no longer read, and stays in the files"
+            yield Difference(*ours, named, None, "compatible", why, DROPPED_VARIABLE, True)
+        elif family not in stored.newest:
+            yield Difference(*ours, named, None, "compatible", "it is new, and empty when the query goes on")
+        else:
+            yield from _columns(old, stored.history(family), wanted.newest[family], (*ours, named), by_name)
+
+
+def _columns(
+    old: OperatorSchema,
+    history: list[Columns],
+    wanted: Columns,
+    place: tuple[int, str, str | None],
+    by_name: bool,
+) -> Iterator[Difference]:
+    newest = history[-1]
+    for change in changes_by_place(newest.key, wanted.key, "key"):
+        yield _difference(place, change, "Spark finds rows by the bytes of their key")
+    if old.name == _VALUE_NOT_CHECKED:
+        return
+    if not by_name:
+        reason = "values are kept as UnsafeRow, which Spark takes by place and type"
+        for change in changes_by_place(newest.value, wanted.value, "value"):
+            yield _difference(place, change, reason)
+        return
+    if newest.value == wanted.value:
+        return
+    told = {change.column: change for change in changes_by_name(newest.value, wanted.value, "value")}
+    for version in history[:-1]:
+        changes = changes_by_name(version.value, wanted.value, "value")
+        told |= {change.column: change for change in changes if not change.allowed}
+    for change in told.values():
+        yield _difference(place, change, "of Avro, Spark takes what Avro can read as the new type")
+    if newest.value_id + 1 >= MAX_EVOLUTIONS:
+        setting = f"{PREFIX}stateStore.valueStateSchemaEvolutionThreshold"
+        why = f"it has evolved {newest.value_id} times, and Spark stops at {MAX_EVOLUTIONS}"
+        yield Difference(*place, None, "incompatible", why, f"Set {setting} higher.")
+
+
+def _difference(place: tuple[int, str, str | None], change: Change, reason: str) -> Difference:
+    why = _WORDS[change.what].format(before=change.before, after=change.after)
+    if not change.allowed:
+        return Difference(*place, change.column, "incompatible", f"{why}; {reason}", NEW_STATE)
+    if change.loss:
+        lost, told = change.what in ("dropped", "type"), f"{why}: {change.loss}"
+        return Difference(*place, change.column, "compatible", told, _DO[change.what], lost)
+    return Difference(*place, change.column, "compatible", why)
+
+
+_WORDS: Mapping[str, str] = {
+    "added": "added as {after}",
+    "dropped": "dropped, it was {before}",
+    "renamed": "called {after}, it was {before}",
+    "type": "{after}, it was {before}",
+    "null": "{after}, it was {before}",
+    "metadata": "only its metadata or its place differs",
+}
+_DO: Mapping[str, str] = {
+    "added": "Let the query take null for it.",
+    "dropped": "Keep the column, where it is still wanted.",
+    "renamed": "Make sure that the same thing is meant.",
+    "type": "Make sure that the same thing is meant, or add a column of the new type beside the old one.",
+}

@@ -1,0 +1,199 @@
+"""What the schema of a state store says: its columns, and whether Spark has a way to remove rows.
+
+Of version 1 and 2 a file holds one key and one value; of version 3 one of each for every column family, with
+how keys are encoded (Spark: StateSchemaCompatibilityChecker, SchemaHelper). All texts are Java's UTF strings;
+from version 2 on a schema is cut into chunks of them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.checkpoint.text import load_json
+from streambank.core.errors import FormatError
+
+WATERMARK = "spark.watermarkDelayMs"
+"""In the metadata of a column: event time that a watermark follows."""
+TIMEOUTS = ("timeoutTimestamp", "expiresAtMicros", "ttlExpirationMs")
+"""Columns in which Spark keeps when a row is to go (FlatMapGroupsWithState, dropDuplicatesWithinWatermark,
+state variables with TTL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of one kind of rows in a store.
+
+    Attributes:
+        family: Name of the column family; `default` where there is but one kind.
+        key: Spark's JSON of the key, a struct.
+        value: Spark's JSON of the value, a struct.
+        value_id: How many times the value's schema has evolved (version 3 only).
+    """
+
+    family: str
+    key: Mapping[str, Any]
+    value: Mapping[str, Any]
+    value_id: int = 0
+
+    @property
+    def event_time(self) -> str | None:
+        """The column of event time by which a watermark removes rows; None for none.
+
+        It is in the key, but for rows that a join keeps and for windows of sessions.
+        """
+        fields = [*_fields(self.key)]
+        names = {one["name"] for one in fields}
+        if "sessionStartTime" in names or {"index", "matched"} <= names | {
+            one["name"] for one in _fields(self.value)
+        }:
+            fields += _fields(self.value)
+        return next((str(one["name"]) for one in fields if WATERMARK in (one.get("metadata") or {})), None)
+
+    @property
+    def timeout(self) -> str | None:
+        """The column that says when a row is to go; None for none."""
+        return next((str(one["name"]) for one in _fields(self.value) if one["name"] in TIMEOUTS), None)
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Arrays and maps in the value, with their path and type, such as `events array<struct>`."""
+        return tuple(_collections(self.value, ""))
+
+    @property
+    def keyless(self) -> bool:
+        """Whether there is no key, so that there is one row at most."""
+        return all(one.get("type") == "void" for one in _fields(self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What a transformWithState says of its state variables.
+
+    Attributes:
+        time_mode: `NoTime`, `ProcessingTime` or `EventTime`; only with the last two may it have timers.
+        without_ttl: Names of those that nothing expires.
+        with_ttl: Names of the others.
+    """
+
+    time_mode: str
+    without_ttl: tuple[str, ...]
+    with_ttl: tuple[str, ...]
+
+
+def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
+    """The columns of a store.
+
+    Raises:
+        FormatError: It is not understood (code `half-written` or `unknown-version`).
+    """
+    try:
+        reading = _Reading(data)
+        version = reading.text()
+        if version == "v1":
+            return (Columns("default", _struct(reading.text()), _struct(reading.text())),)
+        if version == "v2":
+            return (Columns("default", _struct(reading.chunks()), _struct(reading.chunks())),)
+        if version == "v3":
+            return tuple(reading.family() for _ in range(reading.number(">i")))
+    except (struct.error, UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
+        raise FormatError(
+            f"{path} is no readable state schema: {error}.",
+            code="half-written",
+            hint="Spark writes a schema of version 1 and 2 anew when the query starts again.",
+        ) from error
+    raise FormatError(
+        f"{path} is of version {version[:20]!r}, and known are v1 to v3.",
+        code="unknown-version",
+        hint="A newer Spark wrote it: report the Spark version.",
+    )
+
+
+def parse_variables(data: bytes, path: str) -> Variables | None:
+    """The state variables in an operator's metadata; None where it has none, or an unknown shape.
+
+    Args:
+        data: The bytes of `state/<operator>/_metadata/v2/<batch>`.
+        path: How to name it in an error.
+
+    Raises:
+        FormatError: It is no operator metadata.
+    """
+    document = load_json(data.decode("utf-8", "replace").partition("\n")[2], path)
+    try:
+        said = json.loads(document["operatorPropertiesJson"])
+        expiring = {str(one["stateName"]): bool(one["ttlEnabled"]) for one in said["stateVariables"]}
+        return Variables(
+            str(said["timeMode"]),
+            tuple(name for name, ttl in expiring.items() if not ttl),
+            tuple(name for name, ttl in expiring.items() if ttl),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+class _Reading:
+    """A walk through the bytes of a schema file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def number(self, layout: str) -> int:
+        (value,) = struct.unpack_from(layout, self._data, self._at)
+        self._at += struct.calcsize(layout)
+        return int(value)
+
+    def text(self) -> str:
+        length = self.number(">H")
+        end = self._at + length
+        if end > len(self._data):
+            raise ValueError("a text is cut off")
+        found, self._at = self._data[self._at : end].decode("utf-8"), end
+        return found
+
+    def chunks(self) -> str:
+        return "".join(self.text() for _ in range(self.number(">i")))
+
+    def family(self) -> Columns:
+        name = self.text()
+        self.number(">h")  # the id of this version of the key's schema
+        key = self.chunks()
+        value_id = self.number(">h")
+        value = self.chunks()
+        self.chunks()  # how keys are encoded
+        self.chunks()  # the schema of the key of a map's entries
+        return Columns(name, _struct(key), _struct(value), value_id)
+
+
+def _struct(text: str) -> Mapping[str, Any]:
+    found = load_json(text)
+    if not isinstance(found, dict) or not isinstance(found.get("fields"), list):
+        raise ValueError("it holds no struct")
+    return found
+
+
+def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """The fields of a struct, and of structs in them."""
+    for field in kind.get("fields", ()) if isinstance(kind, dict) else ():
+        yield field
+        yield from _fields(field["type"])
+
+
+def _collections(kind: Any, path: str) -> Iterator[str]:
+    if not isinstance(kind, dict):
+        return
+    match kind.get("type"):
+        case "struct":
+            for field in kind["fields"]:
+                yield from _collections(field["type"], f"{path}.{field['name']}" if path else field["name"])
+        case "array":
+            yield f"{path} array<{_name(kind['elementType'])}>"
+        case "map":
+            yield f"{path} map<{_name(kind['keyType'])}, {_name(kind['valueType'])}>"
+
+
+def _name(kind: Any) -> str:
+    return str(kind.get("type")) if isinstance(kind, dict) else str(kind)

@@ -1,0 +1,1 @@
+"""State stores: which files make a version, of HDFS-backed stores and of RocksDB."""

@@ -1,0 +1,154 @@
+"""What a RocksDB snapshot names: the `metadata` inside `<version>[_<unique id>].zip`.
+
+The zip holds RocksDB's small files; the SST files, which hold the rows, lie in `SSTs/` beside it and are
+shared between snapshots (Spark: RocksDBFileManager, RocksDBCheckpointMetadata).
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.checkpoint.text import HALF_WRITTEN_HINT, load_json, parse_version
+from streambank.core.errors import FormatError
+
+MAX_ZIP_METADATA_VERSION = 2
+
+_MAX_METADATA_BYTES = 1 << 26
+# What zipfile lets through where bytes are no zip, an encrypted one, or a damaged member of any compression.
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+)
+
+ReadRange = Callable[[str, int, int | None], bytes]
+"""Reads `length` bytes of a path from an offset on (to the end for None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A file that a snapshot names.
+
+    Attributes:
+        name: Its name in `SSTs/` or `logs/`.
+        size_bytes: The size that it must have.
+    """
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZipMetadata:
+    """What a snapshot is made of.
+
+    Attributes:
+        ssts: Files in `SSTs/`.
+        wals: Files in `logs/`.
+        keys: Rows, of all column families; None where Spark did not count.
+    """
+
+    ssts: tuple[SnapshotFile, ...]
+    wals: tuple[SnapshotFile, ...]
+    keys: int | None
+
+
+def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadata:
+    """The metadata of a snapshot; only its directory and that one member are read.
+
+    Raises:
+        FormatError: `half-written` where the zip is damaged, `unknown-version` for a newer Spark's.
+    """
+    try:
+        with zipfile.ZipFile(_Ranges(path, size_bytes, read)) as archive:
+            if archive.getinfo("metadata").file_size > _MAX_METADATA_BYTES:
+                raise zipfile.BadZipFile("its metadata is too large")
+            data = archive.read("metadata")
+    except _ZIP_ERRORS as error:
+        raise FormatError(
+            f"{path} is no readable RocksDB snapshot: {error}.",
+            code="half-written",
+            hint="The file is damaged or was cut off while it was written.",
+        ) from error
+    return parse_zip_metadata(data, f"metadata in {path}")
+
+
+def parse_zip_metadata(data: bytes, path: str) -> ZipMetadata:
+    """The `metadata` member of a snapshot.
+
+    Raises:
+        FormatError: `half-written` or `unknown-version`.
+    """
+    first, _, rest = data.decode("utf-8", "replace").partition("\n")
+    parse_version(first, path, MAX_ZIP_METADATA_VERSION)
+    try:
+        document = load_json(rest, path)
+        keys = document.get("numKeys")
+        return ZipMetadata(
+            ssts=_files(document.get("sstFiles"), "dfsSstFileName"),
+            wals=_files(document.get("logFiles"), "dfsLogFileName"),
+            keys=keys if isinstance(keys, int) and keys >= 0 else None,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(
+            f"{path} is not understood: {error}.", code="half-written", hint=HALF_WRITTEN_HINT
+        ) from error
+
+
+def _files(entries: Any, name_field: str) -> tuple[SnapshotFile, ...]:
+    return tuple(SnapshotFile(str(entry[name_field]), int(entry["sizeBytes"])) for entry in entries or ())
+
+
+class _Ranges(io.RawIOBase):
+    """A seekable file over ranged reads, so that a large zip costs its end and one member only."""
+
+    _WINDOW_BYTES = 1 << 16
+
+    def __init__(self, path: str, size_bytes: int, read: ReadRange) -> None:
+        super().__init__()
+        self._path, self._size, self._read = path, size_bytes, read
+        self._position = 0
+        self._start, self._window = max(0, size_bytes - self._WINDOW_BYTES), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._size)[whence]
+        if base + offset < 0:
+            raise ValueError("the file is too short")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._size - self._position)
+        if wanted <= 0:
+            return 0
+        if not self._start <= self._position < self._start + len(self._window):
+            if self._position < self._start or self._window:
+                self._start = self._position
+            self._window = self._read(self._path, self._start, self._WINDOW_BYTES)
+        offset = self._position - self._start
+        data = self._window[offset : offset + wanted]
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)

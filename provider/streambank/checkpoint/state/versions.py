@@ -1,0 +1,256 @@
+"""Which files make one version of one state store: a snapshot and every change after it.
+
+A version is loaded from the newest snapshot at or below it and the changes up to it, one file a version. The
+walk goes down from the wanted version until it stands on a snapshot that is whole; for the safe closure it
+goes on to the next one, so that Spark can repair a snapshot that turns out to be damaged
+(docs/formats/checkpoint.md, "State").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streambank.checkpoint.grammar import Kind
+from streambank.checkpoint.index import StoreFiles, VersionKey
+from streambank.checkpoint.state.changelog import LineageItem, UnreadableLineageError
+from streambank.checkpoint.state.rocksdb import SnapshotFile, ZipMetadata
+from streambank.core.errors import FormatError, NotFoundError, StreambankError
+from streambank.storage import FileInfo
+
+MAX_SAFE_CHANGES = 500
+"""How many changes Spark replays at most to repair a snapshot (autoSnapshotRepair.maxChangeFileReplay)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFile:
+    """One file of a chain; `version` is the state version it belongs to."""
+
+    path: str
+    role: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The files of one version of one store in one partition.
+
+    Attributes:
+        files: All of them, each once.
+        rows: Rows of that version where a snapshot of just this version counts them.
+        base_version: The version of the newest snapshot used; 0 where all changes from the first on are.
+        base_rows: Rows of that version where its snapshot counts them; RocksDB: 0 where there is none.
+        newest: Those of the files that Spark loads if nothing is damaged: the newest snapshot, and the
+            changes after it.
+        notes: Snapshots that were passed over, and why.
+    """
+
+    files: tuple[ChainFile, ...]
+    rows: int | None
+    base_version: int
+    base_rows: int | None
+    newest: tuple[ChainFile, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReaders:
+    """How the walk looks into files.
+
+    Attributes:
+        listing: Path -> file.
+        zip_metadata: What a RocksDB snapshot names.
+        lineage: What a changelog of format v2 builds on.
+        committed_id: The unique id that the commit log names for an earlier version of the same store; None
+            where that commit is not retained any more.
+    """
+
+    listing: Mapping[str, FileInfo]
+    zip_metadata: Callable[[str], ZipMetadata]
+    lineage: Callable[[str], list[LineageItem]]
+    committed_id: Callable[[int], str | None]
+
+
+@dataclass(slots=True)
+class _Base:
+    key: VersionKey | None
+    files: list[ChainFile]
+    rows: int | None
+    changes: int
+
+
+@dataclass(slots=True)
+class _Walk:
+    lowest: VersionKey
+    bases: list[_Base] = field(default_factory=list)
+    changes: list[ChainFile] = field(default_factory=list)
+    problems: list[StreambankError] = field(default_factory=list)
+
+
+def plan_chain(store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, readers: ChainReaders) -> Chain:
+    """The files that make a version of a store.
+
+    Args:
+        store: The store's files in one partition.
+        rocksdb: RocksDB's files, or else those of the HDFS-backed store.
+        key: The version wanted, with its unique id in checkpoint format v2.
+        safe: Also one older snapshot with the changes after it, where there is one.
+        readers: How to look into files.
+
+    Raises:
+        NotFoundError: `missing-state-file`, naming it.
+        FormatError: A file that is needed is damaged or of an unknown version.
+    """
+    walk = _Walk(lowest=key)
+    try:
+        _go_down(walk, store, rocksdb, key, safe, readers)
+    except FormatError as error:
+        if not walk.bases:
+            raise
+        walk.problems.append(error)
+    if not walk.bases:
+        raise _nothing_to_stand_on(walk, store, rocksdb)
+    first, last = walk.bases[0], walk.bases[-1]
+    files = walk.changes[: last.changes] + [file for base in walk.bases for file in base.files]
+    return Chain(
+        files=tuple({file.path: file for file in files}.values()),
+        rows=first.rows if first.key == key else None,
+        base_version=first.key[0] if first.key else 0,
+        base_rows=first.rows if first.key or not rocksdb else 0,
+        newest=tuple(walk.changes[: first.changes] + first.files),
+        notes=tuple(problem.message for problem in walk.problems),
+    )
+
+
+def _go_down(
+    walk: _Walk, store: StoreFiles, rocksdb: bool, key: VersionKey, safe: bool, readers: ChainReaders
+) -> None:
+    snapshots = store.of(Kind.ZIP if rocksdb else Kind.SNAPSHOT)
+    changes = store.of(Kind.CHANGELOG if rocksdb else Kind.DELTA)
+    for step in _versions(key, changes, readers):
+        walk.lowest = step
+        snapshot = snapshots.get(step)
+        if snapshot is not None:
+            _try_base(walk, store, snapshot, step, rocksdb, readers)
+            if len(walk.bases) == (2 if safe else 1):
+                return
+        change = changes.get(step)
+        if change is None or (walk.bases and len(walk.changes) > MAX_SAFE_CHANGES):
+            return
+        _refuse_empty(change, readers)
+        walk.changes.append(ChainFile(change, "state-changelog", step[0]))
+    if walk.lowest[0] == 1:
+        walk.bases.append(_Base(None, [], None, len(walk.changes)))
+
+
+def _versions(
+    key: VersionKey, changes: Mapping[VersionKey, str], readers: ChainReaders
+) -> Iterator[VersionKey]:
+    """The wanted version and those that it builds on, newest first."""
+    version, unique_id = key
+    if unique_id is None:
+        for number in range(version, 0, -1):
+            yield number, None
+        return
+    yield key
+    while (changelog := changes.get(key)) is not None and key[0] > 1:
+        try:
+            earlier = readers.lineage(changelog)
+        except UnreadableLineageError as error:
+            yield from _committed_versions(key, changelog, str(error), readers)
+            return
+        for item in reversed(earlier):
+            if item.version != key[0] - 1:
+                raise FormatError(
+                    f"{changelog} names version {item.version} before version {key[0]} in its lineage.",
+                    code="half-written",
+                    hint="The file is damaged.",
+                )
+            key = (item.version, item.unique_id)
+            yield key
+        if not earlier:
+            return
+
+
+def _committed_versions(
+    key: VersionKey, changelog: str, codec: str, readers: ChainReaders
+) -> Iterator[VersionKey]:
+    for number in range(key[0] - 1, 0, -1):
+        unique_id = readers.committed_id(number)
+        if unique_id is None:
+            raise FormatError(
+                f"The lineage in {changelog} is compressed with a codec that cannot be read here ({codec}), "
+                f"and commits/{number - 1}, which would tell the same, is not retained any more.",
+                code="unreadable-lineage",
+                hint="Install the package zstandard for the codec zstd, or use the codec lz4.",
+            )
+        yield number, unique_id
+
+
+def _try_base(
+    walk: _Walk, store: StoreFiles, path: str, key: VersionKey, rocksdb: bool, readers: ChainReaders
+) -> None:
+    try:
+        _refuse_empty(path, readers)
+        files = [ChainFile(path, "state-snapshot", key[0])]
+        rows = None
+        if rocksdb:
+            metadata = readers.zip_metadata(path)
+            rows = metadata.keys
+            for folder, named, there in (
+                ("SSTs", metadata.ssts, store.ssts),
+                ("logs", metadata.wals, store.wals),
+            ):
+                for file in named:
+                    found = _named_file(f"{store.folder}/{folder}/{file.name}", file, there, path, readers)
+                    files.append(ChainFile(found, "state-sst", key[0]))
+        walk.bases.append(_Base(key, files, rows, len(walk.changes)))
+    except (FormatError, NotFoundError) as error:
+        if error.code not in ("half-written", "missing-state-file"):
+            raise
+        walk.problems.append(error)
+
+
+def _named_file(
+    path: str, file: SnapshotFile, there: Mapping[str, str], snapshot: str, readers: ChainReaders
+) -> str:
+    found = there.get(file.name)
+    if found is None:
+        raise NotFoundError(
+            f"{path} is missing, and {snapshot} needs it.", code="missing-state-file", hint=MISSING_HINT
+        )
+    size_bytes = readers.listing[found].size_bytes
+    if size_bytes != file.size_bytes:
+        raise FormatError(
+            f"{path} has {size_bytes} bytes, and {snapshot} says {file.size_bytes}.",
+            code="half-written",
+            hint="The file is damaged.",
+        )
+    return found
+
+
+def _refuse_empty(path: str, readers: ChainReaders) -> None:
+    if readers.listing[path].size_bytes == 0:
+        raise FormatError(
+            f"{path} is empty.",
+            code="half-written",
+            hint="Spark never leaves an empty file: a disk was full, or the machine went down.",
+        )
+
+
+MISSING_HINT = (
+    "Take a newer batch, or restore the checkpoint from a savepoint if Spark cannot read it either."
+)
+
+
+def _nothing_to_stand_on(walk: _Walk, store: StoreFiles, rocksdb: bool) -> StreambankError:
+    if walk.problems:
+        return walk.problems[0]
+    version, unique_id = walk.lowest
+    stem = str(version) if unique_id is None else f"{version}_{unique_id}"
+    snapshot, change = ("zip", "changelog") if rocksdb else ("snapshot", "delta")
+    return NotFoundError(
+        f"{store.folder}/{stem}.{change} is missing, and so is {stem}.{snapshot}.",
+        code="missing-state-file",
+        hint=MISSING_HINT,
+    )

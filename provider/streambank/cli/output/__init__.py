@@ -1,0 +1,1 @@
+"""What the command line shows: lines, tables, JSON documents, plots and pages."""

@@ -1,0 +1,143 @@
+"""The verb `doctor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, Json
+from streambank.cli.output import console
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.doctor.diagnose import Diagnosis
+
+EXAMPLES = """Examples:
+
+  streambank doctor
+
+  streambank doctor /data/checkpoints/orders --file-sink /data/out -r /data/savepoints
+
+  streambank doctor --job orders --jobs dags/streaming_jobs.toml
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(doctor)
+
+
+def doctor(
+    checkpoint: Annotated[
+        str | None, typer.Argument(metavar="[CHECKPOINT]", help="Look at a checkpoint, too.")
+    ] = None,
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Output directory of a file sink of its query; may be repeated."),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            "--job",
+            metavar="NAME",
+            help="Look at this declared job, or job/query; of a checkpoint: how its savepoints are called.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the jobs."
+        ),
+    ] = None,
+    repository: Annotated[
+        str | None,
+        # Not from the environment as elsewhere: a declared job names its own.
+        typer.Option(
+            "--repository", "-r", metavar="LOCATION", help="Of a checkpoint: where its savepoints are."
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find what will hurt, here, in a checkpoint or in a job: exit code 1 for errors and warnings."""
+    from streambank.doctor.checks.installation import check_installation, facts, worst
+
+    found = check_installation()
+    diagnoses = _diagnoses(checkpoint, file_sink or [], job, jobs, repository)
+    if not diagnoses:
+        from pathlib import Path
+
+        from streambank.doctor.checks.locations import check_unnamed
+
+        found += check_unnamed(Path("/tmp"))  # where Java keeps temporary files
+    everything = [*found, *(finding for one in diagnoses for finding in one.findings)]
+    document = {
+        "ok": worst(everything) in ("ok", "info"),
+        "versions": facts(),
+        "job": diagnoses[0].job if diagnoses else None,
+        "checkpoint": diagnoses[0].checkpoint if len(diagnoses) == 1 else None,
+        "findings": [
+            *({**finding.to_dict(), "query": None} for finding in found),
+            *({**finding.to_dict(), "query": one.query} for one in diagnoses for finding in one.findings),
+        ],
+    }
+    console.answer(document, lambda: _show(document, len(diagnoses) > 1))
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+def _diagnoses(
+    checkpoint: str | None, sinks: list[str], job: str | None, jobs: str | None, repository: str | None
+) -> tuple[Diagnosis, ...]:
+    """What is found of a checkpoint or a job; nothing where neither is named.
+
+    Raises:
+        InputError: Options do not go together (code `usage`), or the jobs file is wrong.
+        NotFoundError: There is no such job or checkpoint.
+    """
+    from streambank.doctor.diagnose import diagnose_checkpoint, diagnose_job
+
+    if checkpoint is not None:
+        from streambank.storage import open_store
+
+        if job is not None and repository is None:
+            raise _usage("--job beside a CHECKPOINT is how its savepoints are called, and no -r says where.")
+        named = {location: open_store(location) for location in sinks}
+        return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job),)
+    if repository is not None or sinks:
+        option = "-r" if repository is not None else "--file-sink"
+        raise _usage(f"{option} is of a CHECKPOINT, and none is named; a declared job says it itself.")
+    if job is None:
+        return ()
+    if jobs is None:
+        raise _usage("--job is of a jobs file, and none is named.")
+    from streambank.declaration.declaration import load_jobs
+
+    name, _, query = job.partition("/")
+    declared = load_jobs(jobs).job(name)
+    if query and query not in declared.queries:
+        raise InputError(
+            f"Job {name} has no query {query!r}.",
+            code="no-such-query",
+            hint=f"Declared: {', '.join(declared.queries)}.",
+        )
+    return diagnose_job(declared, query or None)
+
+
+def _usage(message: str) -> InputError:
+    return InputError(message, code="usage", hint="See `streambank doctor --help`.")
+
+
+def _show(document: dict[str, Any], several: bool) -> None:
+    console.fields([(name, version or "not installed") for name, version in document["versions"].items()])
+    console.line()
+    if not document["findings"]:
+        console.line("Nothing to complain about.")
+        return
+    if not several:
+        console.findings(document["findings"])
+        return
+    for query in dict.fromkeys(finding["query"] for finding in document["findings"]):
+        console.line("here:" if query is None else f"query {query}:")
+        console.findings([finding for finding in document["findings"] if finding["query"] == query])

@@ -1,0 +1,61 @@
+"""The verb `reindex`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from streambank.cli.options import Debug, Json, RepositoryOption
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+
+if TYPE_CHECKING:
+    from streambank.repository.objects.index_files import Damage
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: streambank reindex -r /data/savepoints")(reindex)
+
+
+def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = False) -> None:
+    """Make the index of a repository again from its packs: exit code 1 where packs are damaged or gone."""
+    report = open_repository(repository).rebuild_index()
+    document = {
+        "ok": not (report.damaged or report.lost),
+        "changed": report.changed,
+        "packs": report.packs,
+        "objects": report.objects,
+        "added_packs": report.added,
+        "repaired_packs": list(report.repaired),
+        "damaged_index_files": [_to_dict(damage) for damage in report.index_files],
+        "damaged_packs": [_to_dict(damage) for damage in report.damaged],
+        "lost_packs": list(report.lost),
+    }
+    console.answer(document, lambda: _show(document))
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+def _to_dict(damage: Damage) -> dict[str, str]:
+    return {"file": damage.key, "error": damage.error.code, "message": damage.error.message}
+
+
+def _show(document: dict[str, Any]) -> None:
+    counts = f"{console.count(document['packs'], 'pack')}, {console.count(document['objects'], 'object')}"
+    if document["changed"]:
+        console.line(
+            f"The index is made again: {counts}; {console.count(document['added_packs'], 'pack')} added, "
+            f"{console.count(len(document['damaged_index_files']), 'damaged index file')} replaced."
+        )
+    else:
+        console.line(f"The index needs nothing: {counts}.")
+    for key in document["repaired_packs"]:
+        console.line(f"repaired: the table of contents of {key} is written again.")
+    for damage in document["damaged_packs"]:
+        console.line(f"damaged: {damage['message']}")
+    for key in document["lost_packs"]:
+        console.line(f"gone: {key}")
+    if not document["ok"]:
+        console.line("Which savepoints need them, `streambank verify --all` says.")

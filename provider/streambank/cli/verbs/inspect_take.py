@@ -1,0 +1,318 @@
+"""Verbs on a checkpoint: `inspect` and `take`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import (
+    Batch,
+    Checkpoint,
+    Debug,
+    Json,
+    Kafka,
+    KafkaJobsFile,
+    Master,
+    MaxRate,
+    NewQuery,
+    Note,
+    On,
+    Parallel,
+    Pin,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+    brokers_of,
+    bytes_per_s,
+)
+from streambank.cli.output import console
+
+if TYPE_CHECKING:
+    from streambank.control.control import JobControl
+    from streambank.kafka.settings import Brokers
+    from streambank.savepoint.sinks import SinkCapture
+    from streambank.savepoint.take import TakeResult
+    from streambank.storage.store import Store
+
+
+INSPECT_EXAMPLES = """Examples:
+
+  streambank inspect /data/checkpoints/orders
+
+  streambank inspect /data/checkpoints/orders --batch 41 --json
+
+  streambank inspect /data/checkpoints/orders --history /data/savepoints/jobs/orders/progress/main --within 6h
+"""
+TAKE_EXAMPLES = """Examples:
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
+
+  streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
+"""
+
+
+class Closure(StrEnum):
+    """How much a savepoint holds."""
+
+    safe = "safe"
+    minimal = "minimal"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog=INSPECT_EXAMPLES)(inspect)
+    app.command(epilog=TAKE_EXAMPLES)(take)
+
+
+def inspect(
+    checkpoint: Checkpoint,
+    batch: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Look at this batch, not the newest.")
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION", help="Also its progress records: <control>/<job>/progress/<query>, or a file."
+        ),
+    ] = None,
+    within: Annotated[
+        str, typer.Option(metavar="DURATION", help="So much of the history, up to its newest record.")
+    ] = "1d",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
+    from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.verbs.measures import measured, recorded, show_measures
+    from streambank.storage import open_store
+
+    told = None if history is None else recorded(history, within)
+    reader = CheckpointReader(open_store(checkpoint))
+    found = reader.inspect(batch).to_dict()
+    found |= {"measured": measured(reader, found), "history": told}
+
+    def show() -> None:
+        _show(found)
+        show_measures(found)
+
+    console.answer(found, show)
+
+
+def _show(found: dict[str, Any]) -> None:
+    batches = found["retained_batches"]
+    console.fields(
+        [
+            ("checkpoint", found.get("checkpoint")),
+            ("query id", found["query_id"]),
+            ("last committed batch", found["last_committed_batch"]),
+            ("last planned batch", found["last_planned_batch"]),
+            ("retained batches", _ranges(batches) if batches else "none"),
+            ("watermark", found["watermark"]),
+        ]
+    )
+    rows = [
+        (operator["operator"], operator["name"], store["store"], store["partitions"], store["rows"],
+         console.size(store["bytes"]))
+        for operator in found["operators"]
+        for store in operator["stores"]
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        numbers = ("operator", "partitions", "rows", "bytes")
+        console.table(("operator", "name", "store", "partitions", "rows", "bytes"), rows, right=numbers)
+    if found["findings"]:
+        console.line()
+        console.findings(found["findings"])
+
+
+def _ranges(batches: list[int]) -> str:
+    """`3-5, 8` for 3, 4, 5, 8."""
+    runs: list[list[int]] = []
+    for batch in batches:
+        if runs and batch == runs[-1][1] + 1:
+            runs[-1][1] = batch
+        else:
+            runs.append([batch, batch])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def take(
+    checkpoint: Checkpoint,
+    repository: RepositoryOption,
+    job: Annotated[str, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")],
+    batch: Batch = None,
+    closure: Annotated[
+        Closure, typer.Option(help="safe holds one older snapshot more, so that Spark can repair a bad one.")
+    ] = Closure.safe,
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
+    ] = None,
+    kafka: Kafka = None,
+    kafka_sink: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
+    ] = None,
+    jobs: KafkaJobsFile = None,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
+    parallel: Parallel = None,
+    max_rate: MaxRate = None,
+    gentle: Annotated[
+        bool,
+        typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
+    ] = False,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
+    from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.machines import executor
+    from streambank.cli.verbs.replaying import declared_kafka
+    from streambank.declaration.kafka import kafka_sink as capture_of
+    from streambank.declaration.kafka import kafka_sources
+    from streambank.repository.header import check_apart
+    from streambank.repository.repository import Repository
+    from streambank.savepoint.take import take as take_savepoint
+    from streambank.sinks.file.capture import FileSinkCapture
+    from streambank.storage import open_store
+    from streambank.work.gently import give_way
+
+    rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    if gentle:
+        give_way()
+    source = open_store(checkpoint)
+    CheckpointReader(source).query_id()  # before a repository is made for nothing
+    place = open_store(repository)
+    check_apart(place, source.uri)
+    _refuse_lost(place, job, jobs, source)
+    target = Repository.open(place, create=True)
+    brokers = brokers_of(kafka, declared_kafka(job, jobs))
+    managed = _managed(target.store.uri, job, jobs, source, brokers)
+    named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
+    if kafka_sink is not None:
+        facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
+        named += [one for one in (capture_of(facts, source, brokers),) if one is not None]
+    known = {sink.path for sink in named}
+    with console.progress() as progress:
+        result = take_savepoint(
+            source,
+            target,
+            job,
+            batch=batch,
+            closure=closure.value,
+            sinks=[*named, *(sink for sink in managed.sinks if sink.path not in known)],
+            sources=kafka_sources(managed.facts, brokers),
+            note=note,
+            pin=pin,
+            taken_by=managed.taken_by,
+            new_query=new_query,
+            parallel=parallel,
+            max_bytes_per_s=rate,
+            executor=machines,
+            lease_epoch=managed.epoch,
+            spark_version=managed.spark_version,
+            progress=progress,
+        )
+    managed.record(result)
+    console.answer(result.to_dict(), lambda: show_taken(result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Managed:
+    """What the records of a managed job tell about a checkpoint of it; nothing for any other checkpoint."""
+
+    sinks: Sequence[SinkCapture] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    spark_version: str | None = None
+    epoch: Callable[[], str | None] | None = None
+    control: JobControl | None = None
+    query: str | None = None
+    generation: int = 0
+
+    @property
+    def taken_by(self) -> dict[str, str]:
+        """What the savepoint says of who took it, besides user and host."""
+        return {"via": "cli"} | ({} if self.control is None else {"records": self.control.store.uri})
+
+    def record(self, result: TakeResult) -> None:
+        """Leave the event of a job's savepoint; nothing for any other checkpoint."""
+        from streambank.control.generations import MAIN
+        from streambank.control.processes import who
+        from streambank.job.savepoint import record_taken
+
+        if self.control is not None:
+            record_taken(self.control, self.query or MAIN, result, generation=self.generation, by=who("cli"))
+
+
+def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
+    """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
+    from streambank.cli.verbs.replaying import declared_job
+    from streambank.control.generations import MAIN
+    from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+    from streambank.storage import open_store, split_job
+
+    declared, query = declared_job(name, jobs), split_job(name)[1] or MAIN
+    if (
+        declared is None
+        or query not in declared.queries
+        or open_store(declared.repository).uri != repository.uri
+    ):
+        return
+    asked = declared_query(declared, query, declared.records())
+    if checkpoint.uri.startswith(asked.checkpoint):
+        check_records(asked)
+        lost = savepoints_lost(asked)
+        if lost is not None:
+            raise lost
+
+
+def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, brokers: Brokers) -> _Managed:
+    """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
+    from streambank.cli.verbs.replaying import declared_job
+    from streambank.control.control import JobControl
+    from streambank.job.savepoint import sinks_of
+    from streambank.storage import split_job
+
+    job, query = split_job(name)
+    declared = declared_job(job, jobs)
+    control = declared.records() if declared is not None else JobControl.open(f"{repository}/jobs", job)
+    generation = control.generation(query)
+    if generation is None or generation.location != checkpoint.uri:
+        return _Managed()
+    facts = control.query_facts(query) or {}
+
+    def epoch() -> str | None:
+        return str(max(control.lease.claims.records.numbers(), default=0))
+
+    sinks = sinks_of(facts, checkpoint, brokers)
+    return _Managed(sinks, facts, facts.get("spark_version"), epoch, control, query, generation.number)
+
+
+def show_taken(result: TakeResult) -> None:
+    """What a take came to, for people."""
+    console.line(f"savepoint {result.savepoint} of {result.job}, batch {result.batch}")
+    if result.already_there:
+        console.line("It was there already; nothing was written.")
+    else:
+        size, new = console.size(result.bytes), console.size(result.new_bytes)
+        console.line(
+            f"{console.count(result.files, 'file')}, {size}, of which {new} are new; {result.seconds:.1f} s"
+        )
+        if result.replans:
+            again = console.count(result.replans, "time")
+            console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")

@@ -1,0 +1,376 @@
+"""Verbs on declared jobs: `job start`, `job restart`, `job stop`, `job status`, `job savepoint`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import (
+    Batch,
+    Debug,
+    JobsFile,
+    Json,
+    Master,
+    NewQuery,
+    Note,
+    On,
+    Pin,
+    SparkConf,
+    SparkProperties,
+    Where,
+)
+from streambank.cli.output import console
+from streambank.cli.plugins import JobVerbs
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
+    from streambank.job.restart import RestartResult
+    from streambank.job.start import StartResult
+    from streambank.job.stop import StopResult
+
+app = typer.Typer(
+    cls=JobVerbs,
+    help="Start, stop and look at the jobs that streaming_jobs.toml declares.",
+    no_args_is_help=True,
+)
+
+HOW = {
+    "boundary": "at a batch boundary; no batch was abandoned",
+    "forced": "by force; the batch that ran is repeated at the next start",
+    "killed": "by killing it; the batch that ran is repeated at the next start",
+    "dead": "its driver had died before",
+    "none": "there was no driver",
+}
+"""How drivers end, for people."""
+PARALLEL = 4
+"""Files copied at once."""
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
+
+
+def _job(file: str, name: str) -> Job:
+    from streambank.declaration.declaration import load_jobs
+
+    return load_jobs(file).job(name)
+
+
+def _by() -> dict[str, str]:
+    from streambank.control.processes import who
+
+    return who("cli")
+
+
+@app.command(epilog="Example: streambank job start orders --jobs dags/streaming_jobs.toml")
+def start(
+    name: Name,
+    jobs: JobsFile,
+    why: Why = "",
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+    ] = True,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long to wait; the declared time by default.")
+    ] = None,
+    fresh_start: Annotated[
+        bool,
+        typer.Option(
+            "--fresh-start",
+            help="Accept that the job's records are lost (repository-lost), and begin again; recorded.",
+        ),
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make sure that a driver of the job runs. A second start finds the first one's driver."""
+    from streambank.core.times import parse_duration_s
+    from streambank.job.start import start_job
+
+    timeout_s = parse_duration_s(timeout) if timeout is not None else None
+    result = start_job(
+        _job(jobs, name),
+        by=_by(),
+        why=why,
+        wait=wait,
+        timeout_s=timeout_s,
+        tell=console.waits(),
+        fresh_start=fresh_start,
+    )
+    console.answer(result.to_dict(), lambda: _show_start(result))
+
+
+def _show_start(result: StartResult) -> None:
+    said = {
+        "started": "started",
+        "already-running": "ran already",
+        "finished": "ran to its end",
+        "not-desired": "is meant to be stopped, so nothing was started",
+    }
+    console.line(f"job {result.job} {said[result.state]}")
+    _show_driver(result)
+
+
+def _show_driver(result: StartResult) -> None:
+    generations = ", ".join(f"{query} {number}" for query, number in result.generations.items())
+    console.fields(
+        [
+            ("host", result.host),
+            ("pid", result.pid),
+            ("jvm pid", result.jvm_pid),
+            ("epoch", result.epoch),
+            ("generation", generations),
+            ("batch", result.batch),
+            ("log", result.log),
+            ("took", f"{result.seconds:.1f} s"),
+        ]
+    )
+
+
+@app.command(epilog="Example: streambank job restart orders --why 'new settings'")
+def restart(
+    name: Name,
+    jobs: JobsFile,
+    force_after: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+    ] = None,
+    why: Why = "",
+    wait: Annotated[
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for the first batch, or only for the driver."),
+    ] = True,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job at a batch boundary and start it again, unless somebody has stopped it."""
+    from streambank.core.times import parse_duration_s
+    from streambank.job.restart import restart_job
+
+    force_after_s = parse_duration_s(force_after) if force_after is not None else None
+    result = restart_job(
+        _job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait, tell=console.waits()
+    )
+    console.answer(result.to_dict(), lambda: _show_restart(result))
+
+
+def _show_restart(result: RestartResult) -> None:
+    said = {
+        "restarted": "restarted",
+        "started": "started; no driver of it lived",
+        "finished": "restarted, and ran to its end",
+        "not-desired": "is meant to be stopped, so nothing was started",
+    }
+    console.line(f"job {result.start.job} {said[result.state]}")
+    if result.how is not None:
+        console.fields([("stopped", HOW[result.how])])
+    _show_driver(result.start)
+
+
+@app.command(epilog="Example: streambank job stop orders --savepoint --force-after 60s")
+def stop(
+    name: Name,
+    jobs: JobsFile,
+    savepoint: Annotated[
+        bool, typer.Option("--savepoint", help="Take a savepoint of each query once it stands still.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="First wait until a trigger finds nothing new.")
+    ] = False,
+    force_after: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+    ] = None,
+    why: Why = "",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
+    pin: Annotated[bool, typer.Option("--pin", help="Pin the savepoint.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Stop a job at a batch boundary, and keep it stopped."""
+    from streambank.core.times import parse_duration_s
+    from streambank.job.stop import stop_job
+
+    force_after_s = parse_duration_s(force_after) if force_after is not None else None
+    with console.progress() as progress:
+        result = stop_job(
+            _job(jobs, name),
+            by=_by(),
+            why=why,
+            savepoint=savepoint,
+            drain=drain,
+            force_after_s=force_after_s,
+            note=note,
+            pin=pin,
+            progress=progress,
+            tell=console.waits(),
+        )
+    console.answer(result.to_dict(), lambda: _show_stop(result))
+
+
+def _show_stop(result: StopResult) -> None:
+    console.line(f"job {result.job} {result.state.replace('-', ' ')}: {HOW[result.how]}")
+    console.fields(
+        [
+            ("batch", result.batch),
+            ("drained", None if result.drained is None else ("yes" if result.drained else "no")),
+            *((f"savepoint of {query}", savepoint) for query, savepoint in result.savepoints.items()),
+            ("took", f"{result.seconds:.1f} s"),
+        ]
+    )
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")
+
+
+@app.command(epilog="Example: streambank job status orders --json")
+def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
+    """Say how a job is doing: what is meant to be, what is, and who works on it. Only looks."""
+    from streambank.job.status import job_status
+
+    found = job_status(_job(jobs, name)).to_dict()
+    console.answer(found, lambda: _show_status(found))
+
+
+def _show_status(found: dict[str, Any]) -> None:
+    console.line(f"job {found['job']}: {found['state']} ({found['why']})")
+    console.fields(
+        [
+            ("desired", _desired(found)),
+            ("batch", found["batch"]),
+            ("host", found["host"]),
+            ("pid", found["pid"]),
+            ("jvm pid", found["jvm_pid"]),
+            ("epoch", found["epoch"]),
+            ("since", found["since"]),
+            ("last beat", found["beat_at"]),
+            ("health", _health(found["health"])),
+            ("down", _down(found)),
+            ("watched", _watched(found["watch"])),
+            ("operation", found["operation"]),
+            ("log", found["log"]),
+            ("submission", found["submission"]),
+            ("page", found["tracking"]),
+        ]
+    )
+    columns = ("query", "batch", "planned", "generation", "watermark", "checkpoint")
+    rows = [
+        (name, query["batch"], query["planned_batch"], query["generation"], query["watermark"],
+         query["checkpoint"])
+        for name, query in found["queries"].items()
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        console.table(columns, rows, right=("batch", "planned", "generation"))
+
+
+def _health(health: dict[str, Any] | None) -> str | None:
+    return None if health is None else f"{health['state']}: {health['why']}"
+
+
+def _down(found: dict[str, Any]) -> str | None:
+    return None if found["down_since"] is None else f"since {found['down_since']}: {found['down_why']}"
+
+
+def _watched(watch: dict[str, Any] | None) -> str | None:
+    if watch is None or not (watch["expected"] or watch["watched"]):
+        return None
+    if watch["why"]:
+        return f"no, so nothing would restart it: {watch['why']}"
+    return f"by {watch['by']}, seen at {watch['seen_at']}"
+
+
+def _desired(found: dict[str, Any]) -> str | None:
+    if found["desired"] is None:
+        return None
+    by = found["desired_by"].get("user", "somebody")
+    why = f": {found['desired_why']}" if found["desired_why"] else ""
+    return f"{found['desired']}, says {by} at {found['desired_at']}{why}"
+
+
+@app.command(epilog='Example: streambank job savepoint orders --note "before the upgrade" --pin')
+def savepoint(
+    name: Name,
+    jobs: JobsFile,
+    query: Annotated[str | None, typer.Option(metavar="QUERY", help="Only this query of the job.")] = None,
+    batch: Batch = None,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
+    new_repository: Annotated[
+        bool,
+        typer.Option(
+            "--new-repository",
+            help="Accept that the job's repository is lost, and make another one in its place.",
+        ),
+    ] = False,
+    why: Why = "",
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a savepoint of each query of a job, running or stopped; its sinks are known from its driver."""
+    from streambank.cli.machines import executor
+    from streambank.cli.verbs.inspect_take import show_taken
+    from streambank.job.savepoint import savepoint_job
+
+    machines = executor(on, master, spark_conf, spark_properties, PARALLEL)
+    with console.progress() as progress:
+        result = savepoint_job(
+            _job(jobs, name),
+            by=_by(),
+            why=why,
+            query=query,
+            batch=batch,
+            note=note,
+            pin=pin,
+            new_query=new_query,
+            new_repository=new_repository,
+            executor=machines,
+            progress=progress,
+        )
+
+    def text() -> None:
+        for taken in result.savepoints.values():
+            show_taken(taken)
+
+    console.answer(result.to_dict(), text)
+
+
+@app.command("break", epilog='Example: streambank job break orders --why "its host burnt down"')
+def break_claim(
+    name: Name,
+    jobs: JobsFile,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="How you know, for the job's records.")],
+    operation: Annotated[
+        bool, typer.Option("--operation", help="Break the operation lock instead of the driver's lease.")
+    ] = False,
+    even_live: Annotated[
+        bool, typer.Option("--even-live", help="Also where the holder lives: it then ends itself.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say that whoever holds a job is dead, where that cannot be seen from here."""
+    records = _job(jobs, name).records()
+    end = records.operation_lock.break_operation if operation else records.lease.break_lease
+    broken = end(by=_by(), why=why, even_live=even_live)
+    what = "operation" if operation else "lease"
+    document = {
+        "job": name,
+        "what": what,
+        "broken": broken is not None,
+        "epoch": broken.epoch if broken is not None else None,
+        "holder": broken.describe() if broken is not None else None,
+        "state": broken.state if broken is not None else None,
+    }
+
+    def text() -> None:
+        if broken is None:
+            console.line(f"Nobody holds the {what} of job {name}; there was nothing to break.")
+        else:
+            console.line(f"The {what} of job {name} is broken; it was held by {broken.describe()}.")
+
+    console.answer(document, text)

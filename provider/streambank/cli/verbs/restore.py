@@ -1,0 +1,285 @@
+"""The verb `restore`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import (
+    Debug,
+    Json,
+    Kafka,
+    Master,
+    MaxRate,
+    On,
+    Parallel,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+    brokers_of,
+    bytes_per_s,
+)
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.control.control import JobControl
+    from streambank.kafka.settings import KafkaConnection
+    from streambank.repository.repository import Repository
+
+EXAMPLES = """Examples:
+
+  streambank restore latest-good -r /data/savepoints --job orders --generation --dry-run
+
+  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/orders-2 --sink rollback
+
+  streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork \\
+    --new-sink /data/out=/data/trial-out
+"""
+
+
+class Mode(StrEnum):
+    """What becomes of the savepoint."""
+
+    no_claim = "no-claim"
+    claim = "claim"
+    fork = "fork"
+
+
+class Source(StrEnum):
+    """What is done about input that Kafka no longer has."""
+
+    refuse = "refuse"
+    accept = "accept"
+
+
+class Sink(StrEnum):
+    """What is done about output that is newer than the savepoint."""
+
+    refuse = "refuse"
+    rollback = "rollback"
+    accept = "accept"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(restore)
+
+
+def restore(
+    savepoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="SAVEPOINT|latest-good",
+            help="A savepoint's id, or its unique beginning; latest-good is the newest that verifies.",
+        ),
+    ],
+    repository: RepositoryOption,
+    job: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Restore into this new or empty directory.")
+    ] = None,
+    generation: Annotated[
+        bool, typer.Option("--generation", help="Make the job's next generation, and switch to it.")
+    ] = False,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="no-claim leaves the savepoint alone; claim makes it the job's own, free to expire; "
+            "fork begins a second query with a new id."
+        ),
+    ] = Mode.no_claim,
+    sink: Annotated[
+        Sink,
+        typer.Option(
+            help="Where output is newer than the savepoint: refuse; rollback sets it aside, of file sinks; "
+            "accept goes on, and rows are repeated or lost in sinks that are not guarded."
+        ),
+    ] = Sink.refuse,
+    source: Annotated[
+        Source,
+        typer.Option(
+            help="Where Kafka has not all that the query would read next, or cannot be asked, or a source "
+            "cannot be repeated: refuse; accept goes on without it."
+        ),
+    ] = Source.refuse,
+    kafka: Kafka = None,
+    new_sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OLD=NEW",
+            help="The restored query writes to the new directory NEW instead of the file sink OLD; "
+            "may be repeated.",
+        ),
+    ] = None,
+    link: Annotated[
+        bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and what speaks against it.")
+    ] = False,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs",
+            envvar="STREAMBANK_JOBS",
+            metavar="FILE",
+            help="The file that declares the job, where its records are not beside the savepoints.",
+        ),
+    ] = None,
+    parallel: Parallel = None,
+    max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Restore a savepoint into an empty directory, or into the next generation of its job."""
+    from streambank.cli.machines import executor
+    from streambank.control.processes import who
+    from streambank.recovery.new_sinks import parse_new_sinks
+    from streambank.recovery.restore import plan_restore
+    from streambank.recovery.restore import restore as restore_savepoint
+    from streambank.storage import open_store
+
+    if (into is not None) == generation:
+        raise InputError(
+            "A restore needs either --into DIR or --generation.",
+            code="usage",
+            hint="See `streambank restore --help`.",
+        )
+    rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    opened = open_repository(repository)
+    owner = _owner(opened, savepoint, job, jobs)
+    what: dict[str, Any] = {
+        "job": job,
+        "into": open_store(into) if into is not None else None,
+        "generation": owner.records if generation else None,
+        "control": None if generation else owner.records,
+        "guessed": not owner.declared,
+        "checkpoint": owner.checkpoint if generation else None,
+        "mode": mode.value,
+        "sink": sink.value,
+        "source": source.value,
+        "kafka": brokers_of(kafka, owner.kafka),
+        "new_sinks": parse_new_sinks(new_sink or []),
+    }
+    with console.progress() as progress:
+        if dry_run:
+            plan = plan_restore(opened, savepoint, **what, executor=machines, progress=progress).to_dict()
+        else:
+            done = restore_savepoint(
+                opened,
+                savepoint,
+                **what,
+                link=link,
+                max_bytes_per_s=rate,
+                executor=machines,
+                by=who("cli"),
+                progress=progress,
+            ).to_dict()
+    if dry_run:
+        console.answer(plan, lambda: _show_plan(plan))
+    else:
+        console.answer(done, lambda: _show_done(done))
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The job whose savepoint it is.
+
+    Attributes:
+        records: Its records.
+        checkpoint: The checkpoint that its declaration names for the query, where there is a declaration.
+        declared: Whether there is one.
+        kafka: How it says that Kafka is reached.
+    """
+
+    records: JobControl
+    checkpoint: str | None = None
+    declared: bool = False
+    kafka: KafkaConnection | None = None
+
+
+def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
+    """Find the records of the savepoint's job: beside the savepoints, unless a jobs file says otherwise."""
+    from streambank.control.control import JobControl
+    from streambank.control.generations import MAIN
+    from streambank.declaration.declaration import load_jobs
+    from streambank.recovery.resolve import LATEST_GOOD, only_job
+    from streambank.storage import split_job
+
+    latest = savepoint == LATEST_GOOD
+    of_job = only_job(repository, job) if latest else repository.find(savepoint, job)[0]
+    name, query = split_job(of_job)
+    declared = load_jobs(jobs).jobs.get(name) if jobs is not None else None
+    if declared is None:
+        return _Owner(JobControl.open(f"{repository.store.uri}/jobs", name))
+    return _Owner(declared.records(), declared.queries.get(query or MAIN), True, declared.kafka)
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    console.line(
+        f"would restore savepoint {plan['savepoint']} of {plan['job']}, batch {plan['batch']}, "
+        f"into {_place(plan)}"
+    )
+    _show_common(plan)
+    messages = [refusal["message"] for refusal in plan["refusals"]]
+    for effect in (plan["sink_effect"], plan["source_effect"]):
+        if effect and not any(message.startswith(effect) for message in messages):  # said below
+            console.line(effect)
+    for refusal in plan["refusals"]:
+        console.line(f"refused: {refusal['message']}")
+        if refusal["hint"]:
+            console.line(f"  hint: {refusal['hint']}")
+
+
+def _show_done(done: dict[str, Any]) -> None:
+    console.line(
+        f"restored savepoint {done['savepoint']} of {done['job']}, batch {done['batch']}, into {_place(done)}"
+    )
+    _show_common(done)
+    console.line(done["sink_effect"])
+    if done["source_effect"]:
+        console.line(done["source_effect"])
+    for rolled_back in done["rolled_back"]:
+        aside = console.count(rolled_back["files_aside"], "file")
+        console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
+    for begun in done["new_outputs"]:
+        console.line(
+            f"began {begun['path']} instead of {begun['instead_of']}: its log says nothing up to batch "
+            f"{begun['batch']}"
+        )
+    console.line(f"took {done['seconds']:.1f} s")
+
+
+def _place(found: dict[str, Any]) -> str:
+    generation = f"generation {found['generation']}: " if found["generation"] is not None else ""
+    return f"{generation}{found['location']}"
+
+
+def _show_common(found: dict[str, Any]) -> None:
+    console.fields(
+        [
+            ("taken at", found["taken_at"]),
+            ("age", f"{found['age_s']:.0f} s"),
+            ("files", f"{console.count(found['files'], 'file')}, {console.size(found['bytes'])}"),
+            ("rows of state", found["rows"]),
+            ("query id", found["query_id"]),
+            ("mode", found["mode"]),
+        ]
+    )
+    for skipped in found["skipped"]:
+        console.line(f"skipped {skipped['savepoint']}: {skipped['why']}")
+    for warning in found["warnings"]:
+        console.line(f"warning: {warning}")

@@ -1,0 +1,273 @@
+"""Verbs that end savepoints and bring them back: `expire`, `undelete`, `sweep`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streambank.retention.expire import ExpireReport
+    from streambank.retention.policy import Policy
+    from streambank.retention.swept import SweepReport, Tally
+
+EXPIRE_EXAMPLES = """Examples:
+
+  streambank expire -r /data/savepoints --job orders --keep-last 10 --keep-daily 7 --dry-run
+
+  streambank expire -r /data/savepoints --max-age 90d
+
+  streambank expire -r /data/savepoints --jobs streaming_jobs.toml
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog=EXPIRE_EXAMPLES)(expire)
+    app.command(epilog="Example: streambank undelete b000041 -r /data/savepoints")(undelete)
+    app.command(epilog="Example: streambank sweep -r /data/savepoints --dry-run")(sweep)
+
+
+def expire(
+    repository: RepositoryOption,
+    job: JobOption = None,
+    keep_last: Annotated[int, typer.Option(metavar="N", help="Keep the newest N.")] = 0,
+    keep_hourly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N hours.")] = 0,
+    keep_daily: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N days.")] = 0,
+    keep_weekly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N weeks.")] = 0,
+    keep_monthly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N months.")] = 0,
+    keep_yearly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N years.")] = 0,
+    keep_within: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Keep all of the last TIME before the newest: 7d, 36h.")
+    ] = None,
+    min_verified: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="K", help="Keep the newest K verified ones, whatever the rules say (1)."),
+    ] = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Drop what is older, pinned or verified or not: 90d. Only what is being read stays. Alone "
+            "it keeps all others.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs",
+            envvar="STREAMBANK_JOBS",
+            metavar="FILE",
+            help="Without rules: the file that declares them.",
+        ),
+    ] = None,
+    replica_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOCATION",
+            help="The repository that this is a replica of: what it lists stays, unless it is too old; "
+            "--jobs then means the rules of replicas.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of each.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
+    from streambank.control.processes import who
+    from streambank.core.times import parse_duration_s
+    from streambank.retention.expire import expire as expire_savepoints
+    from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
+
+    given = Policy(
+        keep_last=keep_last,
+        keep_hourly=keep_hourly,
+        keep_daily=keep_daily,
+        keep_weekly=keep_weekly,
+        keep_monthly=keep_monthly,
+        keep_yearly=keep_yearly,
+        keep_within_s=parse_duration_s(keep_within) if keep_within is not None else 0.0,
+        min_verified=MIN_VERIFIED if min_verified is None else min_verified,
+        max_age_s=parse_max_age_s(max_age) if max_age is not None else 0.0,
+    )
+    policy: Policy | Callable[[str], Policy | None] = given
+    if given.is_empty and jobs is not None and keep_within is None and max_age is None:
+        policy = _declared(jobs, job, min_verified, of_replicas=replica_of is not None)
+    else:
+        given.check()
+    opened = open_repository(repository)
+    with console.progress() as progress:
+        report = expire_savepoints(
+            opened,
+            policy,
+            job=job,
+            dry_run=dry_run,
+            by=who("cli"),
+            source=open_repository(replica_of) if replica_of is not None else None,
+            progress=progress,
+        )
+    console.answer(report.to_dict(), lambda: _show_expired(report))
+    if report.unreadable:
+        raise typer.Exit(1)
+
+
+def _declared(
+    file: str, job: str | None, min_verified: int | None, *, of_replicas: bool
+) -> Callable[[str], Policy | None]:
+    """The policies of a jobs file, by the name of a savepoint's job.
+
+    Raises:
+        InputError: The job declares none, or no job does (code `empty-policy`).
+        NotFoundError: The job is not declared (code `no-such-job`).
+    """
+    from dataclasses import replace
+
+    from streambank.declaration.declaration import load_jobs
+    from streambank.storage.names import split_job
+
+    declared = load_jobs(file)
+    policies: dict[str, Policy] = {}
+    for each in declared.jobs.values():
+        policy = each.replicate.retention if of_replicas else each.retention
+        if policy is not None:
+            policies[each.name] = policy
+    name = split_job(job)[0] if job is not None else None
+    if name is not None:
+        declared.job(name)
+    if (name is not None and name not in policies) or not policies:
+        table = "replicate.retention" if of_replicas else "retention"
+        raise InputError(
+            f"{file} declares no {table}{f' of the job {name}' if name else ''}.",
+            code="empty-policy",
+            hint=f"Add [jobs.NAME.{table}] with rules such as keep_last = 10, or give --keep-last 10.",
+        )
+    if min_verified is not None:
+        policies = {each: replace(policy, min_verified=min_verified) for each, policy in policies.items()}
+    return lambda of: policies.get(split_job(of)[0])
+
+
+def _show_expired(report: ExpireReport) -> None:
+    if not report.decisions:
+        console.line("No savepoints.")
+        return
+    rows = []
+    for decision in report.decisions:
+        found = decision.to_dict()
+        reasons = "; ".join(f"{reason.rule}: {reason.why}" for reason in decision.reasons)
+        taken_at = (found["taken_at"] or "")[:19].replace("T", " ")
+        verdict = "keep" if decision.keep else "would drop" if report.dry_run else "dropped"
+        rows.append((found["job"], found["savepoint"], taken_at, verdict, reasons))
+    console.table(("job", "savepoint", "taken at (UTC)", "verdict", "why"), rows)
+    for warning in report.warnings:
+        console.line(f"WARNING: {warning}")
+    kept = len(report.decisions) - len(report.dropped)
+    dropped = console.count(len(report.dropped), "savepoint")
+    if report.dry_run:
+        console.line(f"{kept} kept, {dropped} would be dropped. Nothing was changed.")
+    elif not report.dropped:
+        console.line(f"{kept} kept, none dropped.")
+    else:
+        console.line(f"{kept} kept, {dropped} dropped: `streambank undelete` brings them back for a while.")
+
+
+def undelete(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Bring an expired savepoint back, as long as no sweep has found it older than its grace."""
+    from streambank.control.processes import who
+    from streambank.retention.undelete import undelete as bring_back
+
+    result = bring_back(open_repository(repository), savepoint, job, by=who("cli"))
+    state = "was listed already" if result.already_listed else "is listed again"
+    console.answer(result.to_dict(), lambda: console.line(f"{result.savepoint} of {result.job} {state}."))
+
+
+def sweep(
+    repository: RepositoryOption,
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="How long what is expired or condemned stays; 1h at least.")
+    ] = "24h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Delete what no savepoint needs: condemned first, deleted by a later sweep, after the grace."""
+    from streambank.control.processes import who
+    from streambank.core.times import parse_duration_s
+    from streambank.retention.sweep import sweep as sweep_repository
+
+    grace_s = parse_duration_s(grace)
+    opened = open_repository(repository)
+    with console.progress() as progress:
+        report = sweep_repository(opened, grace_s=grace_s, dry_run=dry_run, by=who("cli"), progress=progress)
+    console.answer(report.to_dict(), lambda: _show_swept(report))
+    if report.left:
+        raise typer.Exit(1)
+
+
+def _show_swept(report: SweepReport) -> None:
+    would = "would be " if report.dry_run else ""
+    if report.removed:
+        names = ", ".join(f"{copy.job}/{copy.savepoint}" for copy in report.removed)
+        console.line(f"No more to be brought back: {names}.")
+    console.fields(
+        [
+            (f"{would}deleted", _files(report.deleted)),
+            (f"{would}condemned", _files(report.condemned)),
+            ("condemned before", _files(report.waiting)),
+            ("kept", _files(report.kept)),
+            ("of these held", _files(report.held) if report.held.files else ""),
+            ("stored again", _rescued(report)),
+            (f"{would}deleted of broken writes", _leftovers(report)),
+            ("next deletion", "" if report.next_s is None else f"in {_hours(report.next_s)} or later"),
+        ]
+    )
+    if report.expired:
+        rows: list[tuple[Any, ...]] = [
+            (copy.job, copy.savepoint, _hours(left_s)) for copy, left_s in report.expired
+        ]
+        console.table(("job", "expired savepoint", "can be undeleted for"), rows)
+    for leftover in report.leftovers if report.dry_run else ():
+        console.line(f"left by a broken write: {leftover.key}, {console.size(leftover.size_bytes)}")
+    for warning in report.warnings:
+        console.line(f"warning: {warning}")
+    for hold in report.holds:
+        console.line(
+            f"held: {hold.savepoint} of {hold.job}, {hold.holder}; {_hours(hold.left_s)} unless it is renewed"
+        )
+    for key, error in sorted(report.left.items()):
+        console.line(f"left: {key}: {error.message}")
+
+
+def _files(tally: Tally) -> str:
+    return f"{console.count(tally.files, 'file')}, {console.size(tally.bytes)}" if tally.files else "nothing"
+
+
+def _rescued(report: SweepReport) -> str:
+    rescued = report.rescued
+    return (
+        f"{console.count(rescued.objects, 'object')}, {console.size(rescued.bytes)}"
+        if rescued.objects
+        else ""
+    )
+
+
+def _leftovers(report: SweepReport) -> str:
+    if not report.leftovers:
+        return ""
+    return f"{console.count(len(report.leftovers), 'file')}, {console.size(report.leftover_bytes)}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,268 @@
+"""Verbs on the savepoints of a repository: `list`, `show`, `pin`, `unpin` (`verify`: verify.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    Kafka,
+    KafkaJobsFile,
+    RepositoryOption,
+    SavepointName,
+)
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.cli.verbs import verify as verifying
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.kafka.retention import Replay
+    from streambank.repository.catalog import SavepointSummary
+    from streambank.repository.repository import Repository
+
+LIST_EXAMPLES = """Examples:
+
+  streambank list -r /data/savepoints --job orders
+
+  streambank list -r /data/savepoints --expired
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("list", epilog=LIST_EXAMPLES)(list_savepoints)
+    app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
+    verifying.register(app)
+    app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
+    app.command(epilog="Example: streambank unpin b000041 -r /data/savepoints")(unpin)
+
+
+def list_savepoints(
+    repository: RepositoryOption,
+    job: JobOption = None,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Those that undelete can bring back, and until when.")
+    ] = False,
+    grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --expired: the grace of your sweeps (24h).")
+    ] = None,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Ask Kafka how long the input after each savepoint is still there."),
+    ] = False,
+    kafka: Kafka = None,
+    jobs: KafkaJobsFile = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the savepoints of a repository, oldest first within each job."""
+    if grace is not None and not expired:
+        raise InputError("--grace goes with --expired.", code="usage", hint="See `streambank list --help`.")
+    if expired:
+        _list_expired(open_repository(repository), job, grace)
+        return
+    opened = open_repository(repository)
+    summaries = list(opened.manifests(job))
+    if not replay:
+        console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
+        return
+    from streambank.cli.verbs.replaying import replays
+
+    told = replays(opened, summaries, kafka, jobs)
+    found = [
+        {**summary.to_dict(), "replay": said.to_dict() if (said := told.get(index)) is not None else None}
+        for index, summary in enumerate(summaries)
+    ]
+    console.answer(found, lambda: _show_list(summaries, told))
+
+
+def _list_expired(opened: Repository, job: str | None, grace: str | None) -> None:
+    from streambank.core.times import parse_duration_s
+    from streambank.retention.listing import expired_summaries
+    from streambank.retention.sweep import DEFAULT_GRACE_S
+
+    grace_s = DEFAULT_GRACE_S if grace is None else parse_duration_s(grace)
+    found = [summary.to_dict() for summary in expired_summaries(opened.store, grace_s, job)]
+    console.answer(found, lambda: _show_expired(found))
+
+
+def _show_expired(found: list[dict[str, Any]]) -> None:
+    if not found:
+        console.line("No expired savepoints.")
+        return
+    rows = [
+        (each["job"], each["savepoint"], each["batch"], _time(each["taken_at"]), console.size(each["bytes"]),
+         _time(each["expired_at"]), _time(each["until"]) if each["until"] else "it is pinned",
+         f"damaged: {each['error']}" if each["error"] else each["note"])
+        for each in found
+    ]  # fmt: skip
+    columns = ("job", "savepoint", "batch", "taken at", "bytes", "expired at", "at least until", "note")
+    console.table(columns, rows, right=("batch", "bytes"))
+
+
+def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | None = None) -> None:
+    if not summaries:
+        console.line("No savepoints.")
+        return
+    from streambank.cli.verbs.replaying import can_be_replayed
+
+    rows = [
+        (
+            summary.job,
+            summary.savepoint,
+            summary.batch,
+            _time(summary.to_dict()["taken_at"]),
+            console.size(summary.bytes),
+            console.size(summary.new_bytes),
+            _verified(summary.to_dict()),
+            "yes" if summary.pinned else "",
+            *(() if told is None else (can_be_replayed(told.get(index)),)),
+            f"damaged: {summary.error.message}" if summary.error else summary.note,
+        )
+        for index, summary in enumerate(summaries)
+    ]
+    more = () if told is None else ("replay",)
+    columns = ("job", "savepoint", "batch", "taken at", "bytes", "new", "verified", "pinned", *more, "note")
+    console.table(columns, rows, right=("batch", "bytes", "new"))
+
+
+def _time(text: str | None) -> str:
+    return "" if text is None else text[:19].replace("T", " ") + "Z"
+
+
+def _verified(summary: dict[str, Any]) -> str:
+    if summary["verified_at"] is None:
+        return "never"
+    state = summary["verified_level"] if summary["verified_ok"] else "DAMAGED"
+    since = summary["hashed_since"]
+    whole = f", all since {_time(since)}" if since and summary["verified_level"] != "full" else ""
+    return f"{state} {_time(summary['verified_at'])}{whole}"
+
+
+def show(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    replay: Annotated[
+        bool,
+        typer.Option(
+            "--replay/--no-replay", help="Ask Kafka how long the input after it is still there (3 s at most)."
+        ),
+    ] = True,
+    kafka: Kafka = None,
+    jobs: KafkaJobsFile = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
+    from streambank.cli.verbs.replaying import can_be_replayed, replays_of
+
+    opened = open_repository(repository)
+    manifest = opened.load(*opened.find(savepoint, job))
+    told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
+    found = manifest.to_dict() | {"replay": [one.to_dict() for one in told]}
+
+    def shown() -> None:
+        _show(found, opened.pinned(manifest.job, manifest.savepoint))
+        for one in told:
+            topics = ", ".join(one.topics)
+            console.line(f"source {one.source} kafka {topics}: replay {can_be_replayed(one)} ({one.why})")
+
+    console.answer(found, shown)
+
+
+def _show(found: dict[str, Any], pinned: bool) -> None:
+    from streambank.checkpoint.sources import cannot_repeat
+    from streambank.core.times import from_epoch_ms, to_json_time
+
+    stats, by = found["stats"], found["taken_by"]
+    watermark = None if found["watermark_ms"] is None else from_epoch_ms(found["watermark_ms"])
+    console.fields(
+        [
+            ("savepoint", found["savepoint"]),
+            ("job", found["job"]),
+            ("batch", found["batch"]),
+            ("query id", found["query_id"]),
+            ("taken at", _time(found["taken_at"])),
+            ("taken by", ", ".join(f"{name} {value}" for name, value in by.items())),
+            ("note", found["note"]),
+            ("pinned", "yes" if pinned else ""),
+            ("checkpoint", found["checkpoint"]),
+            ("closure", found["closure"]),
+            ("watermark", to_json_time(watermark) if watermark else None),
+            ("spark version", found["spark_version"]),
+            ("derived from", found["derived_from"]),
+            ("files", f"{console.count(found['file_count'], 'file')}, {console.size(found['bytes'])}"),
+            ("new", f"{console.size(stats.get('new_bytes'))}, {stats.get('new_files')} files read"),
+        ]
+    )
+    rows = [
+        (operator.get("operator"), operator.get("name"), store.get("store"), store.get("partitions"),
+         store.get("rows"), console.size(store.get("bytes")))
+        for operator in found["operators"]
+        for store in operator.get("stores", ())
+    ]  # fmt: skip
+    if rows:
+        console.line()
+        columns = ("operator", "name", "store", "partitions", "rows", "bytes")
+        console.table(columns, rows, right=("operator", "partitions", "rows", "bytes"))
+    for sink in found["sinks"]:
+        console.line(f"sink {sink.get('kind')} {sink.get('path')} ({_guard(sink)})")
+    for source in found["sources"]:
+        if (what := cannot_repeat(source)) is not None:
+            console.line(f"source {source.get('source')} {what} (cannot be repeated)")
+
+
+def _guard(sink: Mapping[str, Any]) -> str:
+    """What a restore to a batch before the newest one does to a sink."""
+    from streambank.sinks.unguarded import harm_of
+
+    if sink.get("guarded"):
+        return "guarded"
+    return {
+        "none": "not guarded: keeps nothing",
+        "repeated": "not guarded: a restore repeats its later rows",
+        "skipped": "not guarded: after a restore it skips batches that it knows, and loses their new rows",
+        "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
+    }[harm_of(str(sink.get("kind")))]
+
+
+def pin(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Exempt a savepoint from retention until it is unpinned."""
+    _set_pin(repository, savepoint, job, note, pinned=True)
+
+
+def unpin(
+    savepoint: SavepointName,
+    repository: RepositoryOption,
+    job: JobOption = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let retention decide about a savepoint again."""
+    _set_pin(repository, savepoint, job, note, pinned=False)
+
+
+def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pinned: bool) -> None:
+    from streambank.control.processes import who
+
+    opened = open_repository(repository)
+    which = opened.find(savepoint, job)
+    change = opened.pin if pinned else opened.unpin
+    change(*which, by=who("cli"), note=note)
+    document = {"savepoint": which[1], "job": which[0], "pinned": pinned}
+    console.answer(document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'not pinned'}."))

@@ -1,0 +1,127 @@
+"""The verb `skew`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, JobOption, Json
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from streambank.sla.skew.report import SkewReport
+
+EXAMPLES = """Examples:
+
+  streambank skew /data/checkpoints/orders
+
+  streambank skew b000041 -r /data/savepoints --limit 5 --json
+"""
+SHOWN = 20
+"""Of a store with more partitions only the largest are shown; the JSON has all of them."""
+BAR_WIDTH = 30
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(skew)
+
+
+def skew(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT|SAVEPOINT", help="A checkpoint directory, or with -r a savepoint's id."
+        ),
+    ],
+    repository: Annotated[
+        str | None,
+        # Not from the environment as elsewhere: with it, what is meant is a savepoint.
+        typer.Option("--repository", "-r", metavar="LOCATION", help="The repository of the savepoint."),
+    ] = None,
+    job: JobOption = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Of a checkpoint: look at this batch, not the newest."),
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(min=1.0, metavar="X", help="Uneven from so many times the mean on.")
+    ] = 3.0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say how evenly state is spread over its partitions, without Spark: exit code 1 where it is not."""
+    if repository is None and job is not None:
+        raise InputError("--job goes with -r.", code="usage", hint="See `streambank skew --help`.")
+    if repository is not None and batch is not None:
+        raise InputError(
+            "--batch is for checkpoints: a savepoint is of one batch.",
+            code="usage",
+            hint="See `streambank skew --help`.",
+        )
+    report = _of_savepoint(repository, place, job, limit) if repository else _of(place, batch, limit)
+    found = report.to_dict()
+    console.answer(found, lambda: _show(found))
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+def _of(checkpoint: str, batch: int | None, limit: float) -> SkewReport:
+    from streambank.sla.skew.report import skew_of_checkpoint
+    from streambank.storage import open_store
+
+    return skew_of_checkpoint(open_store(checkpoint), batch, limit=limit)
+
+
+def _of_savepoint(repository: str, savepoint: str, job: str | None, limit: float) -> SkewReport:
+    from streambank.sla.skew.report import skew_of_savepoint
+
+    opened = open_repository(repository)
+    return skew_of_savepoint(opened, opened.load(*opened.find(savepoint, job)), limit=limit)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console.fields([("state of", found["location"]), ("batch", found["batch"])])
+    if not found["stores"]:
+        console.line("The query keeps no state.")
+    for store in found["stores"]:
+        console.line()
+        _show_store(store)
+    for note in found["notes"]:
+        console.line()
+        console.line(f"passed over: {note}")
+
+
+def _show_store(store: dict[str, Any]) -> None:
+    name = f" {store['name']}" if store["name"] else ""
+    skew = "" if store["skew"] is None else f": {store['skew']:.2f} times the mean by {store['by']}"
+    console.line(f"operator {store['operator']}{name}, store {store['store']}{skew}")
+    parts = store["partitions"]
+    if len(parts) > SHOWN:
+        parts = sorted(parts, key=lambda part: (part["times_mean"] or 0.0, part["bytes"]), reverse=True)
+    most = max((part["times_mean"] or 0.0 for part in parts), default=0.0)
+    rows = [
+        (part["partition"], _rows(part), console.size(part["bytes"]),
+         "" if part["times_mean"] is None else f"{part['times_mean']:.2f}",
+         console.bar((part["times_mean"] or 0.0) / most if most else 0.0, BAR_WIDTH))
+        for part in parts[:SHOWN]
+    ]  # fmt: skip
+    columns = ("partition", "rows", "bytes", "times mean", "")
+    console.table(columns, rows, right=("partition", "rows", "bytes", "times mean"))
+    if len(parts) > SHOWN:
+        console.line(f"and {console.count(len(parts) - SHOWN, 'smaller partition')}")
+    console.line(store["advice"])
+    for sentence in store["unknown"]:
+        console.line(f"not known: {sentence}")
+
+
+def _rows(part: dict[str, Any]) -> str:
+    """Rows, where they are known; else those that the newest snapshot counts, and at which version."""
+    if part["rows"] is not None:
+        return f"{part['rows']:,}"
+    if part["snapshot_rows"] is not None:
+        return f"{part['snapshot_rows']:,} at version {part['snapshot_version']}"
+    return "?"

@@ -1,0 +1,278 @@
+"""The verb `verify`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import (
+    Debug,
+    JobOption,
+    Json,
+    Master,
+    MaxRate,
+    On,
+    Parallel,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    Where,
+    bytes_per_s,
+)
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError, NotFoundError
+
+if TYPE_CHECKING:
+    from streambank.repository.repository import Repository
+    from streambank.savepoint.verify import Deeper, VerifyReport
+    from streambank.work.executor import Executor
+
+DEEP = "streambank_spark.commands.verifier"
+"""What has Spark open the state; imported when it is asked for, since the engine does without it."""
+
+VERIFY_EXAMPLES = """Examples:
+
+  streambank verify b000041-5c0ffee5 -r /data/savepoints --level full
+
+  streambank verify --all -r /data/savepoints --job orders --json
+
+  streambank verify --all -r /data/savepoints --sample 10%
+
+  streambank verify b000041 -r /data/savepoints --level deep
+"""
+
+
+class Level(StrEnum):
+    """How deep a verification looks."""
+
+    quick = "quick"
+    full = "full"
+    deep = "deep"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=VERIFY_EXAMPLES)(verify)
+
+
+def verify(
+    repository: RepositoryOption,
+    savepoint: Annotated[
+        str | None, typer.Argument(metavar="[SAVEPOINT]", help="A savepoint's id, or its unique beginning.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Verify every savepoint (of the job).")] = False,
+    level: Annotated[
+        Level,
+        typer.Option(
+            help="quick: everything is there and has its size; full: every byte is hashed; "
+            "deep: that, and Spark opens all state and counts its rows."
+        ),
+    ] = Level.quick,
+    job: JobOption = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="With --all: hash only this share, such as 10%, and the next one each time, "
+            "so that 10 runs cover everything.",
+        ),
+    ] = None,
+    parallel: Parallel = None,
+    max_rate: MaxRate = None,
+    on: On = Where.auto,
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    work: Annotated[
+        str | None,
+        typer.Option(
+            "--work",
+            metavar="LOCATION",
+            help="With --level deep: where state is laid out; on a cluster, all machines must see it.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Verify a savepoint, or all of them: exit code 1 where something is wrong. The result is recorded."""
+    if everything == (savepoint is not None):
+        raise InputError(
+            "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
+        )
+    if sample is not None and (not everything or level is not Level.quick or on is Where.spark):
+        raise InputError(
+            "--sample goes with --all, without --level and without --on spark: it hashes a share on this "
+            "machine and looks at the rest.",
+            code="usage",
+            hint="See `streambank verify --help`.",
+        )
+    if work is not None and level is not Level.deep:
+        raise InputError(
+            "--work goes with --level deep.", code="usage", hint="See `streambank verify --help`."
+        )
+    from streambank.cli.machines import executor
+    from streambank.repository.catalog import require_any
+
+    rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    opened = open_repository(repository)
+    if everything and job is not None:
+        require_any(opened.store, job)
+    if sample is not None:
+        _verify_sample(opened, sample, job, parallel, rate)
+        return
+    with _deeper(level, opened, master, spark_conf, work) as deeper:
+        if savepoint is not None:
+            reports = [_verify(opened, *opened.find(savepoint, job), level, machines, rate, deeper)]
+            document: Any = reports[0].to_dict()
+        else:
+            which = [(each.job, each.savepoint) for each in opened.manifests(job)]
+            found = (_verify_listed(opened, *each, level, machines, rate, deeper) for each in which)
+            reports = [report for report in found if report is not None]
+            document = _all(reports)
+    console.answer(document, lambda: show_reports(reports))
+    if not all(report.ok for report in reports):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _deeper(
+    level: Level,
+    opened: Repository,
+    master: str | None,
+    spark_conf: Sequence[str] | None,
+    work: str | None,
+) -> Iterator[Deeper | None]:
+    """What looks deeper than full, for a `with`; nothing where that is not asked for.
+
+    Raises:
+        InputError: It is asked for, and Spark is not here (code `no-pyspark`).
+    """
+    if level is not Level.deep:
+        yield None
+        return
+    try:
+        spark_face = importlib.import_module(DEEP)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--level deep has Spark open the state, and what asks it is not installed here: {error}.",
+            code="no-pyspark",
+            hint="Install airflow-provider-streambank whole, or verify with --level full.",
+        ) from error
+    with spark_face.deep_look(opened, master, spark_conf, work) as look:
+        yield look
+
+
+def _verify_listed(
+    opened: Repository,
+    job: str,
+    savepoint: str,
+    level: Level,
+    machines: Executor,
+    rate: int | None,
+    deeper: Deeper | None,
+) -> VerifyReport | None:
+    """One of many; None where it was expired since it was listed."""
+    try:
+        return _verify(opened, job, savepoint, level, machines, rate, deeper)
+    except NotFoundError as error:
+        if error.code != "no-such-savepoint":
+            raise
+        return None
+
+
+def _all(reports: Sequence[VerifyReport]) -> dict[str, Any]:
+    """The answer about several savepoints."""
+    problems = [
+        {"savepoint": report.savepoint, "job": report.job, **finding.to_dict()}
+        for report in reports
+        for finding in report.findings
+    ]
+    return {
+        "ok": all(report.ok for report in reports),
+        "findings": problems,
+        "savepoints": [report.to_dict() for report in reports],
+    }
+
+
+def _verify_sample(
+    opened: Repository, sample: str, job: str | None, parallel: int | None, rate: int | None
+) -> None:
+    from streambank.control.processes import who
+    from streambank.repository.coverage import parse_share
+    from streambank.savepoint.sampling import verify_sample
+
+    with console.progress() as progress:
+        found = verify_sample(
+            opened,
+            parse_share(sample),
+            job=job,
+            progress=progress,
+            parallel=parallel,
+            max_bytes_per_s=rate,
+            by=who("cli"),
+        )
+    document = _all(found.savepoints)
+    document["ok"] = document["ok"] and not found.findings
+    document["findings"] += [
+        {"savepoint": None, "job": None, **finding.to_dict()} for finding in found.findings
+    ]
+    document["sample"] = found.to_dict()
+
+    def text() -> None:
+        show_reports(found.savepoints)
+        console.findings([finding.to_dict() for finding in found.findings])
+        console.line(
+            f"hashed {console.count(found.objects, 'object')} of {found.all_objects:,}, "
+            f"{console.size(found.bytes)} of {console.size(found.all_bytes)}; "
+            f"{console.count(found.runs, 'run')} like this cover everything"
+        )
+
+    console.answer(document, text)
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+def _verify(
+    opened: Repository,
+    job: str,
+    savepoint: str,
+    level: Level,
+    machines: Executor,
+    rate: int | None,
+    deeper: Deeper | None,
+) -> VerifyReport:
+    from streambank.control.processes import who
+    from streambank.savepoint.verify import verify as verify_savepoint
+
+    with console.progress() as progress:
+        return verify_savepoint(
+            opened,
+            job,
+            savepoint,
+            "quick" if level is Level.quick else "full",
+            progress=progress,
+            max_bytes_per_s=rate,
+            executor=machines,
+            by=who("cli"),
+            deeper=deeper,
+        )
+
+
+def show_reports(reports: Sequence[VerifyReport]) -> None:
+    """What verifications found, for people."""
+    if not reports:
+        console.line("No savepoints.")
+    for report in reports:
+        state = "ok" if report.ok else "findings" if report.restorable else "DAMAGED"
+        looked = (
+            f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
+        )
+        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {looked})")
+        console.findings([finding.to_dict() for finding in report.findings])

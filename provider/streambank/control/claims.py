@@ -1,0 +1,350 @@
+"""Claims: one holder at a time, by epochs of exclusive create. The lease and the operation lock are claims.
+
+```
+<prefix>/0000000007.json         who holds epoch 7; created exclusively, so of many racers one wins
+<prefix>/0000000007.beat.json    its heartbeat; the only file that is ever replaced, and only by its holder
+<prefix>/0000000007.end.json     how it ended: released by its holder, or broken by somebody
+```
+
+Old epochs may be pruned (records.py): an epoch whose own record is gone is over.
+
+How a holder is judged:
+
+* It ended: the claim is free.
+* Same boot and pid namespace as the observer: it lives while any of its processes exists, stopped ones
+  included.
+* Anywhere else: by its beat. A beat that moved under the observer's eyes lives; one that stood still for the
+  TTL, on the *observer's* monotonic clock, is dead; before either is seen it is unknown. No two clocks are
+  ever compared.
+* A record that cannot be read: unknown, until a person breaks it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from streambank.control.processes import HostId, ProcessId, this_host
+from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
+from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.storage.store import Store
+
+DEFAULT_BEAT_S = 1.0
+DEFAULT_TTL_S = 30.0
+_FADING_S = 5.0
+"""How long to wait for the rest of a holder's processes: Python ends 1.5 s after its JVM was killed."""
+
+State = Literal["live", "dead", "unknown", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as a judge needs it; tests bring their own.
+
+    Attributes:
+        monotonic: Seconds on a clock that never jumps.
+        sleep: Waits that many seconds.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who claims.
+
+    Attributes:
+        host: Where.
+        processes: It lives while any of these does.
+        details: What else the record says (`purpose`, `by`, `launch_id`, ...).
+        beat_s: How often it promises to beat.
+        ttl_s: How long its beat must stand still before anybody may call it dead from elsewhere.
+    """
+
+    host: HostId
+    processes: tuple[ProcessId, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    beat_s: float = DEFAULT_BEAT_S
+    ttl_s: float = DEFAULT_TTL_S
+
+    def to_dict(self) -> JsonDict:
+        """As the record carries it."""
+        return {
+            **self.details,
+            **self.host.to_dict(),
+            "processes": [one.to_dict() for one in self.processes],
+            "beat_s": self.beat_s,
+            "ttl_s": self.ttl_s,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Holder:
+        """From a record.
+
+        Raises:
+            FormatError: Something is missing or of another kind (code `damaged-record`).
+        """
+        known = {"host", "boot_id", "pid_namespace", "processes", "beat_s", "ttl_s"}
+        try:
+            return cls(
+                HostId.from_dict(data),
+                tuple(ProcessId.from_dict(one) for one in data["processes"]),
+                {name: value for name, value in data.items() if name not in known},
+                float(data["beat_s"]),
+                float(data["ttl_s"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"A holder's record is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """A claim as one observer sees it now.
+
+    Attributes:
+        epoch: The newest epoch.
+        state: `live`, `dead`, `unknown` (not yet judged, or unreadable) or `ended`.
+        why: What the state rests on, as half a sentence.
+        holder: Who holds or held it; None where the record cannot be read.
+        since: When it was claimed, by the holder's clock.
+        beat: The last beat: `{"beat": n, "at": ..., "status": {...}}`, empty before the first.
+        end: How it ended, empty while it did not.
+        fading: Some of its processes are gone and some are not: a driver whose JVM was killed takes a moment
+            to end.
+    """
+
+    epoch: int
+    state: State
+    why: str
+    holder: Holder | None
+    since: datetime | None
+    beat: Mapping[str, Any]
+    end: Mapping[str, Any]
+    fading: bool = False
+
+    @property
+    def free(self) -> bool:
+        """Whether the next epoch may be claimed."""
+        return self.state in ("ended", "dead")
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What the holder last said about itself."""
+        status = self.beat.get("status")
+        return status if isinstance(status, dict) else {}
+
+    @property
+    def beat_at(self) -> datetime | None:
+        """When it last beat, by the holder's clock: for people, never for judging."""
+        try:
+            return from_json_time(str(self.beat["at"]))
+        except (KeyError, ValueError):
+            return None
+
+    def describe(self) -> str:
+        """Who holds it, where, since when: `process 12 (python) and 11 (jvm) on host a since 2026-...`."""
+        if self.holder is None:
+            return f"an unreadable record of epoch {self.epoch}"
+        pids = " and ".join(f"{one.pid} ({one.role})" for one in self.holder.processes) or "none"
+        since = f" since {to_json_time(self.since)}" if self.since else ""
+        return f"process {pids} on host {self.holder.host.host}{since}"
+
+
+class Claims:
+    """The claim under one prefix: look at it, claim it, break it.
+
+    Keep one object for as long as you watch: it remembers since when a beat has been standing still.
+    """
+
+    def __init__(
+        self, store: Store, prefix: str, *, here: HostId | None = None, clock: Clock | None = None
+    ) -> None:
+        self.records = RecordStream(store, prefix)
+        self.here = here or this_host()
+        self.clock = clock or Clock()
+        self._watched: tuple[int, bytes] | None = None
+        self._still_since = 0.0
+        self._moved = False
+
+    def view(self) -> ClaimView | None:
+        """The newest epoch, judged; None while nobody ever claimed."""
+        numbers = self.records.numbers()
+        if not numbers:
+            return None
+        epoch = numbers[-1]
+        beat_bytes = self._companion(epoch, ".beat")
+        beat = _or_empty(beat_bytes)
+        end_bytes = self._companion(epoch, ".end")
+        holder, since, unreadable = self._holder(epoch)
+        if end_bytes is not None:
+            end = _or_empty(end_bytes)
+            return ClaimView(epoch, "ended", f"it was {end.get('how', 'ended')}", holder, since, beat, end)
+        if holder is None:
+            return ClaimView(epoch, "unknown", unreadable, None, None, beat, {})
+        if self.here.sees(holder.host):
+            state, why, fading = _look(holder)
+        else:
+            state, why, fading = *self._judge(epoch, holder, beat_bytes or b""), False
+        return ClaimView(epoch, state, why, holder, since, beat, {}, fading)
+
+    def _companion(self, epoch: int, suffix: str) -> bytes | None:
+        try:
+            return self.records.store.read(self.records.key(epoch, suffix))
+        except NotFoundError:
+            return None
+
+    def _holder(self, epoch: int) -> tuple[Holder | None, datetime | None, str]:
+        try:
+            data = self.records.read(epoch)
+            at = data.pop("at")
+            return Holder.from_dict(data), from_json_time(str(at)), ""
+        except (FormatError, KeyError, ValueError) as error:
+            return None, None, f"its record cannot be read ({error})"
+
+    def _judge(self, epoch: int, holder: Holder, beat: bytes) -> tuple[State, str]:
+        now = self.clock.monotonic()
+        if self._watched is None or self._watched != (epoch, beat):
+            self._moved = self._watched is not None and self._watched[0] == epoch
+            self._watched = (epoch, beat)
+            self._still_since = now
+        still_s = now - self._still_since
+        if still_s >= holder.ttl_s:
+            return "dead", f"its beat stood still for {still_s:.0f} s"
+        if self._moved:
+            return "live", "its beat moves"
+        return "unknown", f"its beat has been watched for {still_s:.0f} s of {holder.ttl_s:.0f} s"
+
+    def settle(self, timeout_s: float | None = None) -> ClaimView | None:
+        """Look until the holder is judged: for its TTL where it is elsewhere, for a moment where it fades.
+
+        Args:
+            timeout_s: Give up on a holder elsewhere after this long; None for its TTL and a little more.
+        """
+        started = self.clock.monotonic()
+        while True:
+            view = self.view()
+            if view is None or view.holder is None:
+                return view
+            if view.state == "unknown":
+                limit_s = view.holder.ttl_s * 1.5 + 5 if timeout_s is None else timeout_s
+            else:
+                limit_s = _FADING_S if view.fading else 0.0
+            if self.clock.monotonic() - started >= limit_s:
+                return view
+            self.clock.sleep(min(0.5, view.holder.ttl_s / 10))
+
+    def claim(self, holder: Holder) -> Claim | ClaimView:
+        """Claim the next epoch where that is allowed, else say who holds it.
+
+        Returns:
+            The claim, or the view of the one that is in the way. Of many callers at once, in any number of
+            processes and hosts, one gets the claim.
+        """
+        while True:
+            view = self.settle()
+            if view is not None and not view.free:
+                return view
+            epoch = view.epoch + 1 if view else 1
+            data = {"at": to_json_time(utc_now()), **holder.to_dict()}
+            if view is not None and view.state == "dead":
+                data["replaces"] = {"epoch": view.epoch, "why": view.why}
+            if self.records.create(epoch, data):
+                return Claim(self.records, epoch, holder, self.clock)
+
+    def end(self, epoch: int, how: str, **details: Any) -> bool:
+        """Record that an epoch is over; False where that is recorded already."""
+        return self.records.create(
+            epoch, {"at": to_json_time(utc_now()), "how": how, **details}, suffix=".end"
+        )
+
+
+class Claim:
+    """A claim that is held. Beat it, ask whether it still is ours, release it."""
+
+    def __init__(self, records: RecordStream, epoch: int, holder: Holder, clock: Clock) -> None:
+        self.records = records
+        self.epoch = epoch
+        self.holder = holder
+        self._clock = clock
+        self._beats = 0
+        self._confirmed = clock.monotonic()
+
+    def held(self) -> bool:
+        """Whether it still is ours: no higher epoch is there, and nobody has ended this one.
+
+        Our own record is looked for last: a higher epoch that is gone was pruned, and ours before it.
+        """
+        exists = self.records.store.exists
+        return (
+            not exists(self.records.key(self.epoch + 1))
+            and not exists(self.records.key(self.epoch, ".end"))
+            and exists(self.records.key(self.epoch))
+        )
+
+    def beat(self, status: Mapping[str, Any] | None = None) -> bool:
+        """Say that we live, and what about ourselves; then look whether the claim still is ours.
+
+        Returns:
+            False where it was lost. A holder that reads False must stop at once.
+        """
+        started = self._clock.monotonic()
+        self._beats += 1
+        data = {"beat": self._beats, "at": to_json_time(utc_now()), "status": dict(status or {})}
+        self.records.store.write(self.records.key(self.epoch, ".beat"), encode_json(data))
+        if not self.held():
+            return False
+        self._confirmed = started
+        return True
+
+    def overdue_s(self) -> float:
+        """Seconds since the last confirmed beat, less the TTL: above 0 others may take over.
+
+        A holder whose beats fail (a store that cannot be reached) must stop before this gets above 0.
+        """
+        return self._clock.monotonic() - self._confirmed - self.holder.ttl_s
+
+    def check(self) -> None:
+        """Make sure that it is ours, before a step that cannot be taken back.
+
+        Raises:
+            ConflictError: It was lost (code `claim-lost`).
+        """
+        if not self.held():
+            raise ConflictError(
+                f"Epoch {self.epoch} of {self.records.store.uri}/{self.records.prefix} is over for us.",
+                code="claim-lost",
+                hint="It was broken, or taken over while this process stood still; look at the job's status.",
+            )
+
+    def release(self, how: str = "released", **details: Any) -> bool:
+        """End it; False where somebody ended it before."""
+        data = {"at": to_json_time(utc_now()), "how": how, **details}
+        return self.records.create(self.epoch, data, suffix=".end")
+
+
+def _look(holder: Holder) -> tuple[State, str, bool]:
+    """State, why, and whether it is fading, of a holder whose processes can be seen from here."""
+    living = [one for one in holder.processes if one.is_living()]
+    if not living:
+        return "dead", "none of its processes exists any more", False
+    why = " and ".join(f"{one.role} {one.pid}" for one in living) + (" exist" if living[1:] else " exists")
+    return "live", why, len(living) < len(holder.processes)
+
+
+def _or_empty(data: bytes | None) -> JsonDict:
+    """A beat or an end that is half-written still counts as there; what it says does not."""
+    if data is None:
+        return {}
+    try:
+        return decode_json(data, "beat")
+    except FormatError:
+        return {}

@@ -1,0 +1,195 @@
+"""Everything a job remembers, behind one object: `JobControl` over `<control>/<job>/`.
+
+```
+desired/          what is meant to be: running or stopped (a stream of numbered, create-only records)
+generation/<q>/   which directory is the query's checkpoint
+operation/        the operation lock          lease/      one driver at a time
+requests/         what a driver is asked      answers/    what came of it
+events/           what happened, and who did it
+queries/<q>/      what a driver learnt from Spark about a query: its id, its sinks, its sources
+launches/<id>.json   what was started, with every setting     logs/   drivers' output
+located/<id>.json    where a driver in a cluster is     bundles/   our code, for drivers in a cluster
+watch/            who keeps the job running, and when that watcher last gave a sign
+progress/<q>/     Spark's progress, a record a batch           restores/  reports
+taken-back/<q>/   that a restore is about to take a query's sinks back
+sla/told/<t>/     what a teller has told of the SLA     sla/hours/<q>/  hours of the history, a cache
+alerts/<t>/       what a notifier was alerted of within the last day
+sla/hot-keys/<q>/ the largest key of the state, as Spark found it
+```
+
+`<q>` is the query's name, or `main` where the job has only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from streambank.control.claims import Clock
+from streambank.control.generations import MAIN, Generation, Generations
+from streambank.control.lease import Lease
+from streambank.control.operation import Operation, OperationLock
+from streambank.control.processes import HostId, this_host
+from streambank.control.records import JsonDict, Record, RecordStream
+from streambank.control.requests import Requests
+from streambank.control.telling import Tell, to_nobody
+from streambank.control.watch import Watches
+from streambank.core.errors import FormatError, InputError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.storage import open_store
+from streambank.storage.names import check_job_name
+from streambank.storage.store import Store
+
+DesiredState = Literal["running", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What is meant to be.
+
+    Attributes:
+        state: `running` or `stopped`.
+        by: Who said so.
+        why: Why, for people.
+        at: When.
+        number: Its record's number.
+    """
+
+    state: DesiredState
+    by: Mapping[str, str]
+    why: str
+    at: datetime
+    number: int
+
+
+class JobControl:
+    """The records of one job.
+
+    Args:
+        store: The store at `<control>/<job>`.
+        name: The job's name.
+        here: This observer's host; tests give another one.
+        clock: This observer's clock; tests give another one.
+    """
+
+    def __init__(
+        self, store: Store, name: str, *, here: HostId | None = None, clock: Clock | None = None
+    ) -> None:
+        self.store = store
+        self.name = check_job_name(name)
+        self.here = here or this_host()
+        self.clock = clock or Clock()
+        self.lease = Lease(store, name, here=self.here, clock=self.clock)
+        self.operation_lock = OperationLock(store, name, here=self.here, clock=self.clock)
+        self.requests = Requests(store)
+        self.watches = Watches(store)
+        self.desired_records = RecordStream(store, "desired")
+        self.event_records = RecordStream(store, "events")
+
+    @classmethod
+    def open(
+        cls, control: str, name: str, *, here: HostId | None = None, clock: Clock | None = None
+    ) -> JobControl:
+        """The records of job `name` under a control location (`<repository>/jobs` by default)."""
+        return cls(open_store(control).child(check_job_name(name)), name, here=here, clock=clock)
+
+    # What is meant to be.
+
+    def desired(self) -> Desired | None:
+        """What is meant to be; None where nobody ever said.
+
+        Raises:
+            FormatError: The newest record is damaged (code `damaged-record`).
+        """
+        record = self.desired_records.latest()
+        if record is None:
+            return None
+        data = record.data
+        state = data.get("state")
+        if state not in ("running", "stopped"):
+            raise FormatError(
+                f"The desired state of job {self.name} reads {state!r}.",
+                code="damaged-record",
+                hint=f"Look at {self.desired_records.describe(record.number)}.",
+            )
+        by, why, at = data.get("by") or {}, str(data.get("why", "")), from_json_time(str(data["at"]))
+        return Desired(state, by, why, at, record.number)
+
+    def set_desired(self, state: DesiredState, *, by: Mapping[str, str], why: str = "") -> Desired:
+        """Say what is meant to be; as it was recorded. The last one to say it counts."""
+        if state not in ("running", "stopped"):
+            raise InputError(
+                f"A job can be meant to be running or stopped, not {state!r}.",
+                code="bad-state",
+                hint="Say running or stopped.",
+            )
+        at = utc_now()
+        data = {"state": state, "at": to_json_time(at), "by": dict(by), "why": why}
+        return Desired(state, dict(by), why, at, self.desired_records.append(data))
+
+    def last_desired(self, by: Callable[[Mapping[str, str]], bool]) -> JsonDict | None:
+        """The newest record of what is meant to be that some people made; None where they made none."""
+        return next(
+            (one.data for one in self.desired_records.newest_first() if by(one.data.get("by") or {})), None
+        )
+
+    # Which directory counts.
+
+    def generations(self, query: str | None = None) -> Generations:
+        """The generations of a query (None for the only one)."""
+        return Generations(self.store, self.name, query)
+
+    def generation(self, query: str | None = None) -> Generation | None:
+        """The current generation of a query; None before the first start."""
+        return self.generations(query).current()
+
+    # Who may act.
+
+    def operation(
+        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0, tell: Tell = to_nobody
+    ) -> AbstractContextManager[Operation]:
+        """Hold the operation lock for a `with` block (operation.py).
+
+        Raises:
+            ConflictError: Another operation works on the job (code `operation-in-progress`).
+        """
+        return self.operation_lock.hold(name, by=by, wait_s=wait_s, tell=tell)
+
+    # What happened.
+
+    def record_event(self, kind: str, **details: Any) -> int:
+        """Leave behind that something happened: `kind` is one of those in docs/formats/job.md."""
+        return self.event_records.append({"kind": kind, "at": to_json_time(utc_now()), **details})
+
+    def events(self, *, newest: int | None = None) -> Iterator[Record]:
+        """What happened (or only the newest), oldest first; a damaged record shows as one with `error`."""
+        return self.event_records.history(newest=newest)
+
+    def last_event(self, *kinds: str, launch_id: str | None = None) -> JsonDict | None:
+        """The newest event of one of these kinds (and of this launch)."""
+        for record in self.event_records.newest_first():
+            if record.data.get("kind") in kinds and launch_id in (None, record.data.get("launch_id")):
+                return record.data
+        return None
+
+    # What a driver learnt about its queries.
+
+    def record_query(self, query: str | None, facts: Mapping[str, Any]) -> None:
+        """Keep what Spark says about a query that was started: `query_id`, `run_id`, `sink`, `sources`, ...
+
+        Written by the runner once per start of a query; `query_facts` documents the fields.
+        """
+        RecordStream(self.store, f"queries/{query or MAIN}").append({"at": to_json_time(utc_now()), **facts})
+
+    def query_facts(self, query: str | None = None) -> JsonDict | None:
+        """What the last driver learnt about a query; None before the first start.
+
+        Fields: `at`, `epoch`, `generation`, `query_id`, `run_id`, `sink` (Spark's `sink().toString()`, such
+            as
+        `FileSink[file:/data/out]`), `sources` (a list of such strings), `spark_version`.
+        """
+        record = RecordStream(self.store, f"queries/{query or MAIN}").latest()
+        return None if record is None else record.data

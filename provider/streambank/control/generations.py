@@ -1,0 +1,216 @@
+"""Generations: the directories a query's checkpoint has lived in, and the pointer to the one that counts.
+
+Generation 1 is the declared checkpoint; generation n is its sibling `<checkpoint>.g000n`, or the directory of
+an earlier one that counts again. The pointer is a stream of create-only records, so a switch is one
+conditional create: it has happened, or it has not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from streambank.control.operation import Operation
+from streambank.control.records import JsonDict, RecordStream
+from streambank.core.errors import ConflictError, FormatError, RefusedError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.storage.store import Store
+
+MAIN = "main"
+"""How the records call the query of a job that has only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One directory of a query's checkpoint.
+
+    Attributes:
+        number: From 1, ascending; numbers may be left out.
+        location: Its URI.
+        from_savepoint: The savepoint it was restored from; None for the declared one.
+        made_at: When it became the one that counts.
+        by: Who made it.
+        new_sinks: Where the query writes from this generation on: the old output directory of a file sink to
+            the new one, both as URIs.
+        again: The generation in whose directory it is, where that one counts again; None for a directory of
+            its own.
+    """
+
+    number: int
+    location: str
+    from_savepoint: str | None
+    made_at: datetime
+    by: Mapping[str, str]
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    again: int | None = None
+
+    @property
+    def base(self) -> str:
+        """The declared checkpoint that this is a generation of."""
+        called = self.again or self.number
+        return self.location.removesuffix(_suffix(called)) if called > 1 else self.location
+
+    def to_dict(self) -> JsonDict:
+        """As the record carries it."""
+        return {
+            "generation": self.number,
+            "location": self.location,
+            "from_savepoint": self.from_savepoint,
+            "made_at": to_json_time(self.made_at),
+            "by": dict(self.by),
+            **({"new_sinks": dict(self.new_sinks)} if self.new_sinks else {}),
+            **({"again": self.again} if self.again is not None else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Generation:
+        """From a record.
+
+        Raises:
+            FormatError: Something is missing or of another kind (code `damaged-record`).
+        """
+        try:
+            return cls(
+                int(data["generation"]),
+                str(data["location"]),
+                None if data["from_savepoint"] is None else str(data["from_savepoint"]),
+                from_json_time(str(data["made_at"])),
+                {str(name): str(value) for name, value in data["by"].items()},
+                {str(old): str(new) for old, new in data.get("new_sinks", {}).items()},
+                None if data.get("again") is None else int(data["again"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FormatError(
+                f"A generation record is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
+            ) from error
+
+
+class Generations:
+    """The generations of one query of a job."""
+
+    def __init__(self, store: Store, job: str, query: str | None = None) -> None:
+        self.job = job
+        self.query = query or MAIN
+        self.records = RecordStream(store, f"generation/{self.query}")
+
+    def current(self) -> Generation | None:
+        """The one that counts; None before the first start."""
+        record = self.records.latest()
+        return None if record is None else Generation.from_dict(record.data)
+
+    def all(self) -> list[Generation]:
+        """Every generation, oldest first."""
+        return [Generation.from_dict(record.data) for record in self.records.all()]
+
+    def ensure_first(self, location: str, *, by: Mapping[str, str]) -> Generation:
+        """The current generation; where there is none yet, the declared checkpoint becomes generation 1.
+
+        Raises:
+            RefusedError: The declared checkpoint is another one than generation 1 (code
+                `checkpoint-changed`): the query would silently go on in the old place, or start from nothing
+                in the new one.
+        """
+        if not self.records.numbers():
+            self.records.create(1, Generation(1, location, None, utc_now(), by).to_dict())
+        generations = self.all()
+        if generations[0].base != location:
+            raise RefusedError(
+                f"Job {self.job} declares the checkpoint {location}, but query {self.query} began in "
+                f"{generations[0].base}.",
+                code="checkpoint-changed",
+                hint="Declare the old location again, or give the job a new name for a new beginning.",
+            )
+        return generations[-1]
+
+    def adopt(self, declared: str, location: str, *, above: int, by: Mapping[str, str]) -> Generation | None:
+        """Let a directory of the query count although its records are lost; None where it is none of its own.
+
+        Args:
+            declared: The declared checkpoint.
+            location: The directory: the declared checkpoint, or that of a later generation.
+            above: The number of the newest generation that is known of: were the lost records to come back,
+                they would be seen to be older.
+            by: Who accepts that the records are lost.
+        """
+        called = _called(declared, location)
+        if called is None:
+            return None
+        number = max(self.ensure_first(declared, by=by).number, above) + 1
+        generation = Generation(number, location, None, utc_now(), by, {}, called)
+        return generation if self.records.create(number, generation.to_dict()) else None
+
+    def propose(self, *, taken: Callable[[str], bool], base: str | None = None, above: int = 0) -> Generation:
+        """The next generation to be filled and then switched to.
+
+        Args:
+            taken: Whether something lies at a location already, such as the leftovers of a restore that died;
+                such numbers are left out.
+            base: The declared checkpoint, where the job was never started under Streambank.
+            above: The newest generation that is known of besides these records: it gets a higher number.
+
+        Raises:
+            ConflictError: There is no generation yet, and no `base` (code `no-generation`).
+        """
+        current = self.current()
+        first = current.base if current else base
+        if first is None:
+            raise ConflictError(
+                f"Job {self.job} has no checkpoint yet for query {self.query}.",
+                code="no-generation",
+                hint="Name the job's declared checkpoint, or start the job once.",
+            )
+        number = max(current.number if current else 1, above) + 1
+        while taken(location := first + _suffix(number)):
+            number += 1
+        return Generation(number, location, None, utc_now(), {})
+
+    def reinstated(self, earlier: Generation, *, by: Mapping[str, str]) -> Generation:
+        """The generation in which an earlier one counts again, to be switched to.
+
+        Args:
+            earlier: One of `all`.
+            by: Who asks.
+        """
+        number = max(self.records.numbers()) + 1
+        return replace(
+            earlier, number=number, made_at=utc_now(), by=dict(by), again=earlier.again or earlier.number
+        )
+
+    def switch(self, generation: Generation, *, operation: Operation) -> None:
+        """Let a filled generation be the one that counts, from the next start on.
+
+        Args:
+            generation: As `propose` gave it, with the savepoint and who asked filled in; or `reinstated`.
+            operation: The operation lock that has been held since before that.
+
+        Raises:
+            ConflictError: The lock was lost (`claim-lost`), or another generation came first
+                (`generation-moved`).
+        """
+        operation.check()
+        numbers = self.records.numbers()
+        if (numbers and numbers[-1] >= generation.number) or not self.records.create(
+            generation.number, generation.to_dict()
+        ):
+            raise ConflictError(
+                f"Job {self.job} has moved on to another generation of query {self.query} meanwhile.",
+                code="generation-moved",
+                hint="Plan again from the job's current generation.",
+            )
+
+
+def _called(declared: str, location: str) -> int | None:
+    """The generation in whose directory a location is; None where it is none of a declared checkpoint's."""
+    found = re.fullmatch(r"\.g([0-9]{4,})", location.removeprefix(declared))
+    if location == declared:
+        return 1
+    return int(found[1]) if found is not None and location.startswith(declared) else None
+
+
+def _suffix(number: int) -> str:
+    return f".g{number:04d}"

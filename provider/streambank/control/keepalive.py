@@ -1,0 +1,115 @@
+"""Two threads that keep a claim alive: one beats it, the other watches that the beats arrive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streambank.control.claims import Claim
+from streambank.core.errors import StreambankError
+
+_MARGIN_BEATS = 3.0
+_MARGIN_SHARE = 0.4
+"""How long before the end of the TTL a claim counts as lost, in beats, and at most as a share of the TTL."""
+
+
+class Keeper:
+    """Beats a claim every `beat_s` seconds until it is stopped or the claim is lost.
+
+    A beat may fail, and it may hang for longer than the TTL, as a request to a remote store does whose
+    network is gone. So a thread of its own looks how long ago the last beat was confirmed, and asks nothing
+    of anybody. It gives a process that was frozen, and now goes on, the time for one beat more: where others
+    have taken over meanwhile that beat finds it, and where they have not, nothing is lost.
+
+    Args:
+        claim: What to keep.
+        on_lost: Called once, in one of the keeper's threads, when somebody else holds the claim, or when no
+            beat could be confirmed for almost the whole TTL, with half a sentence that says which. A driver
+            kills itself here. None for an operation, which asks before each step that counts whether the
+            claim still is its own: a beat that hangs is nothing to it as long as it is.
+        status: What to say with each beat; called in the keeper's thread, so it must be quick.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        on_lost: Callable[[str], None] | None = None,
+        status: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.claim = claim
+        self.lost: str | None = None
+        self._on_lost = on_lost
+        self._status = status
+        self._stop = threading.Event()
+        self._losing = threading.Lock()
+        self._failure = "it hangs"
+        holder = claim.holder
+        self._margin_s = min(_MARGIN_BEATS * holder.beat_s, _MARGIN_SHARE * holder.ttl_s)
+        prefix = claim.records.prefix
+        self._thread = threading.Thread(target=self._run, name=f"keep-{prefix}", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name=f"watch-{prefix}", daemon=True)
+
+    def start(self) -> Keeper:
+        """Beat once now, then in the background.
+
+        Raises:
+            StorageError: The first beat could not be written.
+        """
+        if self._beat_failed() is None:
+            self._thread.start()
+            if self._on_lost is not None:
+                self._watcher.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop beating; returns when the threads have ended."""
+        self._stop.set()
+        for thread in (self._thread, self._watcher):
+            if thread.is_alive() and threading.current_thread() is not thread:
+                thread.join()
+
+    def _beat_failed(self) -> str | None:
+        if self.claim.beat(self._status() if self._status else None):
+            return None
+        self._lose("another holder took over")
+        return self.lost
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.claim.holder.beat_s):
+            try:
+                self._failure = "it hangs"
+                if self._beat_failed() is not None:
+                    return
+            except Exception as error:
+                # A store may fail for a while, and whatever else fails must not end the beating. What
+                # counts is that we are gone before others may call us dead.
+                self._failure = error.message if isinstance(error, StreambankError) else type(error).__name__
+                if self._is_overdue():
+                    self._lose_for_silence()
+                    return
+
+    def _watch(self) -> None:
+        overdue_looks = 0
+        # Thrice in a row, over half of the margin: a process that was frozen has looked once.
+        while not self._stop.wait(self._margin_s / 4):
+            overdue_looks = overdue_looks + 1 if self._is_overdue() else 0
+            if overdue_looks == 3:
+                self._lose_for_silence()
+                return
+
+    def _is_overdue(self) -> bool:
+        return self.claim.overdue_s() > -self._margin_s
+
+    def _lose_for_silence(self) -> None:
+        self._lose(f"no beat could be confirmed for {self.claim.holder.ttl_s:.0f} s: {self._failure}")
+
+    def _lose(self, why: str) -> None:
+        with self._losing:
+            if self.lost is not None:
+                return
+            self.lost = why
+        self._stop.set()
+        if self._on_lost is not None:
+            self._on_lost(why)

@@ -1,0 +1,279 @@
+"""The marker beside a checkpoint: that a query has worked there, and where its records and savepoints were.
+
+What a job is must not be known only where it can be lost. Where the repository is gone (a mount that is not
+there, an empty directory in its place) the records below it are gone, too, and a job that ran for a year
+reads like one that never ran. The marker lies with the checkpoint instead: as the file
+`<declared checkpoint>.streambank.json`, beside the directory and never in it. It is written once Spark has
+started a query, by a restore that switches the generation, by a take, and where a person has accepted that
+the records are lost. It is replaced as a whole, and holds no secret (docs/formats/job.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN, Generation
+from streambank.control.records import JsonDict, decode_json, encode_json
+from streambank.core.errors import FormatError, NotFoundError, StreambankError
+from streambank.core.times import to_json_time, utc_now
+from streambank.repository.header import read_header
+from streambank.storage import open_store
+from streambank.storage.store import Store
+
+SUFFIX = ".streambank.json"
+"""The marker of the checkpoint `x` is `x.streambank.json`."""
+FORMAT = 1
+_KIND = re.compile(r"[\[({\s@]")
+"""Where the kind of a sink ends in Spark's description of it: what follows may hold secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a marker says.
+
+    Attributes:
+        job: The job that the checkpoint belongs to.
+        query: Its query, `main` for the only one.
+        generation: The number of the generation that counted.
+        location: The directory of that generation.
+        control: Where the job's records were.
+        repository: Where its savepoints were; None where that was not known.
+        repository_id: The id of that repository; None where there was none yet.
+        query_id: Spark's id of the query; None where it was not known.
+        sink: The kind of its sink, in Spark's word.
+        sink_path: The output directory of a file sink, as a URI.
+        at: When it was written, ISO-8601.
+        by: Who wrote it.
+        accepted: The last time that a person accepted that records are lost: `at`, `by`, `why`, and in `was`
+            what the marker said then.
+    """
+
+    job: str
+    query: str
+    generation: int
+    location: str
+    control: str
+    repository: str | None = None
+    repository_id: str | None = None
+    query_id: str | None = None
+    sink: str | None = None
+    sink_path: str | None = None
+    at: str = ""
+    by: Mapping[str, str] = field(default_factory=dict)
+    accepted: Mapping[str, Any] | None = None
+
+    @property
+    def called(self) -> str:
+        """`job`, or `job/query`."""
+        return self.job if self.query == MAIN else f"{self.job}/{self.query}"
+
+    def to_dict(self) -> JsonDict:
+        """As the file carries it."""
+        return {
+            "format": FORMAT,
+            "job": self.job,
+            "query": self.query,
+            "generation": self.generation,
+            "location": self.location,
+            "control": self.control,
+            "repository": self.repository,
+            "repository_id": self.repository_id,
+            "query_id": self.query_id,
+            "sink": self.sink,
+            "sink_path": self.sink_path,
+            "at": self.at,
+            "by": dict(self.by),
+            **({"accepted": dict(self.accepted)} if self.accepted else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], what: str) -> Marker:
+        """From the file; fields of a later version are ignored.
+
+        Raises:
+            FormatError: The format is unknown (code `unknown-format`), or something is missing
+                (`damaged-record`).
+        """
+        if data.get("format") != FORMAT:
+            raise FormatError(
+                f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
+                hint="Use the version of Streambank that wrote it.",
+            )
+        try:
+            return cls(
+                job=str(data["job"]),
+                query=str(data["query"]),
+                generation=int(data["generation"]),
+                location=str(data["location"]),
+                control=str(data["control"]),
+                **{name: _text(data.get(name)) for name in _TEXTS},
+                at=str(data.get("at", "")),
+                by={str(name): str(value) for name, value in (data.get("by") or {}).items()},
+                accepted=dict(data["accepted"]) if data.get("accepted") else None,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FormatError(
+                f"The {what} is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited; docs/formats/job.md says what it holds.",
+            ) from error
+
+
+_TEXTS = ("repository", "repository_id", "query_id", "sink", "sink_path")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def marker_location(checkpoint: str) -> str | None:
+    """Where the marker of a declared checkpoint lies; None where the checkpoint is the root of its store.
+
+    Args:
+        checkpoint: The declared checkpoint of a query, a URI: the directory of its generation 1.
+    """
+    parent, _, name = checkpoint.rstrip("/").rpartition("/")
+    return None if not name or parent.endswith(("/", ":")) else f"{parent}/{name}{SUFFIX}"
+
+
+def _place(checkpoint: str) -> tuple[Store, str] | None:
+    location = marker_location(checkpoint)
+    if location is None:
+        return None
+    parent, _, name = location.rpartition("/")
+    return open_store(parent), name
+
+
+def read_marker(checkpoint: str) -> Marker | None:
+    """The marker of a declared checkpoint; None where there is none.
+
+    Raises:
+        FormatError: It cannot be understood.
+        StorageError: It cannot be read.
+    """
+    place = _place(checkpoint)
+    if place is None:
+        return None
+    store, name = place
+    try:
+        data = store.read(name)
+    except NotFoundError:
+        return None
+    what = f"marker {store.uri}/{name}"
+    return Marker.from_dict(decode_json(data, what), what)
+
+
+def write_marker(checkpoint: str, marker: Marker) -> None:
+    """Replace the marker of a declared checkpoint; nothing where it is the root of its store.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    place = _place(checkpoint)
+    if place is not None:
+        store, name = place
+        store.write(name, encode_json(replace(marker, at=to_json_time(utc_now())).to_dict()))
+
+
+def renew_marker(
+    checkpoint: str,
+    *,
+    job: str,
+    query: str,
+    generation: Generation,
+    control: JobControl,
+    by: Mapping[str, str],
+    repository: str | None = None,
+    repository_id: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+    saved: bool = True,
+    unchanged: bool = True,
+) -> str | None:
+    """Let the marker say what counts now; what an earlier one says beyond that is kept.
+
+    Args:
+        checkpoint: The declared checkpoint.
+        job: The job.
+        query: Its query, `main` for the only one.
+        generation: The generation that counts.
+        control: The job's records.
+        by: Who says so.
+        repository: Where its savepoints are, where that is known.
+        repository_id: The id of that repository.
+        facts: What a driver learnt of the query (`JobControl.query_facts`).
+        saved: A savepoint was just written there. Else an id that the marker has for the same place stays:
+            another repository in its place is a loss, which a driver that starts must not accept.
+        unchanged: Write it where nothing in it has changed, too, but for the time.
+
+    Returns:
+        Why it could not be written; None where it was. A job runs on without: whoever calls leaves that
+        behind.
+    """
+    try:
+        try:
+            before = read_marker(checkpoint)
+        except FormatError:
+            before = None  # it is replaced by one that can be read
+        ours = before is not None and (before.job, before.query) == (job, query)
+        known = before if ours and before is not None else None
+        where = open_store(repository).uri if repository else known.repository if known else None
+        same = known is not None and service_name(known.repository) == service_name(where)
+        was = known.repository_id if known is not None and same else None
+        told = facts or {}
+        sink = told.get("sink")
+        marker = Marker(
+            job=job,
+            query=query,
+            generation=generation.number,
+            location=generation.location,
+            control=records_root(control),
+            repository=where,
+            repository_id=(repository_id or was) if saved else (was or repository_id),
+            query_id=_text(told.get("query_id")) or (known.query_id if known else None),
+            sink=_KIND.split(str(sink), maxsplit=1)[0] if sink else known.sink if known else None,
+            sink_path=_text(told.get("sink_path")) if sink else known.sink_path if known else None,
+            at=known.at if known else "",
+            by=dict(by),
+            accepted=known.accepted if known else None,
+        )
+        if unchanged or known is None or replace(marker, by=known.by) != known:
+            write_marker(checkpoint, marker)
+    except StreambankError as error:
+        return error.message
+    return None
+
+
+def marked_generation(checkpoint: str, called: str) -> int:
+    """The number of the generation that the marker of a query names; 0 where there is none, or another's.
+
+    Args:
+        checkpoint: The declared checkpoint.
+        called: `job` or `job/query`.
+    """
+    try:
+        marker = read_marker(checkpoint)
+    except StreambankError:
+        return 0
+    return marker.generation if marker is not None and marker.called == called else 0
+
+
+def service_name(location: str | None) -> str | None:
+    """A location as it is compared: S3 is one service by each of its names."""
+    return None if location is None else re.sub(r"\As3[an]://", "s3://", location)
+
+
+def records_root(control: JobControl) -> str:
+    """The control location that a job's records lie below."""
+    return control.store.uri.rpartition("/")[0]
+
+
+def identity_of(repository: str) -> str | None:
+    """The id of a repository; None where there is none, or none that can be read."""
+    try:
+        return read_header(open_store(repository)).id
+    except StreambankError:
+        return None

@@ -1,0 +1,142 @@
+"""The operation lock: one of start, stop, restore, ... works on a job at a time, whoever asked.
+
+It is a claim (claims.py): the lock of a process that died on this host is free at once, that of one that died
+elsewhere when its beat has stood still for its TTL; both are seen in the job's status, and can be broken by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
+from streambank.control.keepalive import Keeper
+from streambank.control.processes import HostId, this_process
+from streambank.control.telling import Tell, to_nobody
+from streambank.core.errors import ConflictError, RefusedError
+from streambank.storage.store import Store
+
+
+class Operation:
+    """The lock, held. `check` it before a step that cannot be taken back."""
+
+    def __init__(self, name: str, claim: Claim) -> None:
+        self.name = name
+        self.claim = claim
+
+    def check(self) -> None:
+        """Make sure that the lock still is ours.
+
+        Raises:
+            ConflictError: Somebody broke it (code `claim-lost`).
+        """
+        self.claim.check()
+
+
+class OperationLock:
+    """The operation lock of one job."""
+
+    def __init__(
+        self, store: Store, job: str, *, here: HostId | None = None, clock: Clock | None = None
+    ) -> None:
+        self.job = job
+        self.claims = Claims(store, "operation", here=here, clock=clock)
+
+    def view(self) -> ClaimView | None:
+        """Who works on the job, at a glance; None where nobody ever did."""
+        return self.claims.view()
+
+    def require_free(self, name: str) -> None:
+        """Make sure that nobody works on the job at this moment.
+
+        Raises:
+            ConflictError: Somebody does (code `operation-in-progress`).
+        """
+        view = self.view()
+        if view is not None and not view.free:
+            raise self._in_the_way(name, view)
+
+    @contextmanager
+    def hold(
+        self,
+        name: str,
+        *,
+        by: Mapping[str, str],
+        wait_s: float = 0.0,
+        tell: Tell = to_nobody,
+        beat_s: float = DEFAULT_BEAT_S,
+        ttl_s: float = DEFAULT_TTL_S,
+    ) -> Iterator[Operation]:
+        """Hold the lock for the `with` block.
+
+        Args:
+            name: The operation: `start`, `stop`, `restore`, ...
+            by: Who asks.
+            wait_s: How long to wait for another operation to end.
+            tell: Told about that wait.
+            beat_s: How often to say that we live.
+            ttl_s: How long others must see no beat before they may call us dead from another host.
+
+        Raises:
+            ConflictError: Another operation works on the job (code `operation-in-progress`).
+        """
+        holder = Holder(
+            self.claims.here, (this_process("operation"),), {"operation": name, "by": dict(by)}, beat_s, ttl_s
+        )
+        claim = self._claim(name, holder, wait_s, tell)
+        keeper = Keeper(claim).start()
+        try:
+            yield Operation(name, claim)
+        finally:
+            keeper.stop()
+            claim.release()
+
+    def _claim(self, name: str, holder: Holder, wait_s: float, tell: Tell) -> Claim:
+        clock = self.claims.clock
+        started = clock.monotonic()
+        while True:
+            got = self.claims.claim(holder)
+            if isinstance(got, Claim):
+                return got
+            if clock.monotonic() - started >= wait_s:
+                raise self._in_the_way(name, got)
+            tell(f"Waiting for a {_kind(got)} to end: {got.describe()}")
+            clock.sleep(0.2)
+
+    def _in_the_way(self, name: str, view: ClaimView) -> ConflictError:
+        return ConflictError(
+            f"Job {self.job}: {name} has to wait, a {_kind(view)} works on it: {view.describe()} "
+            f"({view.state}: {view.why}).",
+            code="operation-in-progress",
+            hint="Try again when it has ended. "
+            f"If you know it to be dead: `streambank job break {self.job} --operation --why TEXT`.",
+        )
+
+    def break_operation(
+        self, *, by: Mapping[str, str], why: str, even_live: bool = False
+    ) -> ClaimView | None:
+        """End the lock of a holder that is known to be dead; it finds out at its next check.
+
+        Returns:
+            What was broken; None where nothing was held.
+
+        Raises:
+            RefusedError: The holder lives, and `even_live` was not given (code `operation-live`).
+        """
+        view = self.view()
+        if view is None or view.state == "ended":
+            return None
+        if view.state == "live" and not even_live:
+            raise RefusedError(
+                f"The operation on job {self.job} is alive: {view.describe()} ({view.why}).",
+                code="operation-live",
+                hint="Let it end, or end that process, then break what it left.",
+            )
+        self.claims.end(view.epoch, "broken", by=dict(by), why=why)
+        return view
+
+
+def _kind(view: ClaimView) -> str:
+    """What the holder of the lock does: `stop`, ..."""
+    return str(view.holder.details.get("operation", "operation")) if view.holder else "operation"

@@ -1,0 +1,210 @@
+"""Streams of numbered, create-only JSON records: how a job remembers, on any store.
+
+A conditional create is the one primitive that every storage has, so nothing here is ever updated: a change is
+the next number, and of two writers that want the same number exactly one gets it.
+
+Old records may be deleted, never the newest one, and a number is never used again: before it deletes, `drop`
+leaves a mark `<number>.pruned.json`, up to which numbers are used up, and whoever has created a record looks
+for such a mark afterwards. A writer that chose a number, stood still while others wrote and pruned, and then
+finds that number free, so takes its own record back and chooses again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.core.errors import ConflictError, FormatError, NotFoundError
+from streambank.storage.store import Store
+
+JsonDict = dict[str, Any]
+
+_NAME = re.compile(r"(\d{10})\.json")
+_MARK = re.compile(r"(\d{10})\.pruned\.json")
+_PRUNED = ".pruned"
+_ANY = re.compile(r"(\d{10})(?:\.[a-z]+)?\.json")
+_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a stream.
+
+    Attributes:
+        number: Its place, from 1.
+        data: What was recorded.
+    """
+
+    number: int
+    data: JsonDict
+
+
+def encode_json(data: Mapping[str, Any]) -> bytes:
+    """The bytes of one JSON object, ended by a newline."""
+    return (json.dumps(data, ensure_ascii=False, sort_keys=False) + "\n").encode()
+
+
+def decode_json(data: bytes, what: str) -> JsonDict:
+    """The JSON object in `data`.
+
+    Raises:
+        FormatError: They are not one whole JSON object (code `damaged-record`), such as after a power cut.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise _damaged(what, f"{error}") from error
+    if not isinstance(value, dict):
+        raise _damaged(what, "it holds no JSON object")
+    return value
+
+
+def _damaged(what: str, cause: str) -> FormatError:
+    return FormatError(
+        f"The record {what} cannot be read: {cause}.",
+        code="damaged-record",
+        hint="Look at it; once you know what it should have said, move it away: the one before then counts.",
+    )
+
+
+class RecordStream:
+    """The records `<prefix>/<10 digits>.json` of a store. Other names are left alone."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self.store = store
+        self.prefix = prefix
+
+    def key(self, number: int, suffix: str = "") -> str:
+        """The key of a record, or of a file that accompanies it (`suffix` such as `.beat`)."""
+        return f"{self.prefix}/{number:010d}{suffix}.json"
+
+    def describe(self, number: int, suffix: str = "") -> str:
+        """The record's address as messages name it."""
+        return f"{self.store.uri}/{self.key(number, suffix)}"
+
+    def numbers(self) -> list[int]:
+        """The numbers that are there, ascending."""
+        return sorted(_matching(_NAME, self.store.names(self.prefix)))
+
+    def pruned_up_to(self) -> int:
+        """The highest number that may have been deleted; 0 where none was."""
+        return max(_matching(_MARK, self.store.names(self.prefix)), default=0)
+
+    def read(self, number: int) -> JsonDict:
+        """One record.
+
+        Raises:
+            NotFoundError: There is no such number.
+            FormatError: It is damaged (code `damaged-record`).
+        """
+        return decode_json(self.store.read(self.key(number)), self.describe(number))
+
+    def latest(self) -> Record | None:
+        """The newest record, or None while there is none.
+
+        Raises:
+            FormatError: The newest record is damaged: older ones must not silently stand in for it.
+        """
+        return next(self.newest_first(), None)
+
+    def all(self, *, after: int = 0) -> Iterator[Record]:
+        """The records with a number above `after`, ascending.
+
+        Raises:
+            FormatError: A record is damaged.
+        """
+        yield from self._read_those(number for number in self.numbers() if number > after)
+
+    def newest_first(self) -> Iterator[Record]:
+        """The records, descending; each is read when it is asked for.
+
+        Raises:
+            FormatError: A record is damaged.
+        """
+        yield from self._read_those(reversed(self.numbers()))
+
+    def _read_those(self, numbers: Iterable[int]) -> Iterator[Record]:
+        for number in numbers:
+            try:
+                yield Record(number, self.read(number))
+            except NotFoundError:
+                continue  # it was pruned since it was listed
+
+    def history(self, *, newest: int | None = None) -> Iterator[Record]:
+        """Every record (or only the newest ones), for people to read, oldest first.
+
+        A damaged one shows as `{"error": ..., "message": ...}`.
+        """
+        numbers = self.numbers()
+        for number in numbers if newest is None else numbers[-newest:]:
+            try:
+                yield Record(number, self.read(number))
+            except FormatError as error:
+                yield Record(number, {"error": error.code, "message": error.message})
+            except NotFoundError:
+                continue
+
+    def create(self, number: int, data: Mapping[str, Any], *, suffix: str = "") -> bool:
+        """Create exactly this number; False where somebody has it already, or had it before it was pruned."""
+        try:
+            self.store.write(self.key(number, suffix), encode_json(data), exclusive=True)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+            return False
+        if not suffix and number <= self.pruned_up_to():
+            self.store.delete(self.key(number))
+            return False
+        return True
+
+    def append(self, data: Mapping[str, Any]) -> int:
+        """Create the next free number and give it back.
+
+        Raises:
+            ConflictError: Others were faster a thousand times in a row (code `record-contention`).
+        """
+        number = 0
+        for _ in range(_TRIES):
+            names = self.store.names(self.prefix)
+            used = max((*_matching(_NAME, names), *_matching(_MARK, names)), default=0)
+            number = max(used, number) + 1
+            if self.create(number, data):
+                return number
+        raise ConflictError(
+            f"No free number was found for a record under {self.store.uri}/{self.prefix}.",
+            code="record-contention",
+            hint="Too many writers at once; try again.",
+        )
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Delete records, with what accompanies them; their numbers stay used up.
+
+        A crash in the middle leaves some of them, or files that accompanied one: the next call with higher
+        numbers takes those along.
+
+        Args:
+            numbers: Which; the newest record is never one of them.
+        """
+        if not numbers:
+            return
+        mark = max(numbers)
+        if mark > self.pruned_up_to():
+            self.create(mark, {"pruned_up_to": mark}, suffix=_PRUNED)
+        names = self.store.names(self.prefix)
+        there = set(_matching(_NAME, names)) - set(numbers)
+        # The mark before stays as well: who lists a folder while one comes and another goes may see neither.
+        marks = {self.key(one, _PRUNED) for one in sorted(_matching(_MARK, names))[-2:]}
+        # Ascending, so that whoever holds a claim finds its own record gone before the next one is.
+        for name in sorted(names):
+            found, key = _ANY.fullmatch(name), f"{self.prefix}/{name}"
+            if found is None or int(found[1]) > mark or int(found[1]) in there or key in marks:
+                continue
+            self.store.delete(key)
+
+
+def _matching(pattern: re.Pattern[str], names: Iterable[str]) -> Iterator[int]:
+    """The numbers in names that are all of a kind."""
+    return (int(match[1]) for name in names if (match := pattern.fullmatch(name)) is not None)

@@ -1,0 +1,1 @@
+"""Declarations: what `streaming_jobs.toml` says of a job, a module a table (docs/reference/jobs.md)."""

@@ -1,0 +1,353 @@
+"""Declared jobs: `streaming_jobs.toml`, checked (docs/reference/jobs.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.core.errors import InputError, NotFoundError
+from streambank.declaration.credentials import refuse_credentials
+from streambank.declaration.fields import Fields, Source, expand, read_text
+from streambank.declaration.health import HealthPolicy, read_health
+from streambank.declaration.kafka import read_kafka
+from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
+from streambank.declaration.notify import Notify, read_notify, refuse_silent
+from streambank.declaration.retention import read_retention
+from streambank.declaration.savepoints import (
+    Limits,
+    ReplicatePolicy,
+    RestorePolicy,
+    SavepointPolicy,
+    StartPolicy,
+    StopPolicy,
+    read_limits,
+    read_replicate,
+    read_restore,
+    read_savepoint,
+    read_start,
+    read_stop,
+)
+from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
+from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
+from streambank.declaration.toml_lines import TomlLines
+from streambank.kafka.settings import KafkaConnection
+from streambank.retention.policy import Policy
+from streambank.storage.locations import is_inside
+from streambank.storage.names import check_job_name, check_name
+
+NOT_BUILT = ("drill", "rehearse", "upgrade")
+"""Tables that nothing reads yet: declaring one would promise what nobody does."""
+
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One declared job.
+
+    Attributes:
+        name: Its name.
+        application: Path of the PySpark application.
+        args: Its arguments.
+        checkpoint: The declared checkpoint, a URI; generation 1 of the only query.
+        queries: Declared checkpoint of each query, by name; `{"main": checkpoint}` where there is only one.
+        repository: URI of the savepoint repository.
+        control: URI of the control location; this job's records are at `<control>/<name>`.
+        python: Interpreter that runs the application.
+        master: Spark's master.
+        launch: Where its driver runs, and how it is started there.
+        spark: Spark's settings.
+        env: Names of environment variables that the driver gets besides the usual ones.
+        working_dir: The driver's working directory.
+        description: For people.
+        tags: For people, and for Airflow.
+        savepoint: See `SavepointPolicy`; so for `restore`, `stop`, `start` and `limits`.
+        health: When it counts as unhealthy, and what is done then.
+        retention: Which savepoints are kept; None where that is not declared.
+        replicate: To which other repositories savepoints are brought.
+        sla: What the job promises.
+        kafka: How Streambank itself reaches its Kafka.
+        state: By which Spark its state is worked on.
+        compact: What of its state expires.
+        notify: Who is alerted of what.
+        source: The file that declares it, with the `line` of its table.
+    """
+
+    name: str
+    application: str
+    checkpoint: str
+    queries: Mapping[str, str]
+    repository: str
+    control: str
+    args: tuple[str, ...] = ()
+    python: str = sys.executable
+    master: str = "local[*]"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    env: tuple[str, ...] = ()
+    working_dir: str = "."
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    savepoint: SavepointPolicy = field(default_factory=SavepointPolicy)
+    restore: RestorePolicy = field(default_factory=RestorePolicy)
+    stop: StopPolicy = field(default_factory=StopPolicy)
+    start: StartPolicy = field(default_factory=StartPolicy)
+    limits: Limits = field(default_factory=Limits)
+    health: HealthPolicy = field(default_factory=HealthPolicy)
+    retention: Policy | None = None
+    replicate: ReplicatePolicy = field(default_factory=ReplicatePolicy)
+    sla: SlaPolicy = field(default_factory=SlaPolicy)
+    kafka: KafkaConnection = field(default_factory=KafkaConnection)
+    state: StatePolicy = field(default_factory=StatePolicy)
+    compact: CompactPolicy = field(default_factory=CompactPolicy)
+    launch: LaunchPolicy = field(default_factory=LaunchPolicy)
+    notify: tuple[Notify, ...] = ()
+    source: str = ""
+    line: int = 0
+
+    @property
+    def query_names(self) -> tuple[str | None, ...]:
+        """Names of its queries; `(None,)` where there is only one."""
+        return tuple(None if name == MAIN else name for name in self.queries)
+
+    def savepoint_name(self, query: str | None) -> str:
+        """How the repository calls a query: `job`, or `job/query`."""
+        return self.name if query is None else f"{self.name}/{query}"
+
+    def records(self) -> JobControl:
+        """The job's records."""
+        return JobControl.open(self.control, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """A whole jobs file.
+
+    Attributes:
+        path: The file.
+        repository: URI of the savepoint repository.
+        control: URI of the control location of jobs that declare none of their own.
+        jobs: The jobs by name, in the order of the file.
+    """
+
+    path: str
+    repository: str
+    control: str
+    jobs: Mapping[str, Job]
+
+    def job(self, name: str) -> Job:
+        """A job by name.
+
+        Raises:
+            NotFoundError: It is not declared (code `no-such-job`).
+        """
+        if name not in self.jobs:
+            raise NotFoundError(
+                f"{self.path} declares no job {name!r}.",
+                code="no-such-job",
+                hint=f"Declared: {', '.join(self.jobs) or 'none'}.",
+            )
+        return self.jobs[name]
+
+
+def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | None = None) -> Declarations:
+    """Read and check a jobs file.
+
+    Args:
+        path: The TOML file.
+        variables: What `${NAME}` stands for; the environment by default.
+
+    Raises:
+        InputError: It cannot be read (code `no-declaration`) or something in it is wrong (`bad-declaration`);
+            the message names file, line and field.
+    """
+    file = Path(path)
+    text = read_text(file)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"{file} is no TOML: {error}.",
+            code="bad-declaration",
+            hint="Mend that line; docs/reference/jobs.md shows how a job is declared.",
+        ) from error
+    source = Source(file, TomlLines(text))
+    data = expand(data, source, (), os.environ if variables is None else variables)
+    top = Fields(data, (), source)
+    repository = top.required("repository", top.location("repository"))
+    control = top.location("control") or f"{repository}/jobs"
+    defaults = top.table("defaults")
+    for name in ("application", "checkpoint", "queries", "args", "description"):
+        if name in defaults.data:
+            raise defaults.mistake(name, "it belongs to a job, not to the defaults of all")
+    _read_job(Fields(defaults.data, ("defaults",), source), None, repository, control)
+    jobs = {}
+    for name in top.table("jobs").data:
+        own = top.table("jobs").table(name)
+        merged = Fields(_merge(defaults.data, own.data), own.path, source)
+        jobs[name] = _read_job(merged, name, repository, control)
+    top.done()
+    _refuse_shared_checkpoints(jobs, source)
+    _refuse_records_in_checkpoints(jobs, source)
+    return Declarations(str(file), repository, control, jobs)
+
+
+def _merge(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's own fields over the defaults; tables are merged field by field."""
+    merged = dict(defaults)
+    for name, value in own.items():
+        inherited = merged.get(name)
+        if isinstance(value, dict) and isinstance(inherited, dict):
+            value = _merge(inherited, value)
+        merged[name] = value
+    return merged
+
+
+def _read_job(fields: Fields, name: str | None, repository: str, control: str) -> Job:
+    """One job, or (without a name) the defaults, which are checked by the same rules."""
+    application, checkpoint = fields.file("application"), fields.location("checkpoint")
+    if name is not None:
+        try:
+            check_job_name(name)
+        except InputError as error:
+            raise fields.source.mistake(fields.path, error.message.rstrip("."), error.hint) from error
+        application = fields.required("application", application)
+        checkpoint = fields.required("checkpoint", checkpoint)
+    spark = fields.settings("spark")
+    if "spark.master" in spark:
+        raise fields.source.mistake(
+            (*fields.path, "spark", "spark.master"), "the master is a field of its own", "Use master."
+        )
+    if "spark.submit.deployMode" in spark:
+        raise fields.source.mistake(
+            (*fields.path, "spark", "spark.submit.deployMode"),
+            "the deploy mode is a field of its own",
+            "Use launch.deploy_mode.",
+        )
+    refuse_credentials(spark, fields)
+    launch = read_launch_policy(fields.table("launch"), fields.text("master"), spark, defaults=name is None)
+    queries = _queries(fields, checkpoint or "")
+    savepoint = read_savepoint(fields.table("savepoint"))
+    job = Job(
+        name=name or "",
+        application=application or "",
+        checkpoint=checkpoint or "",
+        queries=queries,
+        repository=repository,
+        control=fields.location("control") or control,
+        args=fields.texts("args") or (),
+        python=_python(fields),
+        master=launch.master or LOCAL_MASTER,
+        spark=spark,
+        env=_environment(fields),
+        working_dir=fields.file("working_dir") or str(fields.source.folder),
+        description=fields.text("description") or "",
+        tags=fields.texts("tags") or (),
+        savepoint=savepoint,
+        restore=read_restore(fields.table("restore")),
+        stop=read_stop(fields.table("stop")),
+        start=read_start(fields.table("start")),
+        limits=read_limits(fields),
+        health=read_health(fields.table("health")),
+        retention=read_retention(fields.table("retention")),
+        replicate=read_replicate(fields.table("replicate"), repository),
+        sla=with_usual(read_sla(fields.table("sla")), savepoint, spark),
+        kafka=read_kafka(fields.table("kafka")),
+        state=read_state(fields.table("state")),
+        compact=read_compact(fields.table("compact"), queries),
+        launch=launch,
+        notify=read_notify(fields, kinds=True),
+        source=str(fields.source.path),
+        line=fields.source.line(fields.path),
+    )
+    for table in NOT_BUILT:
+        if table in fields.data:
+            raise fields.mistake(table, "it is not built yet, so nothing would read it", "Remove the table.")
+    fields.done()
+    if name is not None:
+        refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
+    return job
+
+
+def _silent_kinds(job: Job, sla: Fields) -> dict[str, str]:
+    """Kinds of alerts that can never occur in a job, with the reason."""
+    silent = {}
+    if job.restore.deadline_s is None:
+        silent["late-restore"] = "restore.deadline is not declared"
+    if not job.replicate.to:
+        silent["replica-failed"] = "the job has no replicas"
+    if sla.data.get("schedule") == "never":
+        silent["sla"] = "sla.schedule is never"
+    return silent
+
+
+def _queries(fields: Fields, checkpoint: str) -> Mapping[str, str]:
+    names = fields.texts("queries") or ()
+    for name in names:
+        try:
+            check_name(name, "query")
+        except InputError as error:
+            raise fields.mistake("queries", error.message.rstrip("."), error.hint) from error
+        if name == MAIN:
+            raise fields.mistake(
+                "queries", f"{MAIN!r} is how the only query of a job is called", "Choose another."
+            )
+    if len(set(names)) < len(names):
+        raise fields.mistake("queries", "a name is there twice")
+    return {name: f"{checkpoint}/{name}" for name in names} or {MAIN: checkpoint}
+
+
+def _python(fields: Fields) -> str:
+    value = fields.text("python")
+    if value is None:
+        return sys.executable
+    # Links stay as they are: the interpreter of a virtual environment is one, and finds its packages by its
+    # place.
+    return str(fields.source.folder / Path(value).expanduser()) if "/" in value else value
+
+
+def _environment(fields: Fields) -> tuple[str, ...]:
+    names = fields.texts("env") or ()
+    for name in names:
+        if not _ENVIRONMENT.fullmatch(name):
+            raise fields.mistake(
+                "env", f"{name!r} is no name of an environment variable", "List names, not values."
+            )
+        if name.upper().lstrip("_").startswith("AIRFLOW"):
+            raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
+    return names
+
+
+def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
+    """Two queries in one directory destroy each other's state, nested directories included."""
+    owners: dict[str, str] = {}
+    for job in jobs.values():
+        for query, location in job.queries.items():
+            owner = job.name if query == MAIN else f"{job.name}/{query}"
+            for other, taken_by in owners.items():
+                if other == location or other.startswith(f"{location}/") or location.startswith(f"{other}/"):
+                    raise source.mistake(
+                        ("jobs", job.name, "checkpoint"),
+                        f"{location} lies in the checkpoint {other} of {taken_by}, or around it",
+                        "Give each job a checkpoint of its own.",
+                    )
+            owners[location] = owner
+
+
+def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
+    """Savepoints and records in a checkpoint would be written into a live one, and be lost with it."""
+    for job in jobs.values():
+        for what, place in (("repository", job.repository), ("control", job.control)):
+            if is_inside(place, job.checkpoint):
+                raise source.mistake(
+                    ("jobs", job.name, "checkpoint"),
+                    f"the {what} {place} lies in this checkpoint",
+                    "Name a directory elsewhere, best on another disk.",
+                )

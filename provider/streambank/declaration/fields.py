@@ -1,0 +1,276 @@
+"""Reading the fields of a declaration, each mistake named with its file, line and field."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streambank.core.environment import fill_in
+from streambank.core.errors import InputError
+from streambank.core.times import parse_duration_s
+from streambank.declaration.toml_lines import TomlLines
+from streambank.storage import normalize_location, scheme_of
+
+T = TypeVar("T")
+
+_PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
+
+
+class Source:
+    """A declaration file, as far as messages and relative paths need it.
+
+    Args:
+        path: The file.
+        lines: Where its keys stand.
+    """
+
+    def __init__(self, path: Path, lines: TomlLines) -> None:
+        self.path = path
+        self.folder = path.resolve().parent
+        self.lines = lines
+
+    def line(self, path: tuple[str, ...]) -> int:
+        """The line of a field; that of `[defaults]` where a job got it from there."""
+        if path[:1] == ("jobs",) and not self.lines.has(path):
+            inherited = ("defaults", *path[2:])
+            if len(inherited) > 1 and self.lines.has(inherited):
+                path = inherited
+        return self.lines.line(path) or 1
+
+    def mistake(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+        """The error for a field."""
+        return InputError(
+            f"{self.path}, line {self.line(path)}, {'.'.join(path)}: {what}.",
+            code="bad-declaration",
+            hint=hint,
+        )
+
+
+def expand(value: Any, source: Source, path: tuple[str, ...], variables: Mapping[str, str]) -> Any:
+    """Every string with its variables filled in (core/environment.py).
+
+    Kafka's client properties are left as they are: they hold secrets, and are looked up where a cluster is
+    asked (kafka/settings.py).
+
+    Raises:
+        InputError: A variable is not set, or `${` is not closed (code `bad-declaration`).
+    """
+    if path[-2:] == ("kafka", "config"):
+        return value
+    if isinstance(value, dict):
+        return {name: expand(one, source, (*path, name), variables) for name, one in value.items()}
+    if isinstance(value, list):
+        return [expand(one, source, path, variables) for one in value]
+    if not isinstance(value, str):
+        return value
+
+    return fill_in(value, variables, lambda what, hint: source.mistake(path, what, hint))
+
+
+class Fields:
+    """One table of the declaration. Each field is read once; `done` refuses what nobody has read."""
+
+    def __init__(self, data: Mapping[str, Any], path: tuple[str, ...], source: Source) -> None:
+        self.data = data
+        self.path = path
+        self.source = source
+        self._known: set[str] = set()
+
+    def mistake(self, name: str, what: str, hint: str = "") -> InputError:
+        """The error for one of the fields."""
+        return self.source.mistake((*self.path, name), what, hint)
+
+    def _get(self, name: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+        self._known.add(name)
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            # What stands where a table should be may be a table's secret: never repeat it.
+            raise self.mistake(
+                name, f"it must be {wanted}, not {_kind(value) if kind is dict else repr(value)}"
+            )
+        return value
+
+    def required(self, name: str, value: T | None) -> T:
+        """The value, if it is there."""
+        if value is None:
+            raise self.mistake(name, "it is missing", f"Add {name} to [{'.'.join(self.path)}].")
+        return value
+
+    def text(self, name: str, *, choices: tuple[str, ...] = ()) -> str | None:
+        """A string that is not empty."""
+        value: str | None = self._get(name, str, "a string")
+        if value == "":
+            raise self.mistake(name, "it is empty")
+        if value is not None and choices and value not in choices:
+            raise self.mistake(name, f"{value!r} is none of its values", f"One of: {', '.join(choices)}.")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings."""
+        value = self._get(name, list, "a list of strings")
+        if value is None:
+            return None
+        for one in value:
+            if not isinstance(one, str):
+                raise self.mistake(name, f"it must be a list of strings, and {one!r} is none")
+        return tuple(value)
+
+    def boolean(self, name: str) -> bool | None:
+        """True or false."""
+        value: bool | None = self._get(name, bool, "true or false")
+        return value
+
+    def schedule(self, name: str) -> str | None:
+        """When something is done: a cron expression of five fields, or one of Airflow's presets."""
+        value = self.text(name)
+        if value is None or value in _PRESETS or _CRON.fullmatch(value.strip()):
+            return value
+        hint = 'Write five fields of cron such as "*/10 * * * *", or a preset such as "@hourly".'
+        raise self.mistake(name, f"{value!r} is no schedule", hint)
+
+    def whole(self, name: str, *, minimum: int) -> int | None:
+        """A whole number."""
+        value: int | None = self._get(name, int, "a whole number")
+        if value is not None and value < minimum:
+            raise self.mistake(name, f"it must be at least {minimum}, not {value}")
+        return value
+
+    def number(self, name: str, *, minimum: float) -> float | None:
+        """A number, whole or not."""
+        value: float | None = self._get(name, (int, float), "a number")
+        if value is not None and not minimum <= value < math.inf:
+            raise self.mistake(name, f"it must be at least {minimum:g}, not {value}")
+        return None if value is None else float(value)
+
+    def moment(self, name: str) -> datetime | None:
+        """A time with a time zone, in UTC."""
+        value: datetime | None = self._get(name, datetime, "a time such as 2026-12-01T00:00:00Z")
+        if value is not None and value.tzinfo is None:
+            raise self.mistake(name, f"{value.isoformat()} has no time zone", "End it with Z, or +01:00.")
+        return None if value is None else value.astimezone(UTC)
+
+    def parsed(self, name: str, wanted: str, parse: Callable[[str], T]) -> T | None:
+        """What a string says to a function that raises `InputError` for what it cannot read."""
+        value = self._get(name, str, wanted)
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except InputError as error:
+            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+
+    def duration_s(self, name: str) -> float | None:
+        """Seconds of a duration such as "60s", above zero."""
+        seconds = self.parsed(name, 'a duration such as "60s"', parse_duration_s)
+        if seconds is not None and seconds <= 0:
+            raise self.mistake(name, "it must be longer than nothing")
+        return seconds
+
+    def file(self, name: str) -> str | None:
+        """An absolute path; a relative one is taken from the declaration's folder."""
+        value = self.text(name)
+        return None if value is None else str(self._absolute(value))
+
+    def location(self, name: str) -> str | None:
+        """A location as a canonical URI; a relative path is taken from the declaration's folder."""
+        value = self.text(name)
+        return None if value is None else self.as_location(name, value)
+
+    def as_location(self, name: str, value: str) -> str:
+        """A string of field `name` as a canonical URI."""
+        try:
+            relative = scheme_of(value) == "file" and not value.startswith("file:")
+            return normalize_location(self._absolute(value) if relative else value)
+        except InputError as error:
+            raise self.mistake(name, error.message.rstrip("."), error.hint) from error
+
+    def _absolute(self, value: str) -> Path:
+        return self.source.folder / Path(value).expanduser()
+
+    def settings(self, name: str) -> dict[str, str]:
+        """A table of plain values, as the strings that Spark takes them; `"a.b" = 1` is `a.b = 1`."""
+        return self._flatten(self._get(name, dict, "a table") or {}, (*self.path, name), "")
+
+    def _flatten(self, table: Mapping[str, Any], path: tuple[str, ...], prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key, one in table.items():
+            if isinstance(one, dict):
+                found |= self._flatten(one, (*path, key), f"{prefix}{key}.")
+            elif isinstance(one, bool):
+                found[prefix + key] = "true" if one else "false"
+            elif isinstance(one, str | int | float):
+                found[prefix + key] = str(one)
+            else:
+                raise self.source.mistake((*path, key), "it must be a string, a number or a boolean")
+        return found
+
+    def table(self, name: str) -> Fields:
+        """A table below this one; an empty one where it is not there."""
+        return Fields(self._get(name, dict, "a table") or {}, (*self.path, name), self.source)
+
+    def tables(self, name: str) -> tuple[Fields, ...]:
+        """A list of tables below this one, counted from 1 in messages; none where it is not there."""
+        found = self._get(name, list, "a list of tables") or []
+        for one in found:
+            if not isinstance(one, dict):
+                raise self.mistake(name, f"it must be a list of tables, and {one!r} is none")
+        return tuple(
+            Fields(one, (*self.path, name, str(number)), self.source) for number, one in enumerate(found, 1)
+        )
+
+    def table_or_false(self, name: str) -> Fields | None:
+        """A table below this one, an empty one where it is not there; None for `false`."""
+        if self.data.get(name) is False:
+            self._known.add(name)
+            return None
+        return Fields(self._get(name, dict, "a table, or false") or {}, (*self.path, name), self.source)
+
+    def any_table(self, name: str) -> Mapping[str, Any] | None:
+        """A table of whatever fields, kept as it is."""
+        value: Mapping[str, Any] | None = self._get(name, dict, "a table")
+        return value
+
+    def done(self) -> None:
+        """Refuse fields that are not known, with the one that was probably meant."""
+        for name in self.data:
+            if name not in self._known:
+                near = difflib.get_close_matches(name, self._known, 1)
+                known = ", ".join(sorted(self._known))
+                raise self.mistake(
+                    name, "there is no such field", f"Did you mean {near[0]}?" if near else f"Known: {known}."
+                )
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "a boolean", str: "a string", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), "a value of another kind")
+
+
+def read_text(path: Path) -> str:
+    """The text of a declaration file.
+
+    Raises:
+        InputError: It cannot be read (code `no-declaration`).
+    """
+    return _readable(path, lambda: path.read_text(encoding="utf-8"))
+
+
+def _readable(path: Path, read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise InputError(
+            f"The jobs file {path} cannot be read: {cause}.",
+            code="no-declaration",
+            hint="Name the file with --jobs, or in STREAMBANK_JOBS.",
+        ) from error

@@ -1,0 +1,103 @@
+"""When a job counts as unhealthy, and what is done about it: `[jobs.NAME.health]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streambank.declaration.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPolicy:
+    """`[jobs.NAME.health]`.
+
+    Attributes:
+        interval_s: How often a query is to commit a batch, or to find that there is nothing to do. A query
+            whose trigger has a longer interval of its own is given that.
+        timeout_s: How long a batch may take.
+        tolerated: How many such times may pass without either.
+        first_batch_s: How long the first batch of a driver may take, which loads the state; None for twice
+            the window.
+        restart: Whether `<job>.run` restarts an unhealthy job.
+        backoff_s: Pause before the second start in a row; doubled for each one after it.
+        max_backoff_s: The longest pause.
+        max_failures: How many drivers in a row may end, or be unhealthy, without a new batch.
+        max_restarts: How many drivers may be started within `restarts_within_s` in place of another one,
+            whatever they committed.
+        restarts_within_s: See there.
+        first_times: By how much the time for the first batch is multiplied; not declared (`after`).
+    """
+
+    interval_s: float = 60.0
+    timeout_s: float = 600.0
+    tolerated: int = 3
+    first_batch_s: float | None = None
+    restart: bool = True
+    backoff_s: float = 10.0
+    max_backoff_s: float = 300.0
+    max_failures: int = 3
+    max_restarts: int = 20
+    restarts_within_s: float = 3600.0
+    first_times: float = 1.0
+
+    def after(self, failures: int) -> HealthPolicy:
+        """The same after so many drivers in a row without a new batch: the next one's first has more time.
+
+        A first batch that loads more state than anybody thought of would otherwise be ended for ever.
+        """
+        return replace(self, first_times=2.0 ** min(failures, 20))
+
+    def window_s(self, trigger_s: float | None = None, *, first: bool = False) -> float:
+        """How long a query may make no progress: `max(interval, timeout) x (tolerated + 2)`.
+
+        Args:
+            trigger_s: The interval of the query's own trigger; None where it is not known or has none.
+            first: Whether its driver has not committed a batch of it yet.
+        """
+        window_s = max(self.interval_s, self.timeout_s, trigger_s or 0.0) * (self.tolerated + 2)
+        if not first:
+            return window_s
+        first_s = max(window_s, 2 * window_s if self.first_batch_s is None else self.first_batch_s)
+        return first_s * self.first_times
+
+    def pause_s(self, failures: int) -> float:
+        """How long to wait before a start, after so many drivers in a row without a new batch."""
+        doublings = min(max(0, failures - 1), 60)
+        return min(self.max_backoff_s, self.backoff_s * 2.0**doublings)
+
+
+def read_health(fields: Fields) -> HealthPolicy:
+    """Of `[jobs.NAME.health]`.
+
+    Raises:
+        InputError: A field is not known or cannot be right (code `bad-declaration`).
+    """
+    usual = HealthPolicy()
+    tolerated = fields.whole("tolerated", minimum=0)
+    restart = fields.boolean("restart")
+    policy = HealthPolicy(
+        interval_s=fields.duration_s("interval") or usual.interval_s,
+        timeout_s=fields.duration_s("timeout") or usual.timeout_s,
+        tolerated=usual.tolerated if tolerated is None else tolerated,
+        first_batch_s=fields.duration_s("first_batch"),
+        restart=usual.restart if restart is None else restart,
+        backoff_s=fields.duration_s("backoff") or usual.backoff_s,
+        max_backoff_s=fields.duration_s("max_backoff") or usual.max_backoff_s,
+        max_failures=fields.whole("max_failures", minimum=1) or usual.max_failures,
+        max_restarts=fields.whole("max_restarts", minimum=1) or usual.max_restarts,
+        restarts_within_s=fields.duration_s("restarts_within") or usual.restarts_within_s,
+    )
+    if policy.backoff_s > policy.max_backoff_s:
+        raise fields.mistake(
+            "backoff",
+            f"{policy.backoff_s:g} s is longer than the longest pause, which is {policy.max_backoff_s:g} s",
+            "Give another backoff, or another max_backoff.",
+        )
+    if policy.first_batch_s is not None and policy.first_batch_s < policy.window_s():
+        raise fields.mistake(
+            "first_batch",
+            f"{policy.first_batch_s:g} s is less than any batch is given, which is {policy.window_s():g} s",
+            "Leave it out, or give more.",
+        )
+    fields.done()
+    return policy

@@ -1,0 +1,264 @@
+"""What a job declares about its savepoints, restores, stops, starts and limits, a table each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
+from streambank.control.limits import (
+    DATED_PROGRESS_FILES,
+    DEFAULT_DRAIN_TIMEOUT_S,
+    DEFAULT_FORCE_AFTER_S,
+    DEFAULT_LOG_BYTES,
+    DEFAULT_LOG_FILES,
+    DEFAULT_PROGRESS_BYTES,
+    DEFAULT_PROGRESS_FILES,
+)
+from streambank.core.errors import InputError
+from streambank.declaration.blackout import Blackout, read_blackout
+from streambank.declaration.fields import Fields
+from streambank.declaration.notify import Notify, read_notify
+from streambank.declaration.retention import read_retention
+from streambank.repository.coverage import parse_share
+from streambank.retention.policy import Policy
+
+DEFAULT_SHARE = "10%"
+DEFAULT_STAGGER_S = 900.0
+_MIN_STAGGER_S, _MAX_STAGGER_S = 60.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointPolicy:
+    """`[jobs.NAME.savepoint]`.
+
+    Attributes:
+        schedule: When savepoints are taken: a cron expression or an Airflow preset; None for by hand only.
+        closure: `safe` or `minimal`.
+        verify: `quick`, `full`, `sampled`, or `none`: the verification after each.
+        share: How much of the job's savepoints a sampled verification hashes, such as `10%`.
+        blackout: Windows of the day in which scheduled runs are skipped.
+        time_zone: By whose clocks.
+        stagger_s: Jobs with one schedule are spread over so many seconds; 0 for not at all.
+        sweep: Whether the repository is swept after each.
+    """
+
+    schedule: str | None = None
+    closure: str = "safe"
+    verify: str = "quick"
+    share: str = DEFAULT_SHARE
+    blackout: tuple[Blackout, ...] = ()
+    time_zone: str = "UTC"
+    stagger_s: float = DEFAULT_STAGGER_S
+    sweep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatePolicy:
+    """`[jobs.NAME.replicate]`.
+
+    Attributes:
+        to: URIs of the repositories to which each savepoint is brought; none where that is not declared.
+        retention: What replicas keep besides what the repository lists; None for everything.
+    """
+
+    to: tuple[str, ...] = ()
+    retention: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePolicy:
+    """`[jobs.NAME.restore]`: defaults of a restore.
+
+    Attributes:
+        sink: What to do where a sink is ahead of the savepoint: `refuse`, `rollback` or `accept`.
+        source: What to do where Kafka has not all of the input any more: `refuse` or `accept`.
+        approval_timeout_s: How long a restore waits for a person; silence rejects it.
+        deadline_s: How long `<job>.restore` may take, from the moment at which it is queued, before somebody
+            is told; None for as long as it takes.
+        notify: Who is told.
+        ask: Who is told that a restore waits for an approval.
+        approvers: Ids of the users who may approve one; none for everybody whom Airflow lets.
+    """
+
+    sink: str = "refuse"
+    source: str = "refuse"
+    approval_timeout_s: float = 3600.0
+    deadline_s: float | None = None
+    notify: tuple[Notify, ...] = ()
+    ask: tuple[Notify, ...] = ()
+    approvers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopPolicy:
+    """`[jobs.NAME.stop]`.
+
+    Attributes:
+        force_after_s: When a stop that reaches no batch boundary is forced.
+        drain_timeout_s: How long a drain may wait for the input to end.
+    """
+
+    force_after_s: float = DEFAULT_FORCE_AFTER_S
+    drain_timeout_s: float = DEFAULT_DRAIN_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class StartPolicy:
+    """`[jobs.NAME.start]`.
+
+    Attributes:
+        timeout_s: How long a start waits for the first batch, or the first trigger without data.
+        schedule: When `<job>.run` looks after the job: a cron expression or preset; None for by hand only.
+    """
+
+    timeout_s: float = 300.0
+    schedule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[jobs.NAME.lease]`, `.logs` and `.progress`.
+
+    Attributes:
+        beat_s: Heartbeat of the lease.
+        ttl_s: How long a holder elsewhere must show no beat before it may be replaced.
+        log_max_bytes: Size of the driver's log before it is rotated.
+        log_files: How many older parts of it are kept.
+        progress_max_bytes: Size of one progress file.
+        progress_files: How many progress files are kept per query.
+        progress_age_s: How long a progress file is kept after its last record; None for as long as there is
+            room.
+    """
+
+    beat_s: float = DEFAULT_BEAT_S
+    ttl_s: float = DEFAULT_TTL_S
+    log_max_bytes: int = DEFAULT_LOG_BYTES
+    log_files: int = DEFAULT_LOG_FILES
+    progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
+    progress_files: int = DEFAULT_PROGRESS_FILES
+    progress_age_s: float | None = None
+
+
+def read_savepoint(fields: Fields) -> SavepointPolicy:
+    """Of `[jobs.NAME.savepoint]`."""
+    blackout, time_zone = read_blackout(fields)
+    policy = SavepointPolicy(
+        schedule=fields.schedule("schedule"),
+        closure=fields.text("closure", choices=("safe", "minimal")) or "safe",
+        verify=fields.text("verify", choices=("quick", "full", "sampled", "none")) or "quick",
+        share=_share(fields),
+        blackout=blackout,
+        time_zone=time_zone,
+        stagger_s=_stagger_s(fields),
+        sweep=fields.boolean("sweep") or False,
+    )
+    fields.done()
+    return policy
+
+
+def _share(fields: Fields) -> str:
+    share = fields.text("share") or DEFAULT_SHARE
+    try:
+        parse_share(share)
+    except InputError as error:
+        raise fields.mistake("share", error.message.rstrip("."), error.hint) from error
+    return share
+
+
+def _stagger_s(fields: Fields) -> float:
+    if isinstance(fields.data.get("stagger"), bool):
+        return DEFAULT_STAGGER_S if fields.boolean("stagger") else 0.0
+    seconds = fields.duration_s("stagger")
+    if seconds is None:
+        return DEFAULT_STAGGER_S
+    if not _MIN_STAGGER_S <= seconds <= _MAX_STAGGER_S:
+        raise fields.mistake(
+            "stagger", f"{seconds:g} s is not between one minute and one hour", "false switches it off."
+        )
+    return seconds
+
+
+def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
+    """Of `[jobs.NAME.replicate]`; a replica is to be another place than the repository."""
+    if not fields.data:
+        return ReplicatePolicy()
+    replicas: list[str] = []
+    for text in fields.required("to", fields.texts("to")):
+        location = fields.as_location("to", text)
+        if _overlap(location, repository):
+            raise fields.mistake("to", f"{text!r} is the repository, or one lies in the other")
+        if any(_overlap(location, other) for other in replicas):
+            raise fields.mistake("to", f"{text!r} is there twice, or one replica lies in another")
+        replicas.append(location)
+    if not replicas:
+        raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
+    retention = read_retention(fields.table("retention"))
+    fields.done()
+    return ReplicatePolicy(tuple(replicas), retention)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def read_restore(fields: Fields) -> RestorePolicy:
+    """Of `[jobs.NAME.restore]`."""
+    policy = RestorePolicy(
+        fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
+        fields.text("source", choices=("refuse", "accept")) or "refuse",
+        fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
+        fields.duration_s("deadline"),
+        read_notify(fields, levels=False),
+        read_notify(fields, levels=False, name="ask"),
+        _approvers(fields),
+    )
+    if policy.notify and policy.deadline_s is None:
+        raise fields.mistake("notify", "it is for a deadline that is not declared", "Add deadline.")
+    fields.done()
+    return policy
+
+
+def _approvers(fields: Fields) -> tuple[str, ...]:
+    found = fields.texts("approvers") or ()
+    for one in found:
+        if not one.strip():
+            raise fields.mistake("approvers", "one of them is empty", "Write the ids of users of Airflow.")
+    return tuple(dict.fromkeys(found))
+
+
+def read_stop(fields: Fields) -> StopPolicy:
+    """Of `[jobs.NAME.stop]`."""
+    policy = StopPolicy(
+        fields.duration_s("force_after") or DEFAULT_FORCE_AFTER_S,
+        fields.duration_s("drain_timeout") or DEFAULT_DRAIN_TIMEOUT_S,
+    )
+    fields.done()
+    return policy
+
+
+def read_start(fields: Fields) -> StartPolicy:
+    """Of `[jobs.NAME.start]`."""
+    policy = StartPolicy(fields.duration_s("timeout") or StartPolicy().timeout_s, fields.schedule("schedule"))
+    fields.done()
+    return policy
+
+
+def read_limits(fields: Fields) -> Limits:
+    """Of `[jobs.NAME.lease]`, `.logs` and `.progress`; takes the job's whole table."""
+    lease, logs, progress = fields.table("lease"), fields.table("logs"), fields.table("progress")
+    days = progress.whole("days", minimum=1)
+    limits = Limits(
+        lease.duration_s("beat") or DEFAULT_BEAT_S,
+        lease.duration_s("ttl") or DEFAULT_TTL_S,
+        logs.whole("max_bytes", minimum=10_000) or DEFAULT_LOG_BYTES,
+        logs.whole("files", minimum=1) or DEFAULT_LOG_FILES,
+        progress.whole("max_bytes", minimum=10_000) or DEFAULT_PROGRESS_BYTES,
+        progress.whole("files", minimum=2)
+        or (DEFAULT_PROGRESS_FILES if days is None else DATED_PROGRESS_FILES),
+        None if days is None else days * 86_400.0,
+    )
+    if limits.ttl_s < 5 * limits.beat_s:
+        raise lease.mistake("ttl", f"{limits.ttl_s:g} s is less than 5 beats of {limits.beat_s:g} s")
+    for one in (lease, logs, progress):
+        one.done()
+    return limits

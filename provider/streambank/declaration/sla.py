@@ -1,0 +1,289 @@
+"""What a job promises: the objectives of `[jobs.NAME.sla]`, with the limits that hold where it says nothing.
+
+How each of them is measured and judged is in `streambank.sla`; here is what may be declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from streambank.core.errors import InputError
+from streambank.core.units import parse_bytes
+from streambank.declaration.fields import Fields
+from streambank.declaration.notify import Notify, read_notify
+from streambank.declaration.savepoints import SavepointPolicy
+from streambank.declaration.schedules import longest_gap_s
+
+Unit = Literal["bytes", "bytes/h", "rows", "rows/h", "s", "ms", "batches", "count", "ratio"]
+Severity = Literal["warn", "breach"]
+Statistic = Literal["last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min"]
+
+STATISTICS: tuple[Statistic, ...] = ("last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min")
+MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One objective that can be declared, and what holds where it is not.
+
+    Attributes:
+        unit: In which its limits are written: sizes (`"10GB"`), sizes an hour (`"1MB/h"`), durations
+            (`"60s"`) and, in the others, numbers.
+        warn: From where on it warns; None for not.
+        breach: From where on it is broken; None for not.
+        statistic: What of the window is held against the limits; None where that is not a choice.
+        window_s: Over how long; None where there is no window.
+        below: Whether it is broken by what is *below* its limits.
+    """
+
+    unit: Unit
+    warn: float | None = None
+    breach: float | None = None
+    statistic: Statistic | None = None
+    window_s: float | None = None
+    below: bool = False
+
+    def exceeds(self, value: float, limit: float | None) -> bool:
+        """Whether a value is on the wrong side of a limit."""
+        return limit is not None and (value < limit if self.below else value > limit)
+
+
+PROMISES: Mapping[str, Promise] = {
+    "alive": Promise("s", None, 5 * MINUTE_S),
+    "state_bytes": Promise("bytes", 10 * GB, 100 * GB, "median", 10 * MINUTE_S),
+    "state_memory_bytes": Promise("bytes", None, None, "median", 10 * MINUTE_S),
+    "state_rows": Promise("rows", None, None, "median", 10 * MINUTE_S),
+    "checkpoint_bytes": Promise("bytes", None, None, "last", HOUR_S),
+    "checkpoint_duration": Promise("s", 60.0, 600.0, "p95", HOUR_S),
+    "batch_duration": Promise("s", None, None, "p95", HOUR_S),
+    "failed_batches": Promise("count", 0.0, 3.0),
+    "restart_rate": Promise("count", 2.0, 9.0, None, DAY_S),
+    "access_latency": Promise("ms", None, 100.0, "p95", HOUR_S),
+    "recovery_time": Promise("s", None, 300.0, "max", 30 * DAY_S),
+    "growth": Promise("bytes/h", 1e6, None, None, 14 * DAY_S),
+    "row_growth": Promise("rows/h", None, None, None, 14 * DAY_S),
+    "time_to_limit": Promise("s", 7 * DAY_S, DAY_S, None, 14 * DAY_S, below=True),
+    "partition_skew": Promise("ratio", 3.0, None),
+    "hot_key": Promise("ratio", 10.0, None),
+    "watermark_lag": Promise("s", None, None, "median", HOUR_S),
+    "source_lag": Promise("rows", None, None, "median", HOUR_S),
+    "dropped_rows": Promise("rows", None, None, "max", HOUR_S),
+    "snapshot_age": Promise("batches", None, 1000.0, "last", HOUR_S),
+    "savepoint_age": Promise("s", None, None),
+    "progress_age": Promise("s", None, 30 * MINUTE_S),
+    "pause": Promise("s", None, None, "median", HOUR_S, below=True),
+}
+"""Every objective. Without any limit it is not judged until a job declares one."""
+
+TRENDS = ("growth", "row_growth", "time_to_limit")
+"""Objectives that rest on a trend, which needs some history."""
+MIN_HISTORY_S = HOUR_S
+"""How much, where it is not declared."""
+SCHEDULE = "*/10 * * * *"
+"""When `<job>.sla` judges where nothing is declared: each job at minutes of its own."""
+NEVER = "never"
+"""The schedule that switches that off."""
+SAVEPOINTS_MISSED = 3
+"""By default a savepoint may be as old as so many runs of the job's savepoint schedule are apart."""
+DELTAS_MISSED = 100
+"""By default a snapshot may be late by so many times `minDeltasForSnapshot`."""
+DEFAULT_MIN_DELTAS = 10
+MIN_DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """Verdicts are still there, and nobody is told.
+
+    Attributes:
+        until: Its end.
+        why: For whoever wonders.
+    """
+
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a job says of one objective; None where it leaves that to `PROMISES`.
+
+    Attributes:
+        off: It is not to be judged at all.
+        warn: From where on it warns, in the objective's unit.
+        breach: From where on it is broken.
+        window_s: Over how long.
+        statistic: What of the window is held against the limits.
+        severity: `warn`: it is never worse than a warning.
+        min_history_s: How much history a trend needs.
+        mute: Nobody is told for a while.
+    """
+
+    off: bool = False
+    warn: float | None = None
+    breach: float | None = None
+    window_s: float | None = None
+    statistic: Statistic | None = None
+    severity: Severity | None = None
+    min_history_s: float | None = None
+    mute: Mute | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlaPolicy:
+    """`[jobs.NAME.sla]`.
+
+    Attributes:
+        objectives: What is declared, by objective.
+        mute: Nobody is told of any of them for a while.
+        schedule: When `<job>.sla` judges: a cron expression or preset; None for by hand only.
+        notify: Who is told of what breaks and of what has healed.
+        usual: Breaches of this job where nothing is declared, by objective: they follow from what else it
+            declares, such as its savepoint schedule.
+        spread: Whether jobs judge at minutes of their own: where no schedule is declared.
+    """
+
+    objectives: Mapping[str, Declared] = field(default_factory=dict)
+    mute: Mute | None = None
+    schedule: str | None = SCHEDULE
+    notify: tuple[Notify, ...] = ()
+    usual: Mapping[str, float] = field(default_factory=dict)
+    spread: bool = True
+
+
+def read_sla(fields: Fields) -> SlaPolicy:
+    """The table, each limit in its objective's unit.
+
+    Raises:
+        InputError: A field is not known or cannot be right (code `bad-declaration`).
+    """
+    mute, notify = _mute(fields), read_notify(fields)
+    never = fields.data.get("schedule") == NEVER
+    if notify and never:
+        raise fields.mistake(
+            "notify", "nothing would ever send it: the schedule is never", "Drop one of them."
+        )
+    schedule = fields.text("schedule") if never else fields.schedule("schedule")
+    objectives: dict[str, Declared] = {}
+    for name, promise in PROMISES.items():
+        table = fields.table_or_false(name)
+        if table is None:
+            objectives[name] = Declared(off=True)
+        elif table.data:
+            objectives[name] = _declared(table, name, promise)
+    fields.done()
+    return SlaPolicy(
+        objectives, mute, None if never else schedule or SCHEDULE, notify, spread=schedule is None
+    )
+
+
+def with_usual(policy: SlaPolicy, savepoint: SavepointPolicy, conf: Mapping[str, str]) -> SlaPolicy:
+    """A policy with the usual limits that follow from what else a job declares.
+
+    Args:
+        policy: What is declared of its SLA.
+        savepoint: When its savepoints are taken.
+        conf: Its Spark properties.
+    """
+    usual: dict[str, float] = {}
+    gap_s = None
+    if savepoint.schedule is not None:
+        gap_s = longest_gap_s(savepoint.schedule, savepoint.blackout, savepoint.time_zone)
+    if gap_s is not None:
+        usual["savepoint_age"] = SAVEPOINTS_MISSED * gap_s
+    deltas = conf.get(MIN_DELTAS, "")
+    if deltas.isdecimal():
+        usual["snapshot_age"] = float(DELTAS_MISSED * max(DEFAULT_MIN_DELTAS, int(deltas)))
+    return replace(policy, usual=usual)
+
+
+def _declared(table: Fields, name: str, promise: Promise) -> Declared:
+    read = _READERS[promise.unit]
+    found = Declared(
+        warn=read(table, "warn"),
+        breach=read(table, "breach"),
+        window_s=table.duration_s("window") if promise.window_s is not None else None,
+        statistic=_statistic(table) if promise.statistic is not None else None,
+        severity=_severity(table),
+        min_history_s=table.duration_s("min_history") if name in TRENDS else None,
+        mute=_mute(table),
+    )
+    table.done()
+    _check_sides(table, found, promise)
+    return found
+
+
+def _check_sides(table: Fields, found: Declared, promise: Promise) -> None:
+    """A warning has to come before the breach; a breach alone may well be before the usual warning."""
+    breach = promise.breach if found.breach is None else found.breach
+    if found.warn is None or breach is None or not promise.exceeds(found.warn, breach):
+        return
+    usual = " by default" if found.breach is None else ""
+    raise table.mistake(
+        "warn",
+        f"it comes after the breach, which is at {breach:g} {promise.unit}{usual}",
+        f"Let warn be {'above' if promise.below else 'below'} breach, or give another breach.",
+    )
+
+
+def _statistic(table: Fields) -> Statistic | None:
+    text = table.text("statistic", choices=STATISTICS)
+    return next((one for one in STATISTICS if one == text), None)
+
+
+def _severity(table: Fields) -> Severity | None:
+    text = table.text("severity", choices=("warn", "breach"))
+    return None if text is None else ("warn" if text == "warn" else "breach")
+
+
+def _mute(fields: Fields) -> Mute | None:
+    """`mute = {until = 2026-12-01T00:00:00Z, why = "..."}`: both are needed."""
+    table = fields.table("mute")
+    if not table.data:
+        return None
+    until = table.required("until", table.moment("until"))
+    why = table.required("why", table.text("why"))
+    table.done()
+    return Mute(until, why)
+
+
+def _bytes(table: Fields, name: str) -> float | None:
+    return table.parsed(name, 'a size such as "10GB"', parse_bytes)
+
+
+def _bytes_per_hour(table: Fields, name: str) -> float | None:
+    return table.parsed(name, 'a growth such as "1MB/h"', _parse_growth)
+
+
+def _parse_growth(text: str) -> int:
+    if not text.endswith("/h"):
+        raise InputError(
+            f"{text!r} is no growth an hour.", code="bad-size", hint='Write one such as "1MB/h".'
+        )
+    return parse_bytes(text[:-2])
+
+
+def _milliseconds(table: Fields, name: str) -> float | None:
+    seconds = table.duration_s(name)
+    return None if seconds is None else seconds * 1000
+
+
+def _number(table: Fields, name: str) -> float | None:
+    return table.number(name, minimum=0)
+
+
+_READERS: Mapping[Unit, Callable[[Fields, str], float | None]] = {
+    "bytes": _bytes,
+    "bytes/h": _bytes_per_hour,
+    "s": Fields.duration_s,
+    "ms": _milliseconds,
+    "rows": _number,
+    "rows/h": _number,
+    "batches": _number,
+    "count": _number,
+    "ratio": _number,
+}

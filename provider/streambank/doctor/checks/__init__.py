@@ -1,0 +1,1 @@
+"""The checks of the doctor, one module for each family of findings."""

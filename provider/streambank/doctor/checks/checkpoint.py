@@ -1,0 +1,222 @@
+"""What is wrong with a checkpoint, or will be: damage, garbage, a sink ahead, little time for a take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from streambank.checkpoint.compactible import entries_up_to
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.inspection import Inspection
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.finding import Finding
+from streambank.core.times import utc_now
+from streambank.doctor.checks.beginning import check_beginning
+from streambank.repository.manifest import Manifest
+from streambank.savepoint.plan import Budget
+from streambank.sinks.file.log import LOG_DIRECTORY, list_log
+from streambank.storage.store import FileInfo, Store
+
+GARBAGE_AGE = timedelta(hours=1)
+"""A temporary file that nobody has touched for so long was left by a driver that was killed."""
+
+SHORT_BUDGET_S = 10.0
+"""A take that has less time than this between two cleanings may have to plan again."""
+
+
+def check_checkpoint(
+    checkpoint: Store, sinks: Mapping[str, Store] | None = None, now: datetime | None = None
+) -> list[Finding]:
+    """Everything that is wrong, or worth knowing, about a checkpoint. Only reads.
+
+    Args:
+        checkpoint: The checkpoint directory.
+        sinks: Output directories of the query's file sinks, by the names to report them by.
+        now: The time to judge ages by.
+
+    Raises:
+        NotFoundError: There is no checkpoint.
+        StorageError: The environment failed.
+    """
+    reader = CheckpointReader(checkpoint)
+    inspection = reader.inspect()
+    return check_looked_at(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
+
+
+def check_looked_at(
+    checkpoint: Store,
+    inspection: Inspection,
+    listing: Mapping[str, FileInfo],
+    sinks: Mapping[str, Store],
+    now: datetime,
+    savepoints: Sequence[Manifest] = (),
+) -> list[Finding]:
+    """The same, of a checkpoint that was looked at already.
+
+    Args:
+        checkpoint: The checkpoint directory.
+        inspection: What its files say.
+        listing: All of them.
+        sinks: Output directories of the query's file sinks, by the names to report them by.
+        now: The time to judge ages by.
+        savepoints: The newest ones, which say how long it took to take them.
+    """
+    found = [each for each in inspection.findings if each.code != "temporary-files"]
+    found += check_garbage(listing.values(), now)
+    if _was_cleaned(listing):  # else nobody can tell how many batches it will keep
+        found += check_budget(Budget.of(listing), savepoints, holds=checkpoint.features.holds)
+    if CheckpointReader(checkpoint).last_planned() is None:  # else a first batch has begun since the listing
+        found += check_beginning(listing)
+    for name, store in sinks.items():
+        found += check_sink(name, store, inspection.last_planned_batch, inspection.last_committed_batch)
+    return found
+
+
+def check_garbage(listing: Iterable[FileInfo], now: datetime) -> Iterator[Finding]:
+    """Temporary files that nobody is writing any more."""
+    before_ns = int((now - GARBAGE_AGE).timestamp() * 1e9)
+    old = [
+        info for info in listing if info.mtime_ns < before_ns and classify(info.path).kind is Kind.TEMPORARY
+    ]
+    if old:
+        size_bytes = sum(info.size_bytes for info in old)
+        yield Finding(
+            "old-temporary-files",
+            "warning",
+            min(info.path for info in old),
+            f"{len(old)} temporary files ({size_bytes} bytes) have not been touched for an hour or longer.",
+            "A killed driver left them; Spark never deletes them.",
+            "Delete them while no driver runs; savepoints do not carry them.",
+        )
+
+
+def check_budget(
+    budget: Budget, savepoints: Sequence[Manifest] = (), *, holds: bool = True
+) -> Iterator[Finding]:
+    """How long a committed batch stays whole: the time in which a take has to hold or copy its files.
+
+    Args:
+        budget: How long that is.
+        savepoints: The newest ones: those that planned again, or could hold nothing, say what they need.
+        holds: Whether files can be held at once, whatever their size.
+    """
+    if budget.retained_batches < 2 or budget.batch_period_s is None:
+        return
+    has_s = budget.retained_batches * budget.batch_period_s
+    needed_s, which = _needed(savepoints, holds)
+    if has_s < max(SHORT_BUDGET_S, needed_s):
+        fits = max(int(SHORT_BUDGET_S / budget.batch_period_s), int(2 * needed_s / budget.batch_period_s)) + 1
+        yield Finding(
+            "short-retention",
+            "warning",
+            "commits",
+            f"{budget.retained_batches} batches of {budget.batch_period_s:.2f} s are kept: {has_s:.1f} "
+            f"s.{which}",
+            "A take of much state may have to plan again and again while the query runs.",
+            f"Set spark.sql.streaming.minBatchesToRetain to {fits} or more.",
+        )
+
+
+def _was_cleaned(listing: Iterable[str]) -> bool:
+    """Whether Spark has deleted old batches: a young query, and one just restored, has few for other reasons.
+
+    Spark takes the same batches from both logs, and a restored checkpoint has one more of what was planned.
+    """
+    found: dict[Kind, int] = {}
+    for part in map(classify, listing):
+        if part.kind in (Kind.OFFSETS, Kind.COMMITS) and part.batch is not None:
+            found[part.kind] = min(part.batch, found.get(part.kind, part.batch))
+    return 0 < found.get(Kind.COMMITS, 0) <= found.get(Kind.OFFSETS, 0)
+
+
+def _needed(savepoints: Sequence[Manifest], holds: bool) -> tuple[float, str]:
+    """The longest of the takes for which the time counted, and a sentence about it."""
+    took = [
+        (float(seconds), replans, one.savepoint)
+        for one in savepoints
+        if isinstance(seconds := one.stats.get("seconds"), int | float)
+        and ((replans := one.stats.get("replans") or 0) > 0 or not holds)
+    ]
+    if not took:
+        return 0.0, ""
+    seconds, replans, savepoint = max(took)
+    again = f", and had to plan {replans} times again" if replans else ""
+    return seconds, f" Savepoint {savepoint} took {seconds:.1f} s{again}."
+
+
+def check_sink(
+    name: str, sink: Store, last_planned: int | None, last_committed: int | None = None
+) -> Iterator[Finding]:
+    """A file sink whose log and the checkpoint do not belong together, or that has no log.
+
+    Args:
+        name: How to report it.
+        sink: Its output directory.
+        last_planned: The newest batch that the checkpoint has planned.
+        last_committed: The newest batch that was committed before the sink is looked at.
+    """
+    try:
+        batches = [entry.batch for entry in list_log(sink)]
+    except StreambankError as error:
+        yield Finding(error.code, "error", name, error.message, "The sink cannot be judged.", error.hint)
+        return
+    if not batches:
+        yield Finding(
+            "no-sink-log",
+            "warning",
+            name,
+            "There is no file sink's log (_spark_metadata) here.",
+            "A savepoint with this sink cannot be taken.",
+            "Name the directory that the query writes to.",
+        )
+        return
+    yield from _check_gap(name, sink)
+    if last_planned is None or max(batches) > last_planned:
+        yield Finding(
+            "sink-ahead",
+            "error",
+            name,
+            f"The sink has batch {max(batches)}, and the checkpoint has planned "
+            f"{'none' if last_planned is None else f'up to {last_planned} only'}.",
+            "Spark skips the batches that the sink has, and loses their new rows in silence.",
+            "Restore a savepoint with --sink rollback, or give the query another output directory.",
+        )
+    if last_committed is not None and max(batches) < last_committed:
+        yield Finding(
+            "sink-behind",
+            "error",
+            name,
+            f"The checkpoint has committed batch {last_committed}, and the sink has batches up to "
+            f"{max(batches)} only.",
+            "Spark does not run the batches between again: their rows are missing in the output, and the "
+            "query stops with BATCH_METADATA_NOT_FOUND when Spark next compacts the sink's log.",
+            f"Restore a savepoint of batch {max(batches)} or before; or name the directory that the query "
+            "writes to.",
+        )
+
+
+def _check_gap(name: str, sink: Store) -> Iterator[Finding]:
+    """A log that lacks an entry which Spark looks for: from the newest back to a compacted one, or to 0."""
+    missing = _missing_entry(sink)
+    if missing is None or _missing_entry(sink) is None:  # it was compacted while it was listed
+        return
+    yield Finding(
+        "sink-log-gap",
+        "error",
+        f"{name}/{LOG_DIRECTORY}",
+        missing,
+        "Readers of the output fail, and the query stops with BATCH_METADATA_NOT_FOUND at its next start, or "
+        "when Spark next compacts the log.",
+        "Restore the savepoint that the query began from once more, with --new-sink and an empty directory; "
+        "or restore one with --sink rollback.",
+    )
+
+
+def _missing_entry(sink: Store) -> str | None:
+    names = list_log(sink)
+    try:
+        entries_up_to(names, max(name.batch for name in names), LOG_DIRECTORY)
+    except NotFoundError as error:
+        return error.message
+    return None

@@ -1,0 +1,108 @@
+"""Clocks that are apart: of this machine, of the driver's, and of the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from streambank.checkpoint.closure import ClosurePlanner
+from streambank.control.progress import ProgressRecord
+from streambank.core.errors import StorageError
+from streambank.core.finding import Finding
+from streambank.core.times import from_epoch_ms, to_json_time
+from streambank.doctor.unseen import Seen, Unseen
+from streambank.sla.verdict import say_duration
+from streambank.storage.store import FileInfo, Served, Store
+
+MOST = timedelta(seconds=5)
+"""Clocks that are kept by NTP differ by milliseconds; files of a service have times in whole seconds."""
+_EFFECT = (
+    "Ages, limits, schedules and leases that cross machines are off by as much, and S3 refuses requests that "
+    "are 15 minutes off."
+)
+_HINT = "Let NTP (chrony, systemd-timesyncd) keep the clocks of all machines; `timedatectl` shows its state."
+
+
+def check_files(listing: Mapping[str, FileInfo], now: datetime) -> Iterator[Finding]:
+    """Files of the logs that are newer than now, by this machine's clock.
+
+    Args:
+        listing: Every file of the checkpoint.
+        now: The time by this machine's clock, taken after the listing.
+    """
+    logs = [info for path, info in listing.items() if path.startswith(("commits/", "offsets/"))]
+    newest = max(logs, key=lambda info: info.mtime_ns, default=None)
+    written = None if newest is None else from_epoch_ms(newest.mtime_ns // 1_000_000)
+    if newest is not None and written is not None and written - now > MOST:
+        yield _apart(
+            newest.path,
+            f"It was written at {to_json_time(written)} by the clock of its storage, and here it is "
+            f"{to_json_time(now)}: {say_duration((written - now).total_seconds())} earlier.",
+        )
+
+
+def check_planned(planner: ClosurePlanner, batch: int | None) -> Iterator[Finding]:
+    """A batch that was written down before it was planned: the driver's clock against that of the storage.
+
+    Args:
+        planner: What the checkpoint was read with.
+        batch: The batch; None for none.
+    """
+    path = None if batch is None else planner.index.offsets.get(batch)
+    if path is None:
+        return
+    planned = from_epoch_ms(planner.files.offsets(path).timestamp_ms)
+    written_ns = planner.index.listing[path].mtime_ns
+    written = from_epoch_ms(written_ns // 1_000_000) if written_ns > 0 else None
+    if planned is not None and written is not None and planned - written > MOST:
+        yield _apart(
+            path,
+            f"Its driver planned it at {to_json_time(planned)} by its own clock, and it was written at "
+            f"{to_json_time(written)} by the clock of its storage: "
+            f"{say_duration((planned - written).total_seconds())} earlier.",
+        )
+
+
+def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Finding]:
+    """A record that its driver wrote later than now.
+
+    Args:
+        newest: The newest record of progress; None for none.
+        now: The time by this machine's clock, taken after the record was read.
+    """
+    if newest is not None and newest.at - now > MOST:
+        yield _apart(
+            "progress",
+            f"Its driver wrote the record of batch {newest.batch} at {to_json_time(newest.at)} by its own "
+            f"clock, and here it is {to_json_time(now)}: {say_duration((newest.at - now).total_seconds())} "
+            "earlier.",
+        )
+
+
+def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[Seen]:
+    """The clock of a storage service against this machine's.
+
+    Args:
+        store: The checkpoint or the repository.
+        clock: This machine's clock.
+    """
+    if not isinstance(store, Served):
+        return
+    before = clock()
+    try:
+        there = store.server_time()
+    except StorageError as error:
+        yield Unseen("the clock of the storage service", error.message, error.hint)
+        return
+    after = clock()
+    # The answer was made between the two, and tells whole seconds only.
+    apart = max(before - there - timedelta(seconds=1), there - after)
+    if apart > MOST:
+        yield _apart(
+            store.uri,
+            f"Its service says that it is {to_json_time(there)}, and this machine {to_json_time(after)}.",
+        )
+
+
+def _apart(file: str, cause: str) -> Finding:
+    return Finding("clock-skew", "warning", file, cause, _EFFECT, _HINT)

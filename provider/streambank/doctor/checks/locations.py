@@ -1,0 +1,231 @@
+"""Where things lie: on one disk, in memory, in a folder that Spark deletes, under rules that delete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from streambank.core.errors import StorageError
+from streambank.core.finding import Finding
+from streambank.doctor.checks.mounts import MEMORY, REMOTE, Mount
+from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.doctor.unseen import Seen, Unseen
+from streambank.storage import local_path, scheme_of
+from streambank.storage.store import Served, Store
+
+MountOf = Callable[[Path], Mount | None]
+_TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ELSEWHERE = "Keep the repository on another disk or service, or replicate it there: docs/howto/replicas.md."
+
+
+def check_location(location: str, mount_of: MountOf) -> Iterator[Finding]:
+    """A checkpoint that goes away by itself.
+
+    Args:
+        location: Its URI.
+        mount_of: What a path is on.
+    """
+    if _TEMPORARY.fullmatch(location.rpartition("/")[2]):
+        yield Finding(
+            "no-checkpoint-location",
+            "error",
+            location,
+            "This is the name that Spark gives to the checkpoint of a query which names no "
+            "checkpointLocation.",
+            "Spark deletes it when the query ends, and the next start begins with nothing.",
+            "Name a checkpointLocation, or spark.sql.streaming.checkpointLocation.",
+        )
+    path = local_path(location) if scheme_of(location) == "file" else None
+    mount = None if path is None else mount_of(path)
+    if mount is not None and mount.kind in MEMORY:
+        yield Finding(
+            "checkpoint-in-memory",
+            "warning",
+            location,
+            f"It is on {mount.point}, a file system of the type {mount.kind}, which is in memory.",
+            "It is gone when the machine or its container restarts.",
+            "Put the checkpoint on a disk or an object store.",
+        )
+
+
+def check_unnamed(temporary: Path) -> Iterator[Finding]:
+    """Checkpoints of queries on this machine that name no checkpoint location.
+
+    Args:
+        temporary: Where Java keeps temporary files.
+    """
+    for place in sorted(temporary.glob("temporary-*")):
+        if (
+            _TEMPORARY.fullmatch(place.name)
+            and (place / "metadata").is_file()
+            and (place / "offsets").is_dir()
+        ):
+            yield Finding(
+                "no-checkpoint-location",
+                "warning",
+                str(place),
+                "A query on this machine runs, or ran until it was killed, without a checkpointLocation: "
+                "Spark keeps its checkpoint here.",
+                "Spark deletes it when the query ends, and the next start begins with nothing.",
+                "Name a checkpointLocation, or spark.sql.streaming.checkpointLocation; remove what a killed "
+                "one has left.",
+            )
+
+
+def check_one_disk(
+    checkpoint: str, repository: str, replicas: Sequence[str], mount_of: MountOf
+) -> Iterator[Seen]:
+    """Checkpoint and savepoints that one broken disk takes together.
+
+    Args:
+        checkpoint: URI of the checkpoint.
+        repository: URI of the repository.
+        replicas: URIs of the repository's replicas.
+        mount_of: What a path is on.
+    """
+    storages = [_storage(one, mount_of) for one in (checkpoint, repository, *replicas)]
+    if storages[0] is None or storages[0] != storages[1]:
+        return
+    if any(one is None or one != storages[0] for one in storages[2:]):
+        return
+    what = f"the disk {storages[0]}" if scheme_of(checkpoint) == "file" else f"the bucket {storages[0]}"
+    disk = scheme_of(checkpoint) == "file"
+    yield Finding(
+        "one-disk",
+        "warning" if disk else "info",
+        repository,
+        f"The checkpoint {checkpoint} and the repository are both on {what}"
+        + (", and so is every replica." if replicas else ", and there is no replica."),
+        "What breaks or deletes the one takes the savepoints with it.",
+        _ELSEWHERE,
+    )
+
+
+def _storage(location: str, mount_of: MountOf) -> str | None:
+    """What a location is on, as far as that can be told."""
+    path = local_path(location)
+    if path is not None:
+        mount = mount_of(path)
+        return None if mount is None else mount.storage
+    scheme, _, rest = location.partition("://")
+    return f"{'s3' if scheme == 's3a' else scheme}://{rest.partition('/')[0]}" if scheme != "memory" else None
+
+
+def check_rules(what: str, store: Store) -> Iterator[Seen]:
+    """Rules of a bucket that delete or archive what lies below a prefix.
+
+    Args:
+        what: What lies there: the checkpoint, the repository.
+        store: Where.
+    """
+    if not isinstance(store, Served):
+        return
+    try:
+        rules = store.lifecycle_rules()
+    except StorageError as error:
+        yield Unseen(f"lifecycle rules of the bucket of the {what}", error.message, error.hint)
+        return
+    for rule in rules:
+        if rule.tagged or not (store.prefix.startswith(rule.prefix) or rule.prefix.startswith(store.prefix)):
+            continue
+        yield Finding(
+            "lifecycle-rule",
+            "error",
+            store.uri,
+            f"The bucket's rule {rule.name!r}, for keys that begin with {rule.prefix!r}, "
+            f"{' and '.join(rule.does)}.",
+            f"It takes files of the {what} that are still needed: their age says nothing of that.",
+            "Take this prefix out of the rule; let `streambank expire` and `sweep` remove what is not "
+            "needed.",
+        )
+
+
+def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -> Iterator[Finding]:
+    """Spark's checkpoint manager on S3A lets two drivers write one log, and nothing else is in their way.
+
+    Args:
+        checkpoint: URI of the checkpoint.
+        declared: Whether the query is one of a declared job.
+        leased: Whether a driver ever held that job's lease.
+        began: Whether a batch was ever planned.
+    """
+    if scheme_of(checkpoint) not in ("s3", "s3a") or not began or (declared and leased):
+        return
+    why = (
+        "nobody has ever held the lease of its job, so its driver was not started by Streambank"
+        if declared
+        else "no job is named that has a lease for it"
+    )
+    yield Finding(
+        "unfenced-s3",
+        "warning",
+        checkpoint,
+        f"The checkpoint is on S3, and {why}.",
+        "Spark's checkpoint manager for S3A creates log files that several drivers can win at once: two "
+        "drivers on this checkpoint corrupt it in silence.",
+        "Declare the job (or name it with --job and --jobs), and start it with `streambank job start`: one "
+        "lease, one driver.",
+    )
+
+
+def check_local_dir(
+    conf: SparkConf | None, environment: Mapping[str, str], here: bool, mount_of: MountOf
+) -> Iterator[Seen]:
+    """Where RocksDB works while the query runs: it should be a local SSD.
+
+    Args:
+        conf: The job's settings; None where nobody declares it.
+        environment: What a driver started here would get.
+        here: Whether the driver runs, or ran last, on this machine.
+        mount_of: What a path is on.
+    """
+    what = "the disk that RocksDB works on"
+    if conf is None:
+        yield Unseen(
+            what,
+            "The query is not declared as a job, so nobody knows its memory and its master.",
+            "Declare it in the jobs file, and say --job NAME --jobs FILE.",
+        )
+        return
+    if not conf.is_local or not here:
+        where = f"on executors of {conf.master}" if not conf.is_local else "on another machine"
+        yield Unseen(what, f"The state is {where}, which cannot be looked at from here.", "Run doctor there.")
+        return
+    source = "SPARK_LOCAL_DIRS" if environment.get("SPARK_LOCAL_DIRS") else "spark.local.dir"
+    named = environment.get("SPARK_LOCAL_DIRS") or conf.declared.get("spark.local.dir") or "/tmp"
+    for name in filter(None, (one.strip() for one in named.split(","))):
+        yield from _judge_local(Path(name), source, mount_of)
+
+
+def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
+    mount = mount_of(path)
+    if mount is None:
+        yield Unseen(
+            "the disk that RocksDB works on", "This machine does not tell its mounts.", "Look by hand."
+        )
+        return
+    if mount.kind in REMOTE:
+        slow = f"a file system of the type {mount.kind}, over a network"
+    elif mount.kind in MEMORY:
+        slow = f"a file system of the type {mount.kind}, whose files take memory"
+    elif mount.spins:
+        slow = f"the disk {mount.disk}, which spins"
+    elif mount.spins is None:
+        disk = f"the disk {mount.disk}" if mount.disk else f"a file system of the type {mount.kind}"
+        yield Unseen(
+            "the disk that RocksDB works on",
+            f"{path} ({source}) is on {disk}, which does not tell what is behind it.",
+            "Make sure that it is a local SSD.",
+        )
+        return
+    else:
+        return
+    yield Finding(
+        "rocksdb-local-dir",
+        "warning",
+        str(path),
+        f"RocksDB works in {path} ({source}), which is on {slow} ({mount.point}).",
+        "Each batch reads and writes there: RocksDB is made for a local SSD.",
+        "Set SPARK_LOCAL_DIRS, or spark.local.dir of the job, to a directory on a local SSD.",
+    )

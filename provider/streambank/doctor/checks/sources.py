@@ -1,0 +1,265 @@
+"""Whether the input of a savepoint can be read again, and what its sinks make of going back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from streambank.checkpoint.closure import Closure, ClosurePlanner
+from streambank.checkpoint.compactible import parse_log_entry
+from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
+from streambank.core.errors import StreambankError
+from streambank.core.finding import Finding
+from streambank.doctor.unseen import Seen, Unseen
+from streambank.kafka.recording import FORMAT, SourceRecorder
+from streambank.kafka.retention import replay_of
+from streambank.kafka.settings import Brokers
+from streambank.repository.manifest import Manifest
+from streambank.savepoint.result import not_asked
+from streambank.sinks.unguarded import harm_of, sink_name
+from streambank.storage import open_store
+
+OPTION = "cleanSource"
+MOST_FILES = 40
+"""So many of a source's files are looked for, spread over all that would be read again."""
+_GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
+_KEEP = (
+    "Keep the source's files for as long as the oldest savepoint that is to be restored; with "
+    "cleanSource=archive, bring them back from sourceArchiveDir before the start."
+)
+
+_LONGER = (
+    "Raise retention.ms of the topic above the age of the oldest savepoint that is to be restored, or let "
+    "savepoints expire sooner."
+)
+
+Exists = Callable[[str], bool]
+
+
+def check_application(path: Path) -> Iterator[Seen]:
+    """`cleanSource` in the text of an application.
+
+    Args:
+        path: The PySpark application.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError) as error:
+        yield Unseen(
+            f"whether the application sets {OPTION}",
+            f"The application {path} cannot be read here ({type(error).__name__}).",
+            "Run doctor where it can.",
+        )
+        return
+    for line, value in _settings(tree):
+        if value.lower() == "off":
+            continue
+        yield Finding(
+            "clean-source",
+            "warning",
+            f"{path}, line {line}",
+            f"It sets {OPTION} to {value!r}: Spark takes files away from the source once their batch is "
+            "committed.",
+            _GONE,
+            _KEEP,
+        )
+
+
+def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and value of each setting of the option: `.option("cleanSource", "delete")`, and as a keyword."""
+    for node in ast.walk(tree):
+        pairs: Sequence[tuple[Any, Any]] = ()
+        if isinstance(node, ast.Call):
+            pairs = [*pairwise(node.args), *((ast.Constant(one.arg), one.value) for one in node.keywords)]
+        elif isinstance(node, ast.Dict):
+            pairs = [*zip(node.keys, node.values, strict=True)]
+        for name, value in pairs:
+            if not isinstance(name, ast.Constant) or str(name.value).lower() != OPTION.lower():
+                continue
+            said = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+            yield value.lineno, str(said)
+
+
+def check_replay(
+    closure: Closure, planner: ClosurePlanner, oldest: Manifest | None, exists: Exists | None = None
+) -> Iterator[Seen]:
+    """Files that were read after the oldest savepoint (or retained batch), and are not there any more.
+
+    Args:
+        closure: The closure of the newest batch.
+        planner: What the checkpoint was read with.
+        oldest: The oldest savepoint; None for none.
+        exists: Whether a file of a source is there, by its URI.
+
+    Raises:
+        StreambankError: A log of the checkpoint cannot be read.
+    """
+    before, since = _begin(planner, oldest)
+    for source in closure.sources:
+        if source.kind == "file":
+            yield from _check_files(source, before.get(source.source, -1), since, planner, exists or _exists)
+
+
+def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[Seen]:
+    """Whether Kafka keeps its records for as long as the oldest savepoint needs them.
+
+    Args:
+        oldest: The oldest savepoint; None for none.
+        brokers: Who is asked.
+        now: The time.
+    """
+    if oldest is None:
+        return
+    for replay in replay_of(oldest.sources, brokers, now):
+        topics, where = ", ".join(replay.topics), f"sources/{replay.source}"
+        since = f"the oldest savepoint, {oldest.savepoint},"
+        if replay.state == "not-known":
+            yield Unseen(
+                "whether the source still has what the savepoints would read again",
+                replay.why,
+                "Let it be asked: docs/howto/kafka.md tells how.",
+            )
+        elif replay.state == "gone":
+            yield Finding(
+                "source-records-gone",
+                "warning",
+                where,
+                f"Of {topics} records are gone that come after {since} {replay.why}",
+                "A restore of it is refused, or goes on without them.",
+                _LONGER,
+            )
+        elif replay.until is not None and replay.until <= now:
+            yield Finding(
+                "source-retention-short",
+                "warning",
+                where,
+                f"{topics} keeps its records for a shorter time than {since} is old: {replay.why}.",
+                "Its input may go at any moment, and a restore is refused then; of a compacted topic "
+                "deletions of keys may go, and the restored state keeps those keys.",
+                _LONGER,
+            )
+
+
+def check_repeats(sources: Iterable[SourceState], capture: SourceRecorder) -> Iterator[Finding]:
+    """Sources that give no row twice.
+
+    Args:
+        sources: Those of the newest batch.
+        capture: Knows Spark's words for them, where the query's driver has recorded those.
+    """
+    for source in sources:
+        word = capture.word(source)
+        if (what := cannot_repeat({**asdict(source), **({} if word is None else {FORMAT: word})})) is None:
+            continue
+        yield Finding(
+            "source-cannot-repeat",
+            "warning",
+            f"sources/{source.source}",
+            f"The source ({what}) gives no row twice, and its offsets mean nothing to another run.",
+            "What it gave after a savepoint is lost in a restore, which needs --source accept; Spark may "
+            "refuse to go on even after a stop.",
+            "Read from a source that keeps its records, such as files or Kafka.",
+        )
+
+
+def check_sinks(descriptions: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Sinks that a restore cannot roll back.
+
+    Args:
+        descriptions: Kind and path of each sink of the query.
+    """
+    for kind, path in descriptions:
+        if (harm := harm_of(kind)) == "none":
+            continue
+        effect = {
+            "repeated": "its later rows are repeated",
+            "skipped": "it skips the batches whose ids it remembers, and their new rows are lost for good",
+            "unknown": "its later rows are repeated, or lost for good if it remembers batch ids",
+        }[harm]
+        yield Finding(
+            "unguarded-sink",
+            "info",
+            sink_name(kind, path),
+            f"The sink {sink_name(kind, path)} is not guarded: a restore cannot roll it back.",
+            f"In a restore to a batch before the newest one {effect}; it is refused until --sink accept.",
+            "docs/howto/sinks.md says how to roll such a sink back yourself.",
+        )
+
+
+def check_asked(newest: Manifest | None) -> Iterator[Finding]:
+    """Whether the newest savepoint could not ask what a restore needs to know.
+
+    Args:
+        newest: The newest good savepoint; None for none.
+    """
+    for said in not_asked(newest) if newest is not None else ():
+        yield Finding(
+            "taken-without-asking",
+            "warning",
+            f"savepoint {newest.savepoint}" if newest is not None else "",
+            said,
+            "Each savepoint that is taken so is worth less; a restore has to be accepted without knowing.",
+            "Let Kafka be reached where savepoints are taken: docs/howto/kafka.md tells how.",
+        )
+
+
+def _begin(planner: ClosurePlanner, oldest: Manifest | None) -> tuple[Mapping[str, int], str]:
+    """The last entry of each source's log that need not be read again, and what it is of."""
+    if oldest is not None:
+        said = [one for one in oldest.sources if isinstance(one, Mapping)]
+        offsets = {str(one.get("source")): one.get("offset") for one in said}
+        since = f"the oldest savepoint, {oldest.savepoint},"
+    else:
+        batch = min(planner.index.commits)
+        path = planner.index.offsets.get(batch)
+        offsets = dict(planner.files.offsets(path).sources) if path is not None else {}
+        since = f"batch {batch}, the oldest that is retained,"
+    found = {name: _log_offset(offset) for name, offset in offsets.items()}
+    return {name: entry for name, entry in found.items() if entry is not None}, since
+
+
+def _log_offset(offset: object) -> int | None:
+    return file_log_offset(offset) if isinstance(offset, str) else None
+
+
+def _check_files(
+    source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists
+) -> Iterator[Seen]:
+    read = {
+        str(entry["path"]): None
+        for path in source.files
+        for entry in parse_log_entry(planner.files.read(path), path)[1]
+        if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry
+    }
+    looked = [*read]
+    if len(looked) > MOST_FILES:
+        looked = [looked[number * len(looked) // MOST_FILES] for number in range(MOST_FILES)]
+    try:
+        gone = [one for one in looked if not exists(one)]
+    except StreambankError as error:
+        yield Unseen("whether the files of the source are still there", error.message, error.hint)
+        return
+    if gone:
+        yield Finding(
+            "source-files-gone",
+            "warning",
+            f"sources/{source.source}",
+            f"Of {len(looked)} files (of {len(read)}) that were read after {since} {len(gone)} are not "
+            f"there any more, such as {gone[0]}.",
+            _GONE,
+            _KEEP,
+        )
+
+
+def _exists(uri: str) -> bool:
+    """Whether a file of a source is there; Spark writes paths percent-encoded."""
+    if urlsplit(uri).scheme in ("", "file"):
+        return Path(unquote(urlsplit(uri).path)).exists()
+    place, _, name = unquote(uri).rpartition("/")
+    return open_store(place).exists(name)

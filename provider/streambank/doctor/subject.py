@@ -1,0 +1,210 @@
+"""What is looked at to judge a query: its checkpoint, its job, its history and its savepoints, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from streambank.checkpoint.closure import Closure, ClosurePlanner
+from streambank.checkpoint.inspection import Inspection
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import ProgressRecord, read_segment
+from streambank.core.errors import ConflictError, NotFoundError
+from streambank.declaration.declaration import Job
+from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.repository.catalog import glimpse, listed
+from streambank.repository.manifest import Manifest
+from streambank.repository.newest import newest_good
+from streambank.sla.history.history import Records
+from streambank.sla.history.hour_files import HourFiles
+from streambank.sla.history.hours import Windows, hourly_history
+from streambank.sla.history.point import Point
+from streambank.sla.history.unmanaged import measure_checkpoint
+from streambank.storage import open_store
+from streambank.storage.store import Store
+
+DAY = timedelta(days=1)
+TREND = timedelta(days=14)
+"""How far back growth is looked at."""
+SINGLE_S = 1800.0
+RECENT = 100
+"""So many of the newest records of progress are looked at as Spark wrote them."""
+SAVEPOINTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query, as far as it can be looked at.
+
+    Attributes:
+        name: `job`, `job/query`, or how the savepoints of a checkpoint are called.
+        checkpoint: Its checkpoint directory.
+        now: The moment.
+        inspection: What the checkpoint's files say.
+        planner: What they were read with.
+        job: Its declaration; None where it has none.
+        key: The query's name among its job's; None for the only one.
+        control: Its job's records.
+        repository: URI of the repository; None where nobody names one.
+        savepoints: The newest good savepoints, newest first; None where nobody names a repository.
+        oldest: The oldest savepoint.
+        records: The newest records of progress as Spark wrote them, oldest first.
+        points: The history of two weeks, oldest first.
+        facts: What the last driver learnt of it.
+    """
+
+    name: str
+    checkpoint: Store
+    now: datetime
+    inspection: Inspection
+    planner: ClosurePlanner
+    job: Job | None = None
+    key: str | None = None
+    control: JobControl | None = None
+    repository: str | None = None
+    savepoints: tuple[Manifest, ...] | None = None
+    oldest: Manifest | None = None
+    records: tuple[ProgressRecord, ...] = ()
+    points: tuple[Point, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def closure(self) -> Closure | None:
+        """The closure of its newest committed batch; None where it has none that is whole."""
+        return self.inspection.closure
+
+    @property
+    def conf(self) -> SparkConf | None:
+        """The settings that its job declares; None where nobody declares it."""
+        return None if self.job is None else SparkConf(self.job.master, self.job.spark)
+
+    @property
+    def operators(self) -> dict[int, list[Mapping[str, object]]]:
+        """What Spark said of each stateful operator, batch by batch, oldest first."""
+        found: dict[int, list[Mapping[str, object]]] = {}
+        for record in self.records:
+            listed = record.progress.get("stateOperators")
+            for place, one in enumerate(listed if isinstance(listed, list) else ()):
+                if isinstance(one, dict):
+                    found.setdefault(place, []).append(one)
+        return found
+
+
+def look_at_checkpoint(
+    location: str, now: datetime, *, repository: str | None = None, name: str | None = None
+) -> Query:
+    """A query of which nobody keeps records.
+
+    Args:
+        location: The checkpoint directory.
+        now: The moment.
+        repository: Where its savepoints are.
+        name: How they are called there; the directory's name when left out.
+
+    Raises:
+        NotFoundError: There is no checkpoint.
+        StorageError: It, or the repository, cannot be read.
+    """
+    store = open_store(location)
+    inspection, planner = _inspect(store)
+    called = name or store.uri.rpartition("/")[2]
+    saved, oldest = (None, None) if repository is None else _savepoints(repository, called)
+    return Query(
+        called,
+        store,
+        now,
+        inspection,
+        planner,
+        repository=repository,
+        savepoints=saved,
+        oldest=oldest,
+        points=_measured(store, planner),
+    )
+
+
+def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
+    """A query of a declared job; None where its checkpoint has nothing yet.
+
+    Args:
+        job: The job.
+        query: The query's name, `main` for the only one.
+        now: The moment.
+
+    Raises:
+        StreambankError: Its checkpoint, records or repository cannot be read.
+    """
+    key = None if query == MAIN else query
+    control = job.records()
+    generation = control.generation(key)
+    store = open_store(generation.location if generation else job.queries[query])
+    records = Records.of_query(control.store, key)
+    first = generation is None or generation.number == 1
+    if first and not records.keys and not store.names():
+        return None
+    inspection, planner = _inspect(store)
+    name = job.savepoint_name(key)
+    saved, oldest = _savepoints(job.repository, name)
+    windows = Windows(now, SINGLE_S, TREND.total_seconds())
+    points = tuple(hourly_history(records, windows, HourFiles(control.store, key), keep=False).points)
+    if not records.keys:  # it never ran under Streambank
+        points = _measured(store, planner)
+    return Query(
+        name,
+        store,
+        now,
+        inspection,
+        planner,
+        job=job,
+        key=key,
+        control=control,
+        repository=job.repository,
+        savepoints=saved,
+        oldest=oldest,
+        records=_recent(records),
+        points=points,
+        facts=control.query_facts(key) or {},
+    )
+
+
+def _inspect(store: Store) -> tuple[Inspection, ClosurePlanner]:
+    reader = CheckpointReader(store)
+    inspection = reader.inspect()
+    if reader.planner is None:
+        raise ConflictError(
+            f"The checkpoint {store.uri} moved each time it was read.",
+            code="checkpoint-moved",
+            hint="The query cleans up faster than it can be listed: ask again.",
+        )
+    return inspection, reader.planner
+
+
+def _measured(store: Store, planner: ClosurePlanner) -> tuple[Point, ...]:
+    """What the checkpoint's files tell of its batches; nothing before the first."""
+    try:
+        return tuple(measure_checkpoint(store, planner=planner).history.points)
+    except NotFoundError as error:
+        if error.code != "no-committed-batch":
+            raise
+        return ()
+
+
+def _savepoints(repository: str, name: str) -> tuple[tuple[Manifest, ...], Manifest | None]:
+    store = open_store(repository)
+    newest = tuple(newest_good(store, name, SAVEPOINTS))
+    ids = [one for owner, one in listed(store, name) if owner == name]
+    oldest = glimpse(store, name, ids[0]) if ids else None
+    return newest, oldest
+
+
+def _recent(records: Records) -> tuple[ProgressRecord, ...]:
+    """The newest records, from the newest file backwards."""
+    found: list[ProgressRecord] = []
+    for key in reversed(records.keys):
+        segment = read_segment(records.store, key)
+        found = [*(segment.records if segment is not None else ()), *found]
+        if len(found) >= RECENT:
+            break
+    return tuple(found[-RECENT:])

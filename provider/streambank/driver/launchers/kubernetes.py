@@ -1,0 +1,156 @@
+"""Drivers in Kubernetes: submitted, watched and ended by spark-submit.
+
+A driver's pod is called after its launch, so it is known before it is there, and no second one can be made of
+one launch. Logs are read with kubectl, where that is installed.
+
+Source: Spark's "Running on Kubernetes" (4.3.0). No cluster was at hand: what is tested is what is said to
+spark-submit and kubectl, and how their answers are read.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from streambank.control.control import JobControl
+from streambank.core.errors import StorageError
+from streambank.declaration.declaration import Job
+from streambank.declaration.launch import UPLOAD_PATH
+from streambank.driver.environment import driver_environment
+from streambank.driver.installed import find_installation
+from streambank.driver.launchers.launcher import DriverState, Handle
+from streambank.driver.launchers.options import JOB_LABEL, LAUNCH_LABEL, job_tag, kubernetes_options
+from streambank.driver.launchers.submit import KUBECONFIG, ClusterSubmit, Submitter, run_for_output
+from streambank.driver.prepare import check_is_pyspark
+from streambank.driver.spec import LaunchSpec, read_launch
+from streambank.driver.upcoming import launched_handle
+
+GONE = frozenset({"Succeeded", "Failed"})
+TIMEOUT_S = 60.0
+CANDIDATES = 3
+"""How many of the newest launches that have not had the lease are asked for: each question starts a JVM."""
+_LABEL = "spark.kubernetes.driver.label."
+_PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^\s*exit code: (\d+)", re.MULTILINE)
+_NOTHING = re.compile(r"(?:^|\s)(?:Application not found|No applications found)\.\s*$", re.MULTILINE)
+"""What spark-submit says of a pod that is not there; the second of a name with a wildcard."""
+
+
+class KubernetesLauncher(Submitter):
+    """Drivers that Kubernetes runs."""
+
+    def log_path(self, control: JobControl, launch_id: str) -> None:
+        """See `Launcher.log_path`: Kubernetes keeps it."""
+
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`."""
+        check_is_pyspark(spec.application)
+        handle = self._handle(spec.launch_id)
+        try:
+            self.submission(job, spec).run(job, control, spec, self._environment, self._installation)
+        except StorageError as error:
+            # It may have been made all the same: its name tells.
+            if error.code != "submit-unanswered" or self.status(handle).state == "ended":
+                raise
+        return handle
+
+    def submission(self, job: Job, spec: LaunchSpec) -> ClusterSubmit:
+        """What spark-submit is told."""
+        return ClusterSubmit(
+            options=kubernetes_options(job),
+            settings={
+                "spark.kubernetes.driver.pod.name": pod_name(spec.launch_id),
+                "spark.kubernetes.submission.waitAppCompletion": "false",
+                _LABEL + JOB_LABEL: job_tag(job.name),
+                _LABEL + LAUNCH_LABEL: spec.launch_id,
+            },
+            defaults={"spark.kubernetes.driverEnv.PYTHONUNBUFFERED": "1"},
+            entry=job.launch.entry,
+            files=(),
+            variable="spark.kubernetes.driverEnv.{}",
+            uploads=tuple(job.spark[one] for one in (UPLOAD_PATH,) if one in job.spark),
+        )
+
+    def find(self, control: JobControl) -> list[Handle]:
+        """See `Launcher.find`: by the pods that launches would have.
+
+        Asked for are the newest launches that have not had the lease, and the newest that has, where nobody
+        has left behind where its driver is: its start was killed.
+        """
+        been = control.lease.recent_launches()
+        launches = sorted(control.store.list("launches"), key=lambda info: info.mtime_ns, reverse=True)
+        names = [info.path.rpartition("/")[2].removesuffix(".json") for info in launches]
+        asked = [name for name in names if name not in been][:CANDIDATES]
+        last = [name for name in names if name in been][:1]
+        asked += [name for name in last if launched_handle(control, name).submission is None]
+        found = []
+        for launch_id in asked:
+            spec = read_launch(control, launch_id)
+            over = control.last_event("driver-died", launch_id=launch_id)
+            if spec.on == "kubernetes" and spec.deploy_mode == "cluster" and over is None:
+                handle = self._handle(launch_id)
+                if self.status(handle).state == "running":
+                    found.append(handle)
+        return found
+
+    def status(self, handle: Handle) -> DriverState:
+        """See `Launcher.status`: by the phase of its pod.
+
+        Raises:
+            StorageError: spark-submit told nothing (code `cluster-refused`).
+        """
+        said = self._spark_submit("--status", handle.submission)
+        phase = _PHASE.search(said)
+        if phase is None:
+            if _NOTHING.search(said):
+                return DriverState("ended", why="there is no such pod")
+            raise StorageError(
+                f"spark-submit did not say how {handle.submission} is.",
+                code="cluster-refused",
+                hint="Look whether the cluster is up, and at the Kubernetes configuration of this user.",
+            )
+        code = _EXIT_CODE.search(said)
+        over = phase[1] in GONE
+        return DriverState(
+            "ended" if over else "running", int(code[1]) if over and code else None, why=phase[1]
+        )
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """See `Launcher.log_lines`: by kubectl."""
+        if handle.submission is None:
+            return []
+        namespace, _, pod = handle.submission.partition(":")
+        command = ["kubectl", "logs", f"--namespace={namespace}", f"--tail={count}", pod]
+        if self._policy.context is not None:
+            command.insert(1, f"--context={self._policy.context}")
+        program = shutil.which("kubectl", path=self._environment.get("PATH"))
+        if program is None:
+            return [f"(The driver's log is read by: {' '.join(command)})"]
+        try:
+            return run_for_output([program, *command[1:]], self._driver_environment(), TIMEOUT_S).splitlines()
+        except StorageError as error:
+            return [f"(The driver's log cannot be read: {error.message})"]
+
+    def kill(self, handle: Handle) -> None:
+        """See `Launcher.kill`: its pod is deleted, after the grace that the cluster gives."""
+        if handle.submission is not None:
+            self._spark_submit("--kill", handle.submission)
+
+    def _spark_submit(self, verb: str, submission: str | None) -> str:
+        found = self._installation or find_installation()
+        command = [str(found.spark_submit), "--master", self._policy.master or "", verb, submission or ""]
+        if self._policy.context is not None:
+            command += ["--conf", f"spark.kubernetes.context={self._policy.context}"]
+        return run_for_output(command, self._driver_environment(str(found.spark_home)), TIMEOUT_S)
+
+    def _driver_environment(self, spark_home: str | None = None) -> dict[str, str]:
+        settings = {} if spark_home is None else {"SPARK_HOME": spark_home}
+        return driver_environment(self._environment, extra=(KUBECONFIG,), settings=settings)
+
+    def _handle(self, launch_id: str) -> Handle:
+        return Handle(launch_id, (), None, f"{self._policy.namespace}:{pod_name(launch_id)}")
+
+
+def pod_name(launch_id: str) -> str:
+    """The driver's pod of a launch."""
+    return f"streambank-{launch_id}"

@@ -1,0 +1,273 @@
+"""Starting drivers: the protocol that each place to run them speaks, and this machine's own.
+
+A driver on this machine is detached: in a session of its own, child of nobody in particular, so it survives
+the task or the shell that started it. It does not survive its container. Its executors may be elsewhere: that
+is what Spark calls client mode. Drivers in a cluster: launchers/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from streambank.control.control import JobControl
+from streambank.control.processes import ProcessId, child_process, command_line, process, send_signal
+from streambank.core.errors import StorageError
+from streambank.declaration.declaration import Job
+from streambank.driver.environment import driver_environment
+from streambank.driver.installed import Installation, find_installation
+from streambank.driver.launchers.options import client_options, own_settings
+from streambank.driver.log import DriverLog
+from streambank.driver.prepare import check_application
+from streambank.driver.spec import LaunchSpec
+from streambank.storage import local_path
+
+KEPT_LOGS = 20
+"""How many drivers' logs a job keeps."""
+
+_GO = 'cd -- "$1" && shift && exec "$@"'
+_FRESH_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGPIPE,
+    signal.SIGCHLD,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A driver that was submitted.
+
+    Attributes:
+        launch_id: Its launch.
+        processes: The processes that are known of it.
+        log: Its log, where it has one that can be read from here: a path, or a web address.
+        submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
+            driver on this machine.
+        tracking: A web page about it.
+    """
+
+    launch_id: str
+    processes: tuple[ProcessId, ...]
+    log: str | None
+    submission: str | None = None
+    tracking: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """Whether a submitted driver still is there.
+
+    Attributes:
+        state: `running`, or `ended`.
+        exit_code: Its exit code, where this process is the one that learns it; -n for signal n. What a
+            cluster says is no exit code: a driver that ended with 0 after a query had failed reads FINISHED.
+        log: Where its log can be read now.
+        tracking: A web page about it.
+        why: What a cluster says about it, in its own words.
+        submission: What its cluster calls it now, where it has given it another name.
+    """
+
+    state: Literal["running", "ended"]
+    exit_code: int | None = None
+    log: str | None = None
+    tracking: str | None = None
+    why: str | None = None
+    submission: str | None = None
+
+
+class Launcher(Protocol):
+    """A place where drivers run."""
+
+    def log_path(self, control: JobControl, launch_id: str) -> str | None:
+        """Where the log of a driver will be; None where nobody collects it as a file."""
+
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """Start a driver; returns as soon as whoever runs it has accepted it.
+
+        Raises:
+            InputError: Something that it needs is not installed.
+            StorageError: It could not be started; or whether it was is not known (code `submit-unanswered`).
+        """
+
+    def find(self, control: JobControl) -> list[Handle]:
+        """Drivers of the job that exist, the ones that do not hold the lease (yet) included.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
+
+    def status(self, handle: Handle) -> DriverState:
+        """Whether a driver still is there.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """The last lines of its log; where a cluster does not give them, a line that says why."""
+
+    def kill(self, handle: Handle) -> None:
+        """End all of its processes at once, and see to it that nobody brings them back.
+
+        Raises:
+            StorageError: The cluster cannot be asked.
+        """
+
+
+class LocalLauncher:
+    """Drivers on this machine, by spark-submit in client mode; executors wherever the job's master is.
+
+    Args:
+        installation: What to start them with; looked for by each job's interpreter when left out.
+        environment: The environment to choose from; this process's own when left out.
+    """
+
+    def __init__(
+        self, installation: Installation | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._installation = installation
+        self._environment = environment
+        self._exit_codes: dict[ProcessId, int] = {}
+
+    def log_path(self, control: JobControl, launch_id: str) -> str:
+        """Where a driver's log is: among the job's records, or in the user's state folder."""
+        root = local_path(control.store.uri)
+        if root is None:
+            state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+            root = state / "streambank" / control.name
+        return str(root / "logs" / f"{launch_id}.log")
+
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`. The spec has been written among the job's records before.
+
+        Raises:
+            NotFoundError: There is no such application (code `no-application`).
+        """
+        check_application(spec.application)
+        found = self._installation or find_installation(job.python)
+        log = Path(spec.log or self.log_path(control, spec.launch_id))
+        settings = {
+            "PYSPARK_PYTHON": found.python,
+            "PYSPARK_DRIVER_PYTHON": found.python,
+            "PYTHONUNBUFFERED": "1",
+            "SPARK_HOME": str(found.spark_home),
+        }
+        if found.python_path:
+            settings["PYTHONPATH"] = os.pathsep.join(found.python_path)
+        command = [str(found.spark_submit), "--master", job.master, "--name", job.name]
+        command += client_options(job, spec.launch_id)
+        for name, value in own_settings(job).items():
+            command += ["--conf", f"{name}={value}"]
+        command += [str(found.entry), "--launch", launch_argument(control, spec)]
+        parent = os.environ if self._environment is None else self._environment
+        locations = [spec.control, *(query.checkpoint for query in spec.queries.values())]
+        environment = driver_environment(parent, locations=locations, extra=job.env, settings=settings)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            _drop_old_logs(log.parent)
+            pid = _spawn(command, job.working_dir, environment, log)
+        except OSError as error:
+            raise StorageError(
+                f"The driver of job {job.name} could not be started: {error.strerror or error}.",
+                code="not-started",
+                hint=f"Look at {found.spark_submit} and {log.parent}.",
+            ) from error
+        # The shell becomes spark-submit, and that the JVM: it is one process all the way.
+        return Handle(spec.launch_id, (child_process(pid, "jvm"),), str(log))
+
+    def find(self, control: JobControl) -> list[Handle]:
+        """See `Launcher.find`: by the launch that stands in each process's arguments."""
+        prefix = launch_prefix(control)
+        found: dict[str, list[ProcessId]] = {}
+        for pid, arguments in _command_lines():
+            for option, value in itertools.pairwise(arguments):
+                if option == "--launch" and value.startswith(prefix) and value.endswith(".json"):
+                    one = process(pid, _role(arguments[0]))
+                    if one is not None:
+                        launch_id = value.removeprefix(prefix).removesuffix(".json")
+                        found.setdefault(launch_id, []).append(one)
+        return [
+            Handle(launch_id, tuple(processes), self.log_path(control, launch_id))
+            for launch_id, processes in found.items()
+        ]
+
+    def status(self, handle: Handle) -> DriverState:
+        """See `Launcher.status`."""
+        for one in handle.processes:
+            # A child of this process stays a zombie until it is asked for; others belong to somebody else.
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(one.pid, os.WNOHANG)
+                if pid:
+                    self._exit_codes[one] = os.waitstatus_to_exitcode(status)
+        if any(one.is_living() for one in handle.processes):
+            return DriverState("running")
+        codes = [self._exit_codes[one] for one in handle.processes if one in self._exit_codes]
+        return DriverState("ended", codes[0] if codes else None)
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """See `Launcher.log_lines`."""
+        if handle.log is None:
+            return []
+        return DriverLog(Path(handle.log), max_bytes=1, files=1).last_lines(count)
+
+    def kill(self, handle: Handle) -> None:
+        """See `Launcher.kill`. The JVM first: it is the one that writes."""
+        for one in sorted(handle.processes, key=lambda one: one.role != "jvm"):
+            send_signal(one, signal.SIGKILL)
+
+
+def launch_prefix(control: JobControl) -> str:
+    """What the argument of every launch of this job begins with."""
+    root = local_path(control.store.uri)
+    return f"{root}/launches/" if root is not None else f"{control.store.uri}/launches/"
+
+
+def launch_argument(control: JobControl, spec: LaunchSpec) -> str:
+    """What the runner's entry is told: the path of the launch spec, or its URI where that is remote."""
+    return f"{launch_prefix(control)}{spec.launch_id}.json"
+
+
+def _spawn(command: list[str], folder: str, environment: Mapping[str, str], log: Path) -> int:
+    """Start a process in a session of its own, with nothing of ours but the log."""
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", _GO, "sh", folder, *command],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o640),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_FRESH_SIGNALS,
+    )
+
+
+def _command_lines() -> Iterator[tuple[int, list[str]]]:
+    """Pid and arguments of every process that may be looked at."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (arguments := command_line(int(folder.name))):
+            yield int(folder.name), arguments
+
+
+def _role(program: str) -> str:
+    name = Path(program).name
+    return "jvm" if name == "java" else "python" if name.startswith("python") else "launcher"
+
+
+def _drop_old_logs(folder: Path) -> None:
+    logs = sorted(folder.glob("launch-*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for log in logs[KEPT_LOGS - 1 :]:
+        for part in folder.glob(f"{log.name}*"):
+            part.unlink(missing_ok=True)

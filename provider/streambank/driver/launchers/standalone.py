@@ -1,0 +1,344 @@
+"""Drivers in a standalone cluster, on whichever worker has room: through the master's REST server.
+
+spark-submit refuses Python programs there; the REST server takes them, as the JVM class that spark-submit
+itself would run. Nobody reads spark-defaults.conf for such a driver, so every property is sent.
+
+Sources: org.apache.spark.deploy.rest (StandaloneRestServer, SubmitRestProtocolRequest), deploy.PythonRunner,
+deploy.worker.DriverRunner; tried with 4.3.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.core.errors import InputError, StorageError
+from streambank.declaration.credentials import is_credential
+from streambank.declaration.declaration import Job
+from streambank.declaration.launch import LaunchPolicy
+from streambank.driver.environment import is_airflows
+from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
+from streambank.driver.launchers.launcher import DriverState, Handle, launch_argument, launch_prefix
+from streambank.driver.launchers.shipping import NAME, ship
+from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
+from streambank.driver.prepare import check_is_pyspark
+from streambank.driver.properties import read_properties
+from streambank.driver.spec import LaunchSpec
+from streambank.driver.upcoming import launched_handle
+from streambank.storage import scheme_of
+
+PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"
+GONE = frozenset({"FINISHED", "KILLED", "FAILED", "ERROR", "NOT_FOUND"})
+"""States in which nobody runs a driver, or will run it again."""
+RELAUNCHING = "RELAUNCHING"
+"""The state, for good, of a driver whose worker was lost: the master runs its launch under another id."""
+SEARCH_S = 20.0
+"""How long a driver is looked for whose submission was not answered."""
+_LOOK_S = 0.5
+_PATIENCE_S = 60.0
+"""For the answer to what changes something: a lost one costs more than a late one."""
+_REST_PORT, _WEB_PORT = 6066, 8080
+_HOST = re.compile(r"(?:spark://)?(\[[^\]]+\]|[^:,]+)(?::\d+)?")
+
+
+class StandaloneLauncher:
+    """Drivers that a standalone cluster runs.
+
+    Args:
+        policy: Where that is.
+        environment: The environment to choose from; this process's own when left out.
+        search_s: How long a driver is looked for whose submission was not answered.
+        sleep: Waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        policy: LaunchPolicy,
+        environment: Mapping[str, str] | None = None,
+        *,
+        search_s: float = SEARCH_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        hosts = [match[1] for match in _HOST.finditer(policy.master or "")]
+        rest = policy.rest or ",".join(f"http://{host}:{_REST_PORT}" for host in hosts)
+        web = policy.web or ",".join(f"http://{host}:{_WEB_PORT}" for host in hosts)
+        self._rest = rest.split(",")
+        self._page = MasterPage(web.split(","))
+        self._environment = os.environ if environment is None else environment
+        self._search_s = search_s
+        self._sleep = sleep
+
+    def log_path(self, control: JobControl, launch_id: str) -> None:
+        """See `Launcher.log_path`: the worker keeps it."""
+
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated.
+
+        Raises:
+            InputError: The application is no PySpark program (code `not-pyspark`).
+        """
+        check_is_pyspark(spec.application)
+        body = submission(job, control, spec, ship(control), self._environment)
+        try:
+            answer = self._ask_master("/v1/submissions/create", body)
+            if answer["success"] and not isinstance(answer.get("submissionId"), str):
+                raise misshapen(self._rest[0], UNANSWERED)
+        except StorageError as error:
+            if error.code != UNANSWERED:
+                raise
+            return self._search(control, spec.launch_id, error)
+        if not answer["success"]:
+            raise StorageError(
+                f"The master did not take the driver of job {job.name}: {_said(answer)}.",
+                code="not-started",
+                hint=f"Look at {', '.join(self._page.addresses)}.",
+            )
+        return Handle(spec.launch_id, (), None, str(answer["submissionId"]))
+
+    def _search(self, control: JobControl, launch_id: str, error: StorageError) -> Handle:
+        """Find the driver that was perhaps submitted."""
+        deadline = time.monotonic() + self._search_s
+        while True:
+            # Where it cannot even be looked for, it is not known either: the next master may be taking over.
+            with contextlib.suppress(StorageError):
+                for handle in self.find(control):
+                    if handle.launch_id == launch_id:
+                        return handle
+            if time.monotonic() >= deadline:
+                raise StorageError(
+                    f"Whether the master has taken the driver of job {control.name} is not known: "
+                    f"{error.message}",
+                    code="submit-unanswered",
+                    hint="Start it again: a driver that was taken is found, or loses against the other one.",
+                ) from error
+            self._sleep(_LOOK_S)
+
+    def find(self, control: JobControl) -> list[Handle]:
+        """See `Launcher.find`: by the records, and by the arguments with which a worker has launched it.
+
+        A driver that waits for a worker with room shows no arguments; it is known only to whoever got the
+        answer to its submission. Where that answer was lost, the lease decides. Where one that is known has
+        lost its worker, it may be any that waits, and counts as there until it is certain that it is not.
+        """
+        active = self._page.active()
+        last = control.last_event("launched") or {}
+        found: dict[str, Handle] = {}
+        if last.get("submission") in active:
+            launch_id = str(last["launch_id"])
+            found[launch_id] = replace(
+                launched_handle(control, launch_id), submission=str(last["submission"])
+            )
+        pattern = re.compile(re.escape(launch_prefix(control)) + r"(launch-[0-9a-f]+)\.json")
+        known = {one.submission for one in found.values()}
+        for driver in active.values():
+            if driver.id not in known and (match := pattern.search(self._page.command(driver))):
+                found[match[1]] = Handle(match[1], (), driver.log, driver.id, driver.log)
+        lost = str(last.get("submission") or "")
+        if (
+            lost
+            and last.get("launch_id") not in found
+            and any(self._may_be(one, lost) for one in active.values())
+        ):
+            before = self._page.driver(lost)
+            if before is not None and before.state == RELAUNCHING:
+                launch_id = str(last["launch_id"])
+                found[launch_id] = replace(launched_handle(control, launch_id), submission=lost)
+        return list(found.values())
+
+    def _may_be(self, driver: ClusterDriver, lost: str) -> bool:
+        """Whether a driver that shows nothing yet is younger than a lost one: it may be what that became."""
+        return driver.id > lost and not self._page.command(driver)
+
+    def _successor(self, handle: Handle) -> ClusterDriver | None:
+        """The driver as which the master runs a launch again; None where none shows that it is."""
+        assert handle.submission is not None, "it was submitted"
+        for driver in self._page.active().values():
+            if driver.id != handle.submission and f"{handle.launch_id}.json" in self._page.command(driver):
+                return driver
+        return None
+
+    def status(self, handle: Handle) -> DriverState:
+        """See `Launcher.status`. Of a launch that lost its worker it is that of the driver it has become.
+
+        Raises:
+            StorageError: No master that leads can be asked.
+        """
+        if handle.submission is None:
+            return DriverState("ended", why="nothing was submitted")
+        answer = self._ask_master(f"/v1/submissions/status/{handle.submission}", None)
+        state = str(answer.get("driverState") or "NOT_FOUND")
+        if state in (RELAUNCHING, "NOT_FOUND"):
+            return self._status_elsewhere(handle, handle.submission, state)
+        log = None
+        with contextlib.suppress(StorageError):  # the page says more than has to be known
+            driver = self._page.driver(handle.submission)
+            log = driver.log if driver is not None else None
+        over = state in GONE
+        return DriverState("ended" if over else "running", log=log, tracking=log, why=state)
+
+    def _status_elsewhere(self, handle: Handle, lost: str, state: str) -> DriverState:
+        now = self._successor(handle)
+        if now is not None:
+            why = f"{now.state} as {now.id}"
+            return DriverState("running", log=now.log, tracking=now.log, why=why, submission=now.id)
+        waits = state == RELAUNCHING and any(self._may_be(one, lost) for one in self._page.active().values())
+        return DriverState("running" if waits else "ended", why=state)
+
+    def log_lines(self, handle: Handle, count: int) -> list[str]:
+        """See `Launcher.log_lines`: from the worker's page, first what Spark says, then what Python says."""
+        if handle.submission is None:
+            return []
+        try:
+            return self._page.log_lines(handle.submission, count)
+        except StorageError as error:
+            return [f"(The driver's log cannot be read: {error.message})"]
+
+    def kill(self, handle: Handle) -> None:
+        """See `Launcher.kill`. The worker sends TERM, and SIGKILL after 10 s; supervision ends with it."""
+        if handle.submission is None:
+            return
+        answer = self._kill(handle.submission)
+        if answer["success"] or self.status(handle).state == "ended":
+            return
+        successor = self._successor(handle)
+        if successor is not None:
+            answer = self._kill(successor.id)
+            if answer["success"] or self.status(handle).state == "ended":
+                return
+        raise StorageError(
+            f"The master did not end {handle.submission}: {_said(answer)}.",
+            code="not-killed",
+            hint=f"Look at {', '.join(self._page.addresses)}.",
+        )
+
+    def _kill(self, submission: str) -> Mapping[str, Any]:
+        return self._ask_master(f"/v1/submissions/kill/{submission}", {}, repeatable=True)
+
+    def _ask_master(
+        self, path: str, body: Mapping[str, Any] | None, *, repeatable: bool = False
+    ) -> Mapping[str, Any]:
+        """Ask the masters, one after the other, until one leads: what the others say is no answer.
+
+        Args:
+            path: Of the REST server.
+            body: What is sent; None for a question.
+            repeatable: Whether it may be sent to the next one where one may have done it already. A question
+                may.
+
+        Raises:
+            StorageError: None of them leads, or can be asked; or one may have done it, and has not said so
+                (code `cluster-unanswered`).
+        """
+        silent: StorageError | None = None
+        waiting: list[str] = []
+        for address in self._rest:
+            url = address + path
+            try:
+                answer = get_json(url) if body is None else send_json(url, body, timeout_s=_PATIENCE_S)
+                if not isinstance(answer.get("success"), bool):
+                    raise misshapen(url, UNANSWERED)
+            except StorageError as error:
+                if error.code == UNANSWERED and body is not None and not repeatable:
+                    raise
+                if silent is None or error.code == UNANSWERED:
+                    silent = error
+                continue
+            if NOT_ALIVE not in str(answer.get("message")):
+                return answer
+            waiting.append(f"{address} says: {_said(answer)}")
+        if silent is not None and silent.code == UNANSWERED and body is not None:
+            raise silent  # that one may have done it
+        raise nobody_leads(waiting, silent)
+
+
+def submission(
+    job: Job, control: JobControl, spec: LaunchSpec, program: str, environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The request for a driver.
+
+    The program is fetched into the driver's working directory, so its name alone is enough there.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        spec: Its launch.
+        program: URI of the program (`shipping.ship`).
+        environment: From which the variables are taken that the job's `env` names.
+    """
+    properties = {**_defaults(environment), **job.spark}
+    python_files = _list(properties.get("spark.submit.pyFiles"), NAME)
+    # Executors get what is in spark.files alone, and Spark takes nothing over into it here.
+    properties["spark.files"] = ",".join(_list(properties.get("spark.files"), *python_files))
+    properties["spark.submit.pyFiles"] = ",".join(python_files)
+    # What is here is importable from the first line on; Spark's PythonRunner takes no remote files.
+    imported = ",".join(one for one in python_files if scheme_of(one) in ("file", "local"))
+    python = properties.get("spark.pyspark.python") or job.python
+    always = {
+        "spark.app.name": job.name,
+        "spark.master": job.master,
+        "spark.submit.deployMode": "cluster",
+        "spark.driver.supervise": "true" if spec.supervised else "false",
+        "spark.pyspark.python": python,
+        "spark.pyspark.driver.python": properties.get("spark.pyspark.driver.python") or python,
+    }
+    passed = {name: environment[name] for name in job.env if name in environment and not is_airflows(name)}
+    return {
+        "action": "CreateSubmissionRequest",
+        "appResource": program,
+        "appArgs": [NAME, imported, "--launch", launch_argument(control, spec)],
+        "clientSparkVersion": _spark_version(),
+        "environmentVariables": {"SPARK_ENV_LOADED": "1", "PYTHONUNBUFFERED": "1", **passed},
+        "mainClass": PYTHON_RUNNER,
+        "sparkProperties": properties | always,
+    }
+
+
+def _list(given: str | None, *more: str) -> list[str]:
+    """The parts of a setting that is a list, and more, each once."""
+    return list(dict.fromkeys([*(one.strip() for one in (given or "").split(",") if one.strip()), *more]))
+
+
+def _defaults(environment: Mapping[str, str]) -> dict[str, str]:
+    """What spark-defaults.conf says here, which spark-submit would have read; without credentials.
+
+    Raises:
+        InputError: It cannot be read (code `no-spark-defaults`).
+    """
+    folder = environment.get("SPARK_CONF_DIR")
+    if folder is None and "SPARK_HOME" in environment:
+        folder = str(Path(environment["SPARK_HOME"]) / "conf")
+    file = Path(folder) / "spark-defaults.conf" if folder else None
+    if file is None:
+        return {}
+    try:
+        # Spark itself takes what is no UTF-8 for a character that cannot be shown, in comments mostly.
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read: {error.strerror or error}.",
+            code="no-spark-defaults",
+            hint="Let this user read it, or name another folder in SPARK_CONF_DIR.",
+        ) from error
+    found = read_properties(text)
+    return {name: one for name, one in found.items() if name.startswith("spark.") and not is_credential(name)}
+
+
+def _spark_version() -> str:
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return "4.3.0"  # the master asks for one, and compares it with nothing
+
+
+def _said(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("message") or answer.get("driverState") or "it said nothing")[:500]

@@ -1,0 +1,120 @@
+"""A driver's log, kept within bounds while two processes write to it.
+
+Java and Python write to the same inherited descriptor, opened for appending, so the file cannot be replaced
+under them. Its beginning is copied aside and then cut off in place (log_cut.py): what is written meanwhile
+stays behind it, and not a byte is lost. Only whole blocks can be cut off, so a part may end in the middle of
+a line, whose rest begins the next one. A crash between the two leaves the copied lines in both files.
+
+Where the file system cannot do that (tmpfs, network disks), the log is copied and emptied: what is written in
+the instant between is lost there.
+
+The runner calls `rotate_if_needed` for as long as the driver lives; nobody else has to stay alive for it.
+"""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+from pathlib import Path
+
+from streambank.core.errors import StorageError
+from streambank.driver.log_cut import cut_off_beginning, whole_blocks
+
+_CHUNK_BYTES = 1 << 20
+_LINE_BYTES = 2000
+
+
+class DriverLog:
+    """The log `<path>` with its older parts `<path>.1` (newest) to `<path>.<files>`.
+
+    Args:
+        path: The file that the driver appends to.
+        max_bytes: Rotate when it is larger; less than one block of the disk (4 KiB) of it may stay.
+        files: How many older parts are kept.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, files: int) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self.files = max(1, files)
+
+    def part(self, number: int) -> Path:
+        """An older part; 1 is the newest."""
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+    def rotate_if_needed(self) -> bool:
+        """Rotate where the log has grown too large.
+
+        Returns:
+            Whether it was rotated.
+
+        Raises:
+            StorageError: The disk refused (code `log-not-rotated`).
+        """
+        try:
+            with self.path.open("r+b", buffering=0) as log:
+                rotations = 0
+                while os.fstat(log.fileno()).st_size > self.max_bytes and rotations < self.files:
+                    self._rotate(log)
+                    rotations += 1
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StorageError(
+                f"The driver log {self.path} could not be rotated: {error.strerror or error}.",
+                code="log-not-rotated",
+                hint="Look at the disk's space and permissions.",
+            ) from error
+        return rotations > 0
+
+    def _rotate(self, log: FileIO) -> None:
+        """Move the beginning of the log into a part of its own; a burst gets several of them."""
+        for number in range(self.files, 1, -1):
+            if self.part(number - 1).exists():
+                self.part(number - 1).replace(self.part(number))
+        size_bytes = whole_blocks(log.fileno(), 2 * self.max_bytes)
+        with self.part(1).open("wb", buffering=0) as part:
+            _copy(log, part, 0, size_bytes)
+            if size_bytes == 0 or not cut_off_beginning(log.fileno(), size_bytes):
+                # Where a burst has made it far too large, only its end is kept.
+                part.truncate(0)
+                part.seek(0)
+                _copy(log, part, max(0, os.fstat(log.fileno()).st_size - 2 * self.max_bytes), None)
+                log.truncate(0)
+
+    def last_lines(self, count: int) -> list[str]:
+        """The last lines, over the seam of a rotation, each cut at 2,000 bytes; none without a log."""
+        wanted_bytes, data = count * _LINE_BYTES, b""
+        for path in (self.path, *(self.part(number) for number in range(1, self.files + 1))):
+            tail = _tail(path, wanted_bytes - len(data))
+            data = tail + data
+            if len(data) >= wanted_bytes or data.count(b"\n") > count:
+                break
+        lines = data.splitlines()
+        whole = lines[1:] if len(data) >= wanted_bytes and len(lines) > 1 else lines
+        return [line[:_LINE_BYTES].decode("utf-8", "replace") for line in whole[-count:]]
+
+
+def _copy(log: FileIO, part: FileIO, begin: int, end: int | None) -> None:
+    """Append bytes of the log to a part; all to its end for None."""
+    log.seek(begin)
+    while chunk := log.read(_CHUNK_BYTES if end is None else max(0, min(_CHUNK_BYTES, end - begin))):
+        begin += len(chunk)
+        view = memoryview(chunk)
+        while view:
+            view = view[part.write(view) :]
+
+
+def _tail(path: Path, size_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - size_bytes))
+            return log.read(size_bytes)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise StorageError(
+            f"The driver log {path} could not be read: {error.strerror or error}.",
+            code="log-not-read",
+            hint="Look at the file, and at who may read it.",
+        ) from error

@@ -1,0 +1,219 @@
+"""From a declared job to a launch spec, and what speaks against a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from streambank.checkpoint.position import batches_of
+from streambank.control.control import JobControl
+from streambank.control.generations import Generation
+from streambank.control.marker import Marker, identity_of, records_root, write_marker
+from streambank.core.errors import ConflictError, InputError, NotFoundError
+from streambank.core.times import to_json_time, utc_now
+from streambank.declaration.declaration import Job
+from streambank.driver.preflight import (
+    DeclaredQuery,
+    check_acceptable,
+    check_arguments,
+    check_records,
+    check_start,
+    declared_query,
+    is_left,
+    records_lost,
+)
+from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id
+from streambank.storage import normalize_location, open_store
+
+
+def prepare_launch(
+    job: Job,
+    control: JobControl,
+    *,
+    by: Mapping[str, str],
+    launch_id: str | None = None,
+    application: str | None = None,
+    args: Sequence[str] | None = None,
+    log: str | None = None,
+    desired: int | None = None,
+    fresh_start: bool = False,
+    why: str = "",
+) -> LaunchSpec:
+    """The launch spec of a job as it stands now; at its first, the declared checkpoint becomes generation 1.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        by: Who asks.
+        launch_id: The launch's id; a fresh one when left out.
+        application: Another application than the declared one, with `args`.
+        args: Its arguments; the declared ones when both are left out.
+        log: Path of the driver's log, where somebody collects it.
+        desired: The number of the record by which the job is meant to run (`LaunchSpec`).
+        fresh_start: A person accepts that the job's records are lost; without effect where they are not.
+        why: Why, for the record of that.
+
+    Raises:
+        RefusedError: The job's records are lost (code `repository-lost`), or its checkpoint belongs to
+            another job (`checkpoint-of-another-job`); the declared checkpoint is another one than the job
+            began with (`checkpoint-changed`); whatever `check_start` and `check_arguments` refuse; or files
+            of the checkpoint that Spark would load are damaged, and there is a savepoint to restore
+            (`checkpoint-damaged`).
+    """
+    from streambank.driver.damage import (
+        refuse_damaged,  # it loads the repository, and a DAG's file needs none
+    )
+
+    declared = application is None and args is None
+    launched = job.args if declared else tuple(args or ())
+    queries = {}
+    check_declared(job, control, fresh_start=fresh_start)
+    for name, checkpoint in job.queries.items():
+        query = declared_query(job, name, control)
+        lost = records_lost(query) if fresh_start else None
+        if lost is not None:
+            _accept(query, by=by, why=why, refused=lost.message)
+        generation = control.generations(query.key).ensure_first(checkpoint, by=by)
+        check_start(query, generation)
+        check_arguments(query, generation, launched, job.working_dir)
+        refuse_damaged(job, name, generation.location)
+        queries[name] = QuerySpec(
+            generation.location,
+            generation.number,
+            batches_of(generation.location).committed,
+            dict(generation.new_sinks),
+            checkpoint,
+        )
+    return LaunchSpec(
+        job=job.name,
+        launch_id=launch_id or new_launch_id(),
+        application=application or job.application,
+        args=launched,
+        control=normalize_location(job.control),
+        queries=queries,
+        launched_at=to_json_time(utc_now()),
+        by=dict(by),
+        force_after_s=job.stop.force_after_s,
+        drain_timeout_s=job.stop.drain_timeout_s,
+        beat_s=job.limits.beat_s,
+        ttl_s=job.limits.ttl_s,
+        log=log,
+        log_max_bytes=job.limits.log_max_bytes,
+        log_files=job.limits.log_files,
+        progress_max_bytes=job.limits.progress_max_bytes,
+        progress_files=job.limits.progress_files,
+        progress_age_s=job.limits.progress_age_s,
+        on=job.launch.on,
+        deploy_mode=job.launch.deploy_mode,
+        supervised=job.launch.comes_back(job.spark),
+        desired=desired,
+        asked=max(control.requests.records.numbers(), default=0),
+        repository=open_store(job.repository).uri,
+        repository_id=identity_of(job.repository),
+    )
+
+
+def check_declared(job: Job, control: JobControl, *, fresh_start: bool = False) -> None:
+    """Make sure that a job's records are not lost, before anything is created among them.
+
+    Args:
+        job: The declared job.
+        control: Its records.
+        fresh_start: A person accepts that they are.
+
+    Raises:
+        RefusedError: They are (code `repository-lost`), or a checkpoint belongs to another job
+            (`checkpoint-of-another-job`).
+    """
+    for name in job.queries:
+        query = declared_query(job, name, control)
+        if not fresh_start:
+            check_records(query)
+        elif records_lost(query) is not None:
+            check_acceptable(query)
+
+
+def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: str) -> None:
+    """Leave behind, in the records and in the marker, that a person accepted that records are lost.
+
+    The query goes on in the checkpoint that counted, where that is left; else it begins again.
+    """
+    was, left = check_acceptable(query), False
+    generations = query.control.generations(query.key)
+    if was is None:
+        generation: Generation | None = generations.ensure_first(query.checkpoint, by=by)
+    else:
+        left = is_left(was)
+        location = was.location if left else query.checkpoint
+        generation = generations.adopt(query.checkpoint, location, above=was.generation, by=by)
+    if generation is None:
+        raise ConflictError(
+            f"The generation of job {query.called} could not be recorded: somebody else has recorded one, or "
+            f"{was.location if was else query.checkpoint} is none of {query.checkpoint}.",
+            code="generation-moved",
+            hint="Try again; or declare the directory that counted last as the job's checkpoint.",
+        )
+    query.control.record_event(
+        "fresh-start",
+        query=query.name,
+        generation=generation.number,
+        by=dict(by),
+        why=why,
+        refused=refused,
+        was=was.to_dict() if was is not None else None,
+    )
+    known = was.to_dict() if was is not None else {}
+    marker = Marker(
+        job=query.job,
+        query=query.name,
+        generation=generation.number,
+        location=generation.location,
+        control=records_root(query.control),
+        repository=open_store(query.repository).uri if query.repository else None,
+        repository_id=identity_of(query.repository) if query.repository else None,
+        query_id=known.get("query_id") if left else None,  # it begins again with another one
+        sink=known.get("sink"),
+        sink_path=known.get("sink_path"),
+        by=dict(by),
+        accepted={
+            "at": to_json_time(utc_now()),
+            "by": dict(by),
+            "why": why,
+            "was": {**known, "accepted": None} if known else None,
+        },
+    )
+    write_marker(query.checkpoint, marker)
+
+
+def check_application(application: str) -> Path:
+    """The application as a readable PySpark program.
+
+    Raises:
+        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
+        NotFoundError: There is no such file (code `no-application`).
+    """
+    path = check_is_pyspark(application)
+    if not path.is_file():
+        raise NotFoundError(
+            f"There is no application {application}.",
+            code="no-application",
+            hint="Give the path as the driver's host sees it.",
+        )
+    return path
+
+
+def check_is_pyspark(application: str) -> Path:
+    """The application as a PySpark program, wherever it is.
+
+    Raises:
+        InputError: By its name it is something else (code `not-pyspark`).
+    """
+    path = Path(application)
+    if path.suffix != ".py":
+        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
+        raise InputError(
+            f"{what} cannot be run by the runner: {application}.",
+            code="not-pyspark",
+            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+        )
+    return path

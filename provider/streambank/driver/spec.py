@@ -1,0 +1,214 @@
+"""What a driver is started with, in full: the launch spec, `launches/<id>.json` of a job's control records.
+
+The launcher writes it, the runner reads it. Its checkpoints say what was current when it was written; the
+runner asks the job's generation records again once it holds the lease, since a restore may have come between.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.limits import (
+    DEFAULT_DRAIN_TIMEOUT_S,
+    DEFAULT_FORCE_AFTER_S,
+    DEFAULT_LOG_BYTES,
+    DEFAULT_LOG_FILES,
+    DEFAULT_PROGRESS_BYTES,
+    DEFAULT_PROGRESS_FILES,
+)
+from streambank.control.records import JsonDict, decode_json, encode_json
+from streambank.control.rollbacks import check_not_taken_back
+from streambank.core.errors import ConflictError, FormatError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySpec:
+    """One query of a launch.
+
+    Attributes:
+        checkpoint: The URI of its current generation.
+        generation: That generation's number.
+        committed: Newest batch that was committed when the spec was written; None before the first.
+        new_sinks: Output directories in which it must not go on, each with the one that it was restored for.
+        declared: The URI of its declared checkpoint, beside which its marker lies (marker.py); None where an
+            older version launched it.
+    """
+
+    checkpoint: str
+    generation: int
+    committed: int | None = None
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    declared: str | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> QuerySpec:
+        """From the file; fields of a later version are ignored."""
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Everything a driver needs to know.
+
+    Attributes:
+        job: The job.
+        launch_id: This launch; the lease and the events of the driver carry it.
+        application: Path of the PySpark application.
+        args: Its arguments.
+        control: URI of the control location; the job's records are below `<control>/<job>`.
+        queries: By name, or `main` where the job has only one query.
+        launched_at: When, ISO-8601.
+        by: Who asked.
+        force_after_s: A stop that has not reached a batch boundary after this long becomes `query.stop()`,
+            and after as long again SIGKILL.
+        drain_timeout_s: How long a drain may wait for a trigger without new data.
+        beat_s: Heartbeat of the lease.
+        ttl_s: TTL of the lease.
+        log: Path of the driver's log on its host; None where nobody collects it.
+        log_max_bytes: The log is rotated when it gets larger (by the runner: `DriverLog`).
+        log_files: How many rotated files are kept beside the current one.
+        progress_max_bytes: Size of one progress file.
+        progress_files: How many progress files are kept per query.
+        progress_age_s: How long a progress file is kept after its last record; None for as long as there is
+            room.
+        on: Where its executors run: `local`, `standalone`, `yarn` or `kubernetes`.
+        deploy_mode: Where the driver itself runs: `client` for the machine that launched it, or `cluster`.
+        supervised: Whether the cluster starts it again by itself where it fails.
+        desired: The number of the record in `desired/` by which the job was meant to run then; None where
+            nobody looked, or an older version launched it. A later `stopped` is against this launch.
+        asked: The number of the newest request then; None likewise. A later stop is against this launch
+            (wanted.py).
+        repository: URI of the job's repository of savepoints, for its marker; None where an older version
+            launched it.
+        repository_id: The id of that repository then; None where there was none.
+    """
+
+    job: str
+    launch_id: str
+    application: str
+    args: tuple[str, ...]
+    control: str
+    queries: Mapping[str, QuerySpec]
+    launched_at: str
+    by: Mapping[str, str] = field(default_factory=dict)
+    force_after_s: float = DEFAULT_FORCE_AFTER_S
+    drain_timeout_s: float = DEFAULT_DRAIN_TIMEOUT_S
+    beat_s: float = DEFAULT_BEAT_S
+    ttl_s: float = DEFAULT_TTL_S
+    log: str | None = None
+    log_max_bytes: int = DEFAULT_LOG_BYTES
+    log_files: int = DEFAULT_LOG_FILES
+    progress_max_bytes: int = DEFAULT_PROGRESS_BYTES
+    progress_files: int = DEFAULT_PROGRESS_FILES
+    progress_age_s: float | None = None
+    on: str = "local"
+    deploy_mode: str = "client"
+    supervised: bool = False
+    desired: int | None = None
+    asked: int | None = None
+    repository: str | None = None
+    repository_id: str | None = None
+
+    def to_dict(self) -> JsonDict:
+        """As the file carries it."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], what: str = "launch spec") -> LaunchSpec:
+        """From the file; fields of a later version are ignored.
+
+        Raises:
+            FormatError: The format is unknown (code `unknown-format`) or something is missing
+                (`damaged-record`).
+        """
+        if data.get("format") != FORMAT:
+            raise FormatError(
+                f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
+                hint="Let the same version of Streambank start and run the job.",
+            )
+        known = {one.name for one in fields(cls)}
+        try:
+            values = {name: value for name, value in data.items() if name in known}
+            values["queries"] = {name: QuerySpec.from_dict(one) for name, one in data["queries"].items()}
+            values["args"] = tuple(data["args"])
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"The {what} is incomplete: {error!r}.",
+                code="damaged-record",
+                hint="It was cut off or edited; a new start writes another one.",
+            ) from error
+
+    @property
+    def key(self) -> str:
+        """Where it lies below the job's control records."""
+        return launch_key(self.launch_id)
+
+    def control_of_job(self) -> JobControl:
+        """The job's records."""
+        return JobControl.open(self.control, self.job)
+
+
+def new_launch_id() -> str:
+    """A fresh id; long enough to find the driver by it in a list of processes."""
+    return f"launch-{uuid.uuid4().hex}"
+
+
+def launch_key(launch_id: str) -> str:
+    """Where a launch spec lies below the job's control records."""
+    return f"launches/{launch_id}.json"
+
+
+def write_launch(control: JobControl, spec: LaunchSpec) -> None:
+    """Keep a launch spec among the job's records."""
+    control.store.write(spec.key, encode_json(spec.to_dict()), exclusive=True)
+
+
+def read_launch(control: JobControl, launch_id: str) -> LaunchSpec:
+    """A launch spec of the job.
+
+    Raises:
+        NotFoundError: There is none of that id.
+        FormatError: It is damaged or of an unknown format.
+    """
+    return decode_launch(control.store.read(launch_key(launch_id)), launch_id)
+
+
+def decode_launch(data: bytes, what: str = "launch spec") -> LaunchSpec:
+    """A launch spec from the bytes of its file.
+
+    Raises:
+        FormatError: It is damaged or of an unknown format.
+    """
+    return LaunchSpec.from_dict(decode_json(data, what), what)
+
+
+def check_generations(spec: LaunchSpec, control: JobControl) -> None:
+    """Make sure, with the lease in hand, that the spec still names each query's current generation.
+
+    Raises:
+        ConflictError: A restore came between the launch and the lease (code `stale-launch`).
+        RefusedError: One did, and has taken the sinks back without a new generation (`sinks-taken-back`).
+    """
+    for name, query in spec.queries.items():
+        key = None if name == MAIN else name
+        current = control.generation(key)
+        if current is None:
+            continue
+        check_not_taken_back(control, key, current)
+        if current.number != query.generation:
+            raise ConflictError(
+                f"Job {spec.job} moved on to generation {current.number} of query {name} after this driver "
+                f"was launched for generation {query.generation}.",
+                code="stale-launch",
+                hint="Start the job again.",
+            )

@@ -1,0 +1,188 @@
+"""What drivers a job has had, by the lease: when each came and went, and whether it ever did any work."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.records import JsonDict, decode_json
+from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.times import from_json_time
+
+NEWEST_LIVES = 50
+"""How many drivers are looked at, the newest ones."""
+_WORKED_S = 300.0
+"""A driver that found its input empty for so long has worked, without a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLife:
+    """One driver that has had the lease.
+
+    Attributes:
+        epoch: Its epoch.
+        launch_id: Its launch.
+        began_at: When it took the lease.
+        seen_at: Its last heartbeat; when it took the lease, before the first.
+        status: What it said with that.
+        end: How its epoch ended (`how`, `at`, `exit_code`); empty where nothing was recorded.
+        triggered: Whether each query's first trigger was over.
+        worked: Whether it has committed a batch, or found its input empty for some minutes.
+    """
+
+    epoch: int
+    launch_id: str | None
+    began_at: datetime
+    seen_at: datetime
+    status: Mapping[str, Any] = field(default_factory=dict)
+    end: Mapping[str, Any] = field(default_factory=dict)
+    triggered: bool = False
+    worked: bool = False
+
+    @property
+    def exit_code(self) -> int | None:
+        """With which it gave the lease back; None where it did not."""
+        code = self.end.get("exit_code")
+        return code if isinstance(code, int) else None
+
+    @property
+    def released(self) -> bool:
+        """Whether it gave the lease back itself."""
+        return self.exit_code is not None
+
+    @property
+    def over_at(self) -> datetime:
+        """When it ended: by its own word, else by its last heartbeat (others may find it dead much later)."""
+        return (_time(self.end) if self.released else None) or self.seen_at
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One driver that failed or died, or that a program replaced.
+
+    Attributes:
+        at: When.
+        driver: Its launch, or its epoch.
+        what: What became of it, as half a sentence.
+    """
+
+    at: datetime
+    driver: str
+    what: str
+
+
+def driver_lives(
+    control: JobControl, queries: Collection[str], *, newest: int = NEWEST_LIVES
+) -> list[DriverLife]:
+    """The newest drivers that had the lease, newest first; operations that held it are left out.
+
+    Args:
+        control: The job's records.
+        queries: The names of its queries.
+        newest: How many to look at.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    records = control.lease.claims.records
+    found = []
+    for number in reversed(records.numbers()[-newest:]):
+        data = _read(control, records.key(number))
+        began_at = _time(data)
+        if began_at is None or data.get("purpose", "run") != "run":
+            continue
+        beat = _read(control, records.key(number, ".beat"))
+        said = beat.get("status")
+        status: Mapping[str, Any] = said if isinstance(said, dict) else {}
+        seen_at = _time(beat) or began_at
+        about = status.get("queries")
+        of_queries: Mapping[str, Any] = about if isinstance(about, dict) else {}
+        known = [one for name in queries if isinstance(one := of_queries.get(name), dict)]
+        triggered = len(known) == len(queries) and all(one.get("triggered") for one in known)
+        committed = any(isinstance(one.get("batch"), int) and one["batch"] >= 0 for one in known)
+        idle = triggered and (seen_at - began_at).total_seconds() >= _WORKED_S
+        launch_id = data.get("launch_id")
+        found.append(
+            DriverLife(
+                number,
+                str(launch_id) if launch_id is not None else None,
+                began_at,
+                seen_at,
+                status,
+                _read(control, records.key(number, ".end")),
+                triggered,
+                committed or idle,
+            )
+        )
+    return found
+
+
+def stops_of(events: Iterable[JsonDict]) -> set[int]:
+    """The epochs of drivers that ended because they were asked to, by the job's events."""
+    found = set()
+    for event in events:
+        asked = event.get("kind") == "stop-asked" or (
+            event.get("kind") == "stopped" and event.get("how") in ("boundary", "forced", "killed")
+        )
+        if asked and isinstance(event.get("epoch"), int):
+            found.add(event["epoch"])
+    return found
+
+
+def early_deaths(
+    events: Iterable[JsonDict], lives: Iterable[DriverLife]
+) -> Iterator[tuple[datetime, JsonDict]]:
+    """Drivers that ended before they took the lease, oldest first: when, and the event."""
+    had_it = {one.launch_id for one in lives}
+    for event in events:
+        at = _time(event)
+        if event.get("kind") == "driver-died" and event.get("launch_id") not in had_it and at is not None:
+            yield at, event
+
+
+def failures_of_job(
+    events: Iterable[JsonDict], lives: Iterable[DriverLife], living: int | None
+) -> list[Failure]:
+    """Drivers that failed or died, and those that a program replaced, by time.
+
+    A driver that a person stops, or restarts, is not among them.
+
+    Args:
+        events: The job's newest events.
+        lives: Its newest drivers.
+        living: The epoch of the one that lives; None for none.
+    """
+    known, drivers = list(events), list(lives)
+    stops, found = stops_of(known), []
+    for one in drivers:
+        if one.epoch == living or one.epoch in stops or one.exit_code == 0:
+            continue
+        how = "died" if one.exit_code is None else f"ended with exit code {one.exit_code}"
+        found.append(Failure(one.over_at, one.launch_id or f"epoch {one.epoch}", f"its driver {how}"))
+    for at, event in early_deaths(known, drivers):
+        found.append(Failure(at, str(event.get("launch_id")), "its driver ended before it took the lease"))
+    for event in known:
+        moment = _time(event)
+        if event.get("kind") == "restarted" and event.get("cause") and moment is not None:
+            found.append(
+                Failure(moment, f"epoch {event.get('epoch')}", f"it was restarted for {event['cause']}")
+            )
+    return sorted(found, key=lambda one: one.at)
+
+
+def _read(control: JobControl, key: str) -> JsonDict:
+    """A record, or none: what cannot be read decides nothing here."""
+    try:
+        return decode_json(control.store.read(key), key)
+    except (FormatError, NotFoundError):
+        return {}
+
+
+def _time(data: Mapping[str, Any]) -> datetime | None:
+    try:
+        return from_json_time(str(data["at"]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,231 @@
+"""Exchanging the state of a job's query for another state after the same batch, made from its savepoint.
+
+Stop with a savepoint, make another savepoint of it, restore that as the next generation, start, and see that
+it goes on. The earlier generation is not touched. Where anything goes wrong it counts again (reinstate.py)
+and the job goes on in it, so that a compaction that fails is a restart that took long. A process that dies in
+between leaves a job that can be started: in the earlier generation, or (after the restore) in the next.
+
+Each step takes the job's locks for itself, so somebody may start the job in between. Then the restore is
+refused, since the query has gone on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.telling import Tell, to_nobody
+from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.declaration.declaration import Job
+from streambank.driver.launchers.launcher import Launcher
+from streambank.job.savepoint import open_repository
+from streambank.job.start import StartResult, start_job
+from streambank.job.stop import stop_job
+from streambank.recovery.reinstate import check_not_gone_on, reinstate
+from streambank.recovery.restore import restore
+from streambank.recovery.standing import check_stands_at
+from streambank.repository.repository import Repository
+from streambank.work.progress import Progress
+
+Make = Callable[[Repository, str, str], str | None]
+"""Makes a savepoint of another one: repository, job, savepoint -> the new one, None where there is none."""
+
+ExchangeState = Literal["exchanged", "nothing-to-do"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeResult:
+    """What an exchange came to.
+
+    Attributes:
+        job: `job` or `job/query`.
+        state: `exchanged`, or `nothing-to-do`: the job goes on as it was.
+        batch: The batch after which the state was exchanged.
+        before: The savepoint of the state that there was.
+        savepoint: That of the state that there is; None where nothing was to be done.
+        generation: The number of the generation that counts.
+        left: That of the one before.
+        running: Whether the job was started again; one that was meant to be stopped stays stopped.
+    """
+
+    job: str
+    state: ExchangeState
+    batch: int
+    before: str
+    savepoint: str | None
+    generation: int
+    left: int
+    running: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def exchange(
+    job: Job,
+    make: Make,
+    *,
+    by: Mapping[str, str],
+    query: str | None = None,
+    why: str = "",
+    force_after_s: float | None = None,
+    control: JobControl | None = None,
+    repository: Repository | None = None,
+    launcher: Launcher | None = None,
+    progress: Progress | None = None,
+    tell: Tell = to_nobody,
+) -> ExchangeResult:
+    """Exchange the state of a query.
+
+    Args:
+        job: The declared job; all of its queries are stopped meanwhile.
+        make: Makes the new state.
+        by: Who asks.
+        query: Of which query; None for the only one.
+        why: Why, for the records.
+        force_after_s: When a stop that reaches no batch boundary is forced; the declared time when left out.
+        control: The job's records; opened from the declaration when left out.
+        repository: Where the savepoints are; opened from the declaration when left out.
+        launcher: Where drivers run; what the job declares when left out.
+        progress: Told about files and bytes.
+        tell: Told what is being done.
+
+    Raises:
+        InputError: The job has several queries and none was named, or not that one (code `which-query`).
+        RefusedError: The stop was not at a batch boundary (`batch-begun`), the job was started meanwhile
+            (`query-went-on`, `lease-held`), or a sink speaks against it.
+        StreambankError: Whatever stop, make, restore and start raise. The message says how the job goes on.
+    """
+    if (query or MAIN) not in job.queries:
+        raise InputError(
+            f"Which query of job {job.name} is meant?",
+            code="which-query",
+            hint=f"Name one: {', '.join(job.queries)}.",
+        )
+    records = control or job.records()
+    one = _Exchange(
+        job,
+        query,
+        records,
+        repository or open_repository(job, records),
+        {"by": by, "why": why, "launcher": launcher, "control": records, "tell": tell},
+        _is_wanted(records),
+    )
+    try:
+        return one.run(make, force_after_s, progress)
+    except BaseException as error:
+        said = one.go_back()
+        if isinstance(error, StreambankError):
+            raise type(error)(f"{error.message} {said}", code=error.code, hint=error.hint) from error
+        error.add_note(said)
+        raise
+
+
+def _is_wanted(control: JobControl) -> bool:
+    """Whether the job is meant to run, or runs although nobody has said so."""
+    desired = control.desired()
+    if desired is not None:
+        return desired.state == "running"
+    view = control.lease.view()
+    return view is not None and not view.free
+
+
+class _Exchange:
+    def __init__(
+        self,
+        job: Job,
+        query: str | None,
+        control: JobControl,
+        repository: Repository,
+        options: Mapping[str, Any],
+        wanted: bool,
+    ) -> None:
+        self.job = job
+        self.query = query
+        self.name = job.savepoint_name(query)
+        self.control = control
+        self.repository = repository
+        self.options = options
+        self.wanted = wanted
+        self.before: str | None = None
+        self.left: int | None = None
+
+    def run(self, make: Make, force_after_s: float | None, progress: Progress | None) -> ExchangeResult:
+        tell, by = self.options["tell"], self.options["by"]
+        stopped = stop_job(
+            self.job, savepoint=True, force_after_s=force_after_s, progress=progress, **self.options
+        )
+        before = self.before = stopped.savepoints[self.query or MAIN]
+        generations = self.control.generations(self.query)
+        current = generations.ensure_first(self.job.queries[self.query or MAIN], by=by)
+        self.left = current.number
+        batch = self.repository.load(self.name, before).batch
+        check_stands_at(self.name, current.location, batch)
+        tell(f"Making another savepoint of {before}")
+        made = make(self.repository, self.name, before)
+        number = current.number
+        if made is not None:
+            tell(f"Restoring {made}")
+            report = restore(
+                self.repository,
+                made,
+                job=self.name,
+                generation=self.control,
+                checkpoint=self.job.queries[self.query or MAIN],
+                unmoved=True,
+                progress=progress,
+                by=by,
+            )
+            assert report.generation is not None, "a generation was asked for"
+            number = report.generation
+        running = self._start() is not None
+        state: ExchangeState = "nothing-to-do" if made is None else "exchanged"
+        return ExchangeResult(self.name, state, batch, before, made, number, current.number, running)
+
+    def _start(self) -> StartResult | None:
+        """Start the job, if it is meant to run, and wait until each query has got going."""
+        if not self.wanted:
+            return None
+        return start_job(self.job, **self.options)
+
+    def go_back(self) -> str:
+        """Let the earlier generation count again where another does, and start the job; what came of that."""
+        try:
+            if self.before is not None and self.left is not None and self._has_moved(self.left):
+                self._reinstate(self.before, self.left)
+            if self._start() is None:
+                return "The job stays stopped, with the state that it had."
+            return "The job goes on with the state that it had."
+        except StreambankError as error:
+            return (
+                f"And the job was not brought back to the state that it had: {error.message} {error.hint} "
+                f"`streambank job status {self.job.name}` shows how it stands."
+            )
+
+    def _reinstate(self, before: str, left: int) -> None:
+        self.options["tell"]("Going back to the generation before")
+        # A driver that gets on after all is not stopped for this.
+        check_not_gone_on(self.repository, self.name, before, self.control)
+        stop_job(self.job, **self.options)
+        by, why = self.options["by"], self.options["why"]
+        try:
+            reinstate(
+                self.repository, self.name, before, generation=left, control=self.control, by=by, why=why
+            )
+        except RefusedError as refusal:
+            # It is not to stand still for this: what it has is whole, too.
+            try:
+                if self.wanted:
+                    start_job(self.job, wait=False, **self.options)
+            except StreambankError as error:
+                more = f"{refusal.message} Nor did it start: {error.message}"
+                raise RefusedError(more, code=refusal.code, hint=refusal.hint) from error
+            raise
+
+    def _has_moved(self, left: int) -> bool:
+        current = self.control.generation(self.query)
+        return current is not None and current.number != left

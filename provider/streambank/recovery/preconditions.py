@@ -1,0 +1,396 @@
+"""Everything of a restore that comes before its first write: what was asked, and how things stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypedDict, get_args
+
+from streambank.control.control import JobControl
+from streambank.control.generations import Generation
+from streambank.control.marker import marked_generation
+from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
+from streambank.kafka.settings import Brokers
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
+from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
+from streambank.recovery.reached import Reached, how_far, records_to_ask
+from streambank.recovery.resolve import Chosen
+from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
+from streambank.recovery.sources import Sources, look_at_sources
+from streambank.recovery.standing import check_stands_at
+from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.formats import unknown_versions
+from streambank.savepoint.materialize import Owner, check_target
+from streambank.storage import is_inside, open_store
+from streambank.storage.names import split_job
+from streambank.storage.store import Opener, Store
+from streambank.work.progress import Progress
+from streambank.work.target import check_target_apart
+
+
+class Wanted(TypedDict, total=False):
+    """What a restore, and the plan of one, may be asked for.
+
+    Attributes:
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        into: An empty directory. Either this or `generation`.
+        generation: The records of the job whose next generation it becomes.
+        control: The records of the job for `into`, where they are not at `jobs/<job>` of the repository: a
+            restore is refused while a driver of the job lives.
+        guessed: Nobody said where those records are: they are looked for beside the savepoints.
+        checkpoint: The declared checkpoint, for a job that was never started under Streambank.
+        mode: `no-claim` (default) leaves the savepoint alone; `claim` makes it the job's own, free to expire;
+            `fork` begins a second query with a new id.
+        sink: What to do where going on would lose or repeat rows: `refuse` (default); `rollback`: set later
+            output of file sinks aside; `accept`: leave it as it is, the only choice for sinks that are not
+            guarded.
+        source: What to do where Kafka no longer has what the query would read next, or cannot be asked, or
+            a source cannot be repeated: `refuse` (default); `accept`: go on without those records.
+        kafka: How Kafka is reached; by what the savepoint says when left out.
+        moved_sinks: Sinks that are elsewhere now: the location in the savepoint to the one now.
+        new_sinks: Sinks instead of which the restored query writes to a new output directory, which gets a
+            log that Spark goes on from: the location in the savepoint to the new one.
+        unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
+            got of that is not always known. For `generation` only.
+        opener: Opens locations; tests bring their own.
+        progress: Told about files and bytes.
+    """
+
+    job: str | None
+    into: Store | None
+    generation: JobControl | None
+    control: JobControl | None
+    guessed: bool
+    checkpoint: str | None
+    mode: Mode
+    sink: SinkChoice
+    source: SourceChoice
+    kafka: Brokers
+    moved_sinks: Mapping[str, str]
+    new_sinks: Mapping[str, str]
+    unmoved: bool
+    opener: Opener
+    progress: Progress | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a restore was asked for; see `Wanted`."""
+
+    repository: Repository
+    reference: str
+    by: Mapping[str, str]
+    job: str | None = None
+    into: Store | None = None
+    generation: JobControl | None = None
+    control: JobControl | None = None
+    guessed: bool = False
+    checkpoint: str | None = None
+    mode: Mode = "no-claim"
+    sink: SinkChoice = "refuse"
+    source: SourceChoice = "refuse"
+    kafka: Brokers = field(default_factory=Brokers)
+    moved_sinks: Mapping[str, str] = field(default_factory=dict)
+    new_sinks: Mapping[str, str] = field(default_factory=dict)
+    unmoved: bool = False
+    opener: Opener = open_store
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore up to the point where it would begin to write."""
+
+    chosen: Chosen
+    plan: RestorePlan
+    sinks: Sinks
+    target: Store
+    generation: Generation | None
+
+
+def check_request(request: Request) -> None:
+    """Make sure that what was asked for makes sense.
+
+    Raises:
+        InputError: It does not.
+    """
+    if (request.into is None) == (request.generation is None):
+        raise InputError(
+            "A restore needs either an empty directory or the job's next generation.",
+            code="no-target",
+            hint="Give --into DIR or --generation.",
+        )
+    kinds = (("mode", request.mode, Mode), ("sink", request.sink, SinkChoice))
+    for name, value, choices in (*kinds, ("source", request.source, SourceChoice)):
+        check_choice(value, name, get_args(choices))
+    if request.unmoved and request.generation is None:
+        raise InputError(
+            "Only the next generation of a job can ask that the job has not gone on.",
+            code="bad-choice",
+            hint="Leave `unmoved` out for a directory.",
+        )
+    if request.mode == "fork" and request.generation is not None:
+        raise InputError(
+            "A fork is a second query: it cannot be the next generation of the first one.",
+            code="fork-needs-directory",
+            hint="Give --into DIR, and declare a job of its own with that directory as checkpoint.",
+        )
+    if request.mode == "fork" and request.sink == "rollback":
+        raise InputError(
+            "A fork must not roll back the sinks of the query that it is forked from.",
+            code="fork-cannot-roll-back",
+            hint="Let the fork write elsewhere, and say where with --new-sink OLD=NEW.",
+        )
+
+
+def records_of(request: Request, chosen: Chosen) -> JobControl | None:
+    """The records of the job that has to stand still; None where there are none, or for a fork.
+
+    Raises:
+        InputError: `another-job`: the caller's records are those of another job.
+        RefusedError: `other-records`: they are only guessed, and the job's are elsewhere.
+    """
+    name = split_job(chosen.manifest.job)[0]
+    given = request.generation or request.control
+    if given is not None and given.name != name:
+        raise InputError(
+            f"Savepoint {chosen.manifest.savepoint} is of job {name}, not of {given.name}.",
+            code="another-job",
+            hint="Restore it into its own job, or fork it into a directory.",
+        )
+    if request.mode == "fork":
+        return None
+    control = given or JobControl(request.repository.store.child(f"jobs/{name}"), name)
+    if given is None or request.guessed:
+        _check_records(request, chosen, control)
+    return control if given is not None or control.lease.view() is not None else None
+
+
+def _check_records(request: Request, chosen: Chosen, control: JobControl) -> None:
+    """Make sure that nothing of a job is changed by records that are not its own: its driver may live.
+
+    A savepoint of a managed job says where its records were. A restore into a directory that leaves the
+    sinks alone changes nothing of the job.
+    """
+    known = chosen.manifest.taken_by.get("records")
+    if not isinstance(known, str) or (request.generation is None and request.sink != "rollback"):
+        return
+    if not (is_inside(known, control.store.uri) and is_inside(control.store.uri, known)):
+        raise RefusedError(
+            f"Whether job {control.name} runs is not known: its records were at {known} when the savepoint "
+            f"was taken, and not at {control.store.uri}.",
+            code="other-records",
+            hint="Name its jobs file with --jobs. Where those records are lost, name one whose `control` is "
+            "where the new ones are to be.",
+        )
+
+
+def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[StreambankError]) -> Prepared:
+    """Look at everything, and decide nothing: what speaks against the restore is in the plan.
+
+    Args:
+        request: What was asked for.
+        chosen: The savepoint.
+        owner: Who restores.
+        against: What speaks against it already.
+    """
+    manifest = chosen.manifest
+    if request.into is not None:
+        check_target_apart(request.into.uri, request.repository.store.uri, manifest.checkpoint)
+    target, generation = _target(request, chosen, owner)
+    try:
+        check_target(target, owner)
+    except StreambankError as error:
+        if isinstance(error, StorageError):
+            raise
+        against.append(error)
+    if request.unmoved:
+        _check_unmoved(request, chosen, against)
+    found = _look_at_sinks(request, manifest)
+    by_sinks = _sink_refusals(request, chosen, found)
+    sinks = found.under(request.sink, request.mode)
+    # A query that stands where the savepoint is reads on from there, whatever it is restored into.
+    sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
+    by_sources = {choice: tuple(sources.refusals(choice)) for choice in get_args(SourceChoice)}
+    if generation is not None:
+        generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
+    plan = RestorePlan(
+        savepoint=manifest.savepoint,
+        job=manifest.job,
+        batch=manifest.batch,
+        query_id=manifest.query_id,
+        taken_at=manifest.taken_at,
+        age_s=age_s(manifest),
+        files=len(manifest.files),
+        bytes=sum(entry.size_bytes for entry in manifest.files),
+        rows=_rows(request, chosen),
+        note=manifest.note,
+        location=target.uri,
+        generation=generation.number if generation else None,
+        mode=request.mode,
+        sink=request.sink,
+        sinks=tuple(sinks.to_dicts()),
+        reached=sinks.reached,
+        source=request.source,
+        sources=tuple(sources.to_dicts()),
+        skipped=chosen.skipped,
+        refusals=(*against, *by_sinks[request.sink], *by_sources[request.source]),
+        other_refusals=tuple(against),
+        sink_refusals=by_sinks,
+        source_refusals=by_sources,
+        warnings=(
+            *_warnings(request, chosen, sinks),
+            *warnings(sinks, request.sink, request.mode),
+            *sources.warnings(request.source),
+        ),
+    )
+    return Prepared(chosen, plan, sinks, target, generation)
+
+
+def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
+    """The sinks as they stand; those of a query that stands where the savepoint is need not be asked."""
+    reached, unnamed = None, None
+    if not request.unmoved:
+        guarded = [record.get("guarded") is True for record in manifest.sinks]
+        unnamed = unnamed_sink(_records_to_ask(request, manifest), manifest)
+        if unnamed is not None or not guarded or not all(guarded):
+            reached = _how_far(request, manifest)
+    return look_at_sinks(
+        request.repository,
+        manifest,
+        request.moved_sinks,
+        request.new_sinks,
+        kafka=None if request.unmoved else request.kafka,
+        mode=request.mode,
+        reached=reached,
+        unnamed=unnamed,
+    )
+
+
+def _how_far(request: Request, manifest: Manifest) -> Reached:
+    return how_far(request.repository, manifest, _records_to_ask(request, manifest), request.checkpoint)
+
+
+def _records_to_ask(request: Request, manifest: Manifest) -> JobControl:
+    return records_to_ask(request.generation or request.control, request.repository, manifest)
+
+
+def check_still_at(request: Request, manifest: Manifest, sinks: Sinks) -> None:
+    """Look once more how far the query got, right before the restored directory becomes a checkpoint.
+
+    Files may have been written for hours since the first look, beside a query that runs on without a lease.
+
+    Args:
+        request: What was asked for.
+        manifest: The savepoint.
+        sinks: Its sinks as they stood.
+
+    Raises:
+        RefusedError: A sink that is not guarded was sent more meanwhile (code `sink-not-guarded`).
+    """
+    if sinks.reached is None or request.sink == "accept":
+        return
+    reached = _how_far(request, manifest)
+    for refusal in unguarded_refusals(
+        [replace(one, reached=reached) for one in sinks.unguarded], request.sink
+    ):
+        raise refusal
+
+
+def _sink_refusals(
+    request: Request, chosen: Chosen, found: Sinks
+) -> dict[SinkChoice, tuple[StreambankError, ...]]:
+    """What speaks against each choice for the sinks, of those that the mode has."""
+    choices: list[SinkChoice] = [
+        one for one in get_args(SinkChoice) if request.mode != "fork" or one != "rollback"
+    ]
+    by_choice = {one: refusals(found.under(one, request.mode), one, request.mode) for one in choices}
+    if request.into is not None and "rollback" in by_choice:
+        try:
+            records_of(replace(request, sink="rollback"), chosen)
+        except RefusedError as error:
+            by_choice["rollback"].insert(0, error)
+    return {one: tuple(against) for one, against in by_choice.items()}
+
+
+def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankError]) -> None:
+    assert request.generation is not None, "check_request has seen to it"
+    manifest = chosen.manifest
+    current = request.generation.generation(split_job(manifest.job)[1])
+    location = current.location if current is not None else request.checkpoint or manifest.checkpoint
+    try:
+        check_stands_at(manifest.job, location, manifest.batch)
+    except RefusedError as error:
+        against.append(error)
+
+
+def _rows(request: Request, chosen: Chosen) -> int | None:
+    """Rows of state, by the files; else by what Spark said of the batch, where the job's records have it."""
+    rows = state_rows(chosen.manifest)
+    if rows is not None:
+        return rows
+    name = split_job(chosen.manifest.job)[0]
+    given = request.generation or request.control
+    records = given.store if given is not None else request.repository.store.child(f"jobs/{name}")
+    return reported_rows(records, chosen.manifest)
+
+
+def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:
+    if request.into is not None:
+        return request.into, None
+    assert request.generation is not None
+    manifest = chosen.manifest
+
+    def taken(location: str) -> bool:
+        try:
+            check_target(request.opener(location), owner)
+        except RefusedError:
+            return True
+        return False
+
+    generations = request.generation.generations(split_job(manifest.job)[1])
+    base = request.checkpoint or manifest.checkpoint
+    current = generations.current()
+    marked = marked_generation(current.base if current is not None else base, manifest.job)
+    proposed = generations.propose(taken=taken, base=base, above=marked)
+    filled = replace(proposed, from_savepoint=manifest.savepoint, by=request.by)
+    return request.opener(filled.location), filled
+
+
+def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, str]:
+    """Output directories that the query has left, now or before the savepoint, each with where it writes.
+
+    What it left before an earlier generation stays left, as long as the savepoint is of the output that it
+    went to: else an application that was set back would go on in the old one, and nobody refused it.
+    """
+    moved = sinks.moved_on()
+    assert request.generation is not None
+    current = request.generation.generation(split_job(chosen.manifest.job)[1])
+    before = current.new_sinks if current is not None else {}
+    outputs = {sink.was for sink in sinks.guarded}
+    left = {old: moved.get(new, new) for old, new in before.items() if new in outputs and old not in outputs}
+    return {old: new for old, new in (left | moved).items() if old != new}
+
+
+def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
+    for _, error in unknown_versions(request.repository, chosen.manifest.files):
+        yield f"{error.message} Spark will refuse it."
+    gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
+    if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
+        yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
+    job, query = split_job(chosen.manifest.job)
+    if query is not None and request.generation is not None:
+        yield (
+            f"Only query {query} of job {job} goes back to this savepoint: the job's other queries go on "
+            "from where they are. Savepoints of several queries are not mutually consistent."
+        )
+    if request.mode != "fork":
+        for old, new in sinks.moved_on().items():
+            yield (
+                f"The query has to write to {new} from its next start on: change the application or its "
+                f"declared arguments first. If it goes on in {old}, Spark skips the batches that are there."
+            )
+    if request.into is not None and request.mode != "fork":
+        yield "The restored query keeps its id: never run it beside the one it was taken from."

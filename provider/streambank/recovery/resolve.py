@@ -1,0 +1,198 @@
+"""Which savepoint is meant: a reference, or `latest-good`, the newest that verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
+from streambank.repository.catalog import SavepointSummary, listed, none_of
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.verify import VerifyReport, verify
+from streambank.work.executor import Executor
+from streambank.work.progress import Progress
+
+LATEST_GOOD = "latest-good"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A savepoint that `latest-good` walked past.
+
+    Attributes:
+        savepoint: Its id.
+        why: What is wrong with it.
+    """
+
+    savepoint: str
+    why: str
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return {"savepoint": self.savepoint, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The savepoint to restore.
+
+    Attributes:
+        manifest: It.
+        skipped: Newer ones that are damaged, for `latest-good`.
+        warnings: What a person should know about how it was chosen.
+    """
+
+    manifest: Manifest
+    skipped: tuple[Skipped, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def choose(
+    repository: Repository,
+    reference: str,
+    job: str | None,
+    *,
+    record: bool,
+    by: Mapping[str, Any] | None = None,
+    max_bytes_per_s: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Chosen:
+    """Find the savepoint and make sure that it is whole.
+
+    Args:
+        repository: Where.
+        reference: An id or the beginning of one, or `latest-good`.
+        job: `job` or `job/query`; may be left out where that leaves no choice.
+        record: Leave the result of verifications beside the manifests, where that is possible.
+        by: Who asks, for those records.
+        max_bytes_per_s: How many bytes are read in a second by this process, at most.
+        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+        progress: Told about files and bytes that are checked.
+
+    Raises:
+        InputError: `ambiguous`, or `which-job`: there are several jobs.
+        NotFoundError: `no-such-savepoint`, or `no-good-savepoint`: none verifies.
+        IntegrityError: The one that was named is damaged.
+    """
+    if reference == LATEST_GOOD:
+        place = only_job(repository, job)
+        return _latest_good(repository, place, record, by, max_bytes_per_s, executor, progress)
+    place, savepoint = repository.find(reference, job)
+    manifest = repository.load(place, savepoint)
+    require_whole(verify(repository, place, savepoint, "quick", record=False))
+    return Chosen(manifest)
+
+
+def require_whole(report: VerifyReport) -> None:
+    """Raise the first thing that makes a savepoint useless.
+
+    Raises:
+        IntegrityError: `savepoint-damaged`.
+    """
+    problems = [finding for finding in report.findings if finding.severity == "error"]
+    if problems:
+        more = f" ({len(problems) - 1} more findings)" if len(problems) > 1 else ""
+        raise IntegrityError(
+            f"Savepoint {report.savepoint} of {report.job} is damaged: {problems[0].file}: "
+            f"{problems[0].cause}{more}",
+            code="savepoint-damaged",
+            hint=problems[0].hint,
+        )
+
+
+def only_job(repository: Repository, job: str | None) -> str:
+    """The job that `latest-good` is about.
+
+    Args:
+        repository: Where.
+        job: `job` or `job/query`; None where there is only one.
+
+    Raises:
+        NotFoundError: There is no savepoint of it (code `no-such-savepoint`).
+        InputError: There are several jobs (code `which-job`).
+    """
+    jobs = sorted({of_job for of_job, _ in listed(repository.store, job)})
+    if not jobs:
+        raise none_of(repository.store, job)
+    if job in jobs:
+        return job
+    if len(jobs) > 1:
+        raise InputError(
+            f"There are savepoints of {', '.join(jobs)}; {LATEST_GOOD} needs to know which is meant.",
+            code="which-job",
+            hint="Name it with --job.",
+        )
+    return jobs[0]
+
+
+def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary]:
+    """Savepoints of one job by how new their data is, not by when they were taken.
+
+    A savepoint of an older batch may well be taken after that of a newer one. Within one checkpoint the
+    batch tells which is newer; of two checkpoints (a restore begins another one), the one with the last
+    savepoint.
+
+    Args:
+        summaries: Readable ones, oldest first by when they were taken.
+    """
+    last_of: dict[tuple[str, str], int] = {}
+    for number, one in enumerate(summaries):
+        last_of[one.checkpoint, one.query_id] = number
+    return sorted(
+        summaries, key=lambda one: (last_of[one.checkpoint, one.query_id], one.batch or 0), reverse=True
+    )
+
+
+def _unrecorded(errors: Sequence[StorageError]) -> Iterator[str]:
+    if errors:
+        yield f"What the verification found could not be left beside the savepoint: {errors[0].message}"
+
+
+def _latest_good(
+    repository: Repository,
+    job: str,
+    record: bool,
+    by: Mapping[str, Any] | None,
+    max_bytes_per_s: int | None,
+    executor: Executor | None,
+    progress: Progress | None,
+) -> Chosen:
+    unrecorded: list[StorageError] = []
+    summaries = [summary for summary in repository.manifests(job) if summary.job == job]
+    unreadable = [Skipped(one.savepoint, one.error.message) for one in summaries if one.error is not None]
+    damaged: list[Skipped] = []
+    for summary in newest_first([one for one in summaries if one.error is None]):
+        try:
+            report = verify(
+                repository,
+                job,
+                summary.savepoint,
+                "full",
+                progress=progress,
+                record=record,
+                unrecorded=unrecorded,
+                max_bytes_per_s=max_bytes_per_s,
+                executor=executor,
+                by=by,
+            )
+            if report.restorable:
+                manifest = repository.load(job, summary.savepoint)
+                return Chosen(manifest, (*unreadable, *damaged), tuple(_unrecorded(unrecorded)))
+        except NotFoundError as error:
+            if error.code != "no-such-savepoint":
+                raise
+            damaged.append(Skipped(summary.savepoint, "It was expired meanwhile."))
+            continue
+        problem = next(finding for finding in report.findings if finding.severity == "error")
+        damaged.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
+    skipped = [*damaged, *unreadable]  # the newest first, as far as can be told
+    if not skipped:
+        raise none_of(repository.store, job)
+    raise NotFoundError(
+        f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[0].why}",
+        code="no-good-savepoint",
+        hint="`streambank verify --all` tells about each; look for a replica of the repository.",
+    )

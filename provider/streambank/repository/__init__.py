@@ -1,0 +1,8 @@
+"""The repository: where savepoints lie, each described by one sealed manifest.
+
+* `repository`: the folder as a whole, and how a savepoint comes into it
+* `header`, `sealed`, `manifest`: what is written in it (docs/formats/repository.md)
+* `catalog`: which savepoints there are; `marks`, `holds`: which of them are expired, and which are in use
+* `coverage`: what a replica holds; `trash`: objects that are pending delete
+* `objects`: the content of files, by its digest
+"""

@@ -1,0 +1,394 @@
+"""The catalog: which savepoints a repository holds.
+
+It is the repository itself, listed; there is nothing beside it to keep in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StreambankError,
+)
+from streambank.core.times import to_json_time
+from streambank.repository.entry import nothing
+from streambank.repository.manifest import Manifest, decode_head, glance
+from streambank.repository.marks import (
+    PIN,
+    UNREADABLE,
+    VERIFIED,
+    is_pinned,
+    latest,
+    read_mark,
+    to_verification,
+)
+from streambank.storage.chunks import chunks
+from streambank.storage.names import check_name, split_job
+from streambank.storage.store import Store
+
+EXPIRED = "expired"
+"""Folder of the copies of expired manifests, by job and savepoint."""
+_GLANCE_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointSummary:
+    """One savepoint as a listing shows it.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        error: Why its manifest cannot be used; None for a good one. Where it is set, what follows is empty.
+        batch: The committed batch after which a restored query goes on.
+        query_id: The id in the checkpoint's `metadata`.
+        taken_at: When, in UTC.
+        bytes: Sum of its files' sizes.
+        file_count: How many files.
+        new_bytes: How many bytes it added to the repository.
+        watermark_ms: Event-time watermark in milliseconds since the epoch.
+        note: What a person wrote about it.
+        checkpoint: URI of the checkpoint it was taken from.
+        derived_from: The savepoint it was made from by a compaction or a fork.
+        pinned: Whether retention leaves it alone; a pin mark that cannot be read counts as one.
+        verified_at: When it was last verified, in UTC.
+        verified_level: How thoroughly then.
+        verified_ok: Whether nothing was found then, and no damage that hashing found before still stands.
+        hashed_since: Every byte of it has been hashed since then, in UTC; None where some never were.
+        mark_errors: Marks of it that cannot be read.
+        stats: What taking it cost.
+    """
+
+    savepoint: str
+    job: str
+    error: StreambankError | None = None
+    batch: int | None = None
+    query_id: str = ""
+    taken_at: datetime | None = None
+    bytes: int = 0
+    file_count: int = 0
+    new_bytes: int = 0
+    watermark_ms: int | None = None
+    note: str = ""
+    checkpoint: str = ""
+    derived_from: str | None = None
+    pinned: bool = False
+    verified_at: datetime | None = None
+    verified_level: str = ""
+    verified_ok: bool | None = None
+    hashed_since: datetime | None = None
+    mark_errors: tuple[StreambankError, ...] = ()
+    stats: Mapping[str, Any] = field(default_factory=nothing)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "query_id": self.query_id,
+            "taken_at": to_json_time(self.taken_at) if self.taken_at else None,
+            "bytes": self.bytes,
+            "files": self.file_count,
+            "new_bytes": self.new_bytes,
+            "watermark_ms": self.watermark_ms,
+            "note": self.note,
+            "checkpoint": self.checkpoint,
+            "derived_from": self.derived_from,
+            "pinned": self.pinned,
+            "verified_at": to_json_time(self.verified_at) if self.verified_at else None,
+            "verified_level": self.verified_level or None,
+            "verified_ok": self.verified_ok,
+            "hashed_since": to_json_time(self.hashed_since) if self.hashed_since else None,
+            "error": self.error.message if self.error else None,
+            "mark_errors": [error.message for error in self.mark_errors],
+        }
+
+
+def manifest_key(job: str, savepoint: str) -> str:
+    """Where a manifest lies in its repository.
+
+    Raises:
+        InputError: One of the names is not allowed (code `bad-name`).
+    """
+    split_job(job)
+    return f"savepoints/{job}/{check_name(savepoint, 'savepoint')}.json"
+
+
+def listed(store: Store, job: str | None = None) -> list[tuple[str, str]]:
+    """Job and id of every manifest, damaged or not, in order of their names.
+
+    Args:
+        store: The repository's root.
+        job: Only this one's: for `job` its queries' too, for `job/query` that query's.
+    """
+    if job is not None:
+        split_job(job)
+    found = []
+    for info in store.list("savepoints/" + job if job else "savepoints"):
+        place, _, name = info.path.removeprefix("savepoints/").rpartition("/")
+        if name.endswith(".json") and _is_job(place):
+            found.append((place, name.removesuffix(".json")))
+    return sorted(found)
+
+
+def settle_listed(store: Store, job: str) -> None:
+    """Make sure that those savepoints of a job that can be seen stay, whoever died while it listed one."""
+    store.settle_names([f"savepoints/{job}"])
+
+
+def require_any(store: Store, job: str | None) -> None:
+    """Make sure that there is a savepoint of a job: its name may be mistyped, and then all of none is well.
+
+    Raises:
+        InputError: The name is not allowed (code `bad-name`).
+        NotFoundError: There is none (code `no-such-savepoint`).
+    """
+    if not listed(store, job):
+        raise none_of(store, job)
+
+
+def none_of(store: Store, job: str | None) -> NotFoundError:
+    """The error of a job, or a repository, that has no savepoint."""
+    return NotFoundError(
+        f"There is no savepoint{f' of {job}' if job else ''} in {store.uri}.",
+        code="no-such-savepoint",
+        hint="`streambank list` shows those that are there.",
+    )
+
+
+def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary]:
+    """Every savepoint, by job and then by age; damaged ones, with their `error`, first within their job.
+
+    Raises:
+        InputError: The job's name is not allowed (code `bad-name`).
+    """
+    if job is not None:
+        split_job(job)
+    marks = _marks(store, job)
+    found = (_summary(store, *which, marks.get(which, ())) for which in listed(store, job))
+    yield from sorted(
+        (it for it in found if it),
+        key=lambda it: (it.job, it.taken_at.timestamp() if it.taken_at else 0.0, it.savepoint),
+    )
+
+
+def read_head(store: Store, job: str, savepoint: str) -> Manifest:
+    """A manifest without its files, its seal checked.
+
+    Raises:
+        NotFoundError: There is no such savepoint (code `no-such-savepoint`).
+        IntegrityError, FormatError: It cannot be used.
+    """
+    what = manifest_name(job, savepoint)
+    try:
+        with store.open(manifest_key(job, savepoint)) as reader:
+            manifest = decode_head(chunks(reader), what)
+    except NotFoundError as error:
+        raise no_such_savepoint(job, savepoint) from error
+    return check_place(manifest, job, savepoint)
+
+
+def heads(store: Store, job: str) -> Iterator[Manifest]:
+    """The savepoints of a job without their files, newest batch first; damaged ones are left out.
+
+    Only as much is read as it takes to choose one: who counts on what a head says loads the savepoint. For
+    `job` those of its queries are among them.
+    """
+    for of_job, savepoint in sorted(listed(store, job), key=lambda which: _batch(which[1]), reverse=True):
+        head = glimpse(store, of_job, savepoint)
+        if head is not None:
+            yield head
+
+
+def glimpse(store: Store, job: str, savepoint: str) -> Manifest | None:
+    """A savepoint by the beginning of its manifest, without its files; None where that is damaged or gone."""
+    what = manifest_name(job, savepoint)
+    try:
+        head = glance(store.read(manifest_key(job, savepoint), 0, _GLANCE_BYTES), what)
+        return check_place(head, job, savepoint) if head else read_head(store, job, savepoint)
+    except (NotFoundError, IntegrityError, FormatError):
+        return None
+
+
+def distrusted(store: Store, job: str) -> bool:
+    """Whether the last verification of any savepoint of a job found damage.
+
+    One that was expired for it counts as long as it can be brought back: others may share what is damaged.
+    """
+    there = set(listed(store, job))
+    return any(
+        which in there or (all(which) and store.names("/".join((EXPIRED, *which))))
+        for which in _verified_damaged(store, job)
+    )
+
+
+def found_damaged(store: Store, job: str | None = None) -> Iterator[tuple[str, str]]:
+    """Job and id of each listed savepoint whose last verification found damage; only marks are read.
+
+    Args:
+        store: The repository's root.
+        job: Only this one's, as for `listed`.
+    """
+    there = set(listed(store, job))
+    yield from (which for which in _verified_damaged(store, job) if which in there)
+
+
+def _verified_damaged(store: Store, job: str | None) -> Iterator[tuple[str, str]]:
+    """The same of savepoints that have marks, whether or not they are listed."""
+    for which, names in _marks(store, job).items():
+        name = latest(names, VERIFIED)
+        try:
+            if name is not None and not to_verification(read_mark(store, *which, name)).ok:
+                yield which
+        except (NotFoundError, *UNREADABLE):
+            continue  # it says nothing, or is gone
+
+
+def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str]:
+    """Job and id of the savepoint that a person means.
+
+    Args:
+        store: The repository's root.
+        reference: An id, the unique beginning of one, or either behind `job/` or `job/query/`.
+        job: Look only here.
+
+    Raises:
+        NotFoundError: Nothing begins so (code `no-such-savepoint`).
+        InputError: Several do (code `ambiguous`), or it is no name at all.
+    """
+    place, _, start = reference.rpartition("/")
+    check_name(start, "savepoint")
+    candidates = [
+        which
+        for which in listed(store, place or job)
+        if which[1].startswith(start) and (not place or job is None or which[0] == job)
+    ]
+    exact = [which for which in candidates if which[1] == start]
+    chosen = exact or candidates
+    if not chosen:
+        raise NotFoundError(
+            f"There is no savepoint {reference}{f' of {job}' if job else ''} in {store.uri}.",
+            code="no-such-savepoint",
+            hint="`streambank list` shows those that are there.",
+        )
+    if len(chosen) > 1:
+        more = ", ..." if len(chosen) > 5 else ""
+        names = ", ".join(f"{of_job}/{savepoint}" for of_job, savepoint in chosen[:5])
+        raise InputError(
+            f"{reference} could be any of {len(chosen)} savepoints: {names}{more}.",
+            code="ambiguous",
+            hint="Give more of the id, or the job.",
+        )
+    return chosen[0]
+
+
+def manifest_name(job: str, savepoint: str) -> str:
+    """What messages call a savepoint's manifest."""
+    return f"manifest of the savepoint {savepoint} of {job}"
+
+
+def no_such_savepoint(job: str, savepoint: str) -> NotFoundError:
+    """The error of a savepoint that is not there."""
+    return NotFoundError(
+        f"There is no savepoint {savepoint} of {job}.",
+        code="no-such-savepoint",
+        hint="`streambank list` shows those that are there.",
+    )
+
+
+def check_place(manifest: Manifest, job: str, savepoint: str) -> Manifest:
+    """The same manifest, if it is the one of this job and id.
+
+    Raises:
+        IntegrityError: It is another one's (code `record-damaged`).
+    """
+    if (manifest.job, manifest.savepoint) != (job, savepoint):
+        raise IntegrityError(
+            f"The {manifest_name(job, savepoint)} is that of {manifest.savepoint} of {manifest.job}.",
+            code="record-damaged",
+            hint="Somebody or something moved it: use another savepoint.",
+        )
+    return manifest
+
+
+def _marks(store: Store, job: str | None) -> dict[tuple[str, str], list[str]]:
+    """Names of the marks of each savepoint."""
+    marks: dict[tuple[str, str], list[str]] = {}
+    for info in store.list("marks/" + job if job else "marks"):
+        place, _, name = info.path.removeprefix("marks/").rpartition("/")
+        of_job, _, savepoint = place.rpartition("/")
+        marks.setdefault((of_job, savepoint), []).append(name)
+    return marks
+
+
+def _batch(savepoint: str) -> tuple[int, str]:
+    """What savepoints are sorted by: the batch in an id, which may have grown beyond six digits."""
+    digits = savepoint.partition("-")[0].removeprefix("b")
+    return (int(digits) if digits.isdecimal() else -1), savepoint
+
+
+def _is_job(place: str) -> bool:
+    try:
+        split_job(place)
+    except InputError:
+        return False
+    return True
+
+
+def _summary(store: Store, job: str, savepoint: str, marks: Iterable[str]) -> SavepointSummary | None:
+    """One savepoint; None where it was deleted since it was listed."""
+    names = list(marks)
+    errors: list[StreambankError] = []
+    pinned, verification = False, None
+    try:
+        name = latest(names, PIN)
+        pinned = name is not None and is_pinned(read_mark(store, job, savepoint, name))
+    except UNREADABLE as error:
+        errors.append(error)
+        pinned = True
+    try:
+        name = latest(names, VERIFIED)
+        verification = to_verification(read_mark(store, job, savepoint, name)) if name else None
+    except NotFoundError:
+        pass  # a sweep has removed it since it was listed, beside an undelete: nothing is known any more
+    except UNREADABLE as error:
+        errors.append(error)
+    try:
+        manifest = read_head(store, job, savepoint)
+    except NotFoundError:
+        return None
+    except (IntegrityError, FormatError, InputError, StorageError) as error:
+        if isinstance(error, StorageError) and error.code not in ("no-permission", "io-error"):
+            raise  # the place as a whole cannot be read
+        return SavepointSummary(
+            savepoint=savepoint, job=job, error=error, pinned=pinned, mark_errors=tuple(errors)
+        )
+    return SavepointSummary(
+        savepoint=savepoint,
+        job=job,
+        batch=manifest.batch,
+        query_id=manifest.query_id,
+        taken_at=manifest.taken_at,
+        bytes=manifest.bytes,
+        file_count=manifest.file_count,
+        new_bytes=manifest.stats.get("new_bytes", 0),
+        watermark_ms=manifest.watermark_ms,
+        note=manifest.note,
+        checkpoint=manifest.checkpoint,
+        derived_from=manifest.derived_from,
+        pinned=pinned,
+        verified_at=verification.at if verification else None,
+        verified_level=verification.level if verification else "",
+        verified_ok=verification.ok if verification else None,
+        hashed_since=verification.coverage.since if verification else None,
+        mark_errors=tuple(errors),
+        stats=manifest.stats,
+    )

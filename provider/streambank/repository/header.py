@@ -1,0 +1,113 @@
+"""`repository.json`: what makes a directory a repository, and says how to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from streambank.core.errors import ConflictError, InputError, IntegrityError, NotFoundError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.repository.objects.digest import new_hasher
+from streambank.repository.sealed import damaged, decode_record, encode_record
+from streambank.storage.locations import is_inside
+from streambank.storage.store import Store
+
+HEADER_KEY = "repository.json"
+_PARTS = frozenset({"condemned", "expired", "index", "marks", "objects", "packs", "sampling", "savepoints"})
+_MAY_BE_THERE_BEFORE = frozenset({"jobs", "lost+found"})
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryHeader:
+    """What `repository.json` says.
+
+    Attributes:
+        id: A UUID that tells a repository from its replicas.
+        digest: The algorithm of all its digests.
+        created_at: When it was made, in UTC.
+    """
+
+    id: str
+    digest: str
+    created_at: datetime
+
+
+def read_header(store: Store) -> RepositoryHeader:
+    """The header of the repository at the root of a store.
+
+    Raises:
+        NotFoundError: There is none (code `no-repository`).
+        IntegrityError: It is damaged (code `record-damaged`), or gone from a repository (`header-missing`).
+        FormatError: A newer Streambank made it.
+    """
+    what = f"header {HEADER_KEY} of the repository {store.uri}"
+    try:
+        data = store.read(HEADER_KEY)
+    except NotFoundError as error:
+        _refuse_headless(store)
+        raise NotFoundError(
+            f"There is no repository at {store.uri}.",
+            code="no-repository",
+            hint="The first `streambank take` makes one; or name the directory that holds repository.json.",
+        ) from error
+    record = decode_record(data, what)
+    try:
+        header = RepositoryHeader(str(record["id"]), record["digest"], from_json_time(record["created_at"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(what, "a field is missing or of another type") from error
+    new_hasher(header.digest)
+    return header
+
+
+def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHeader:
+    """The header at the root of a store; a new one where there is nothing yet. Of many creators one wins.
+
+    Raises:
+        InputError: Other files are there (code `not-empty`): a live checkpoint, for example.
+        IntegrityError, FormatError: As `read_header`.
+    """
+    if not store.exists(HEADER_KEY):
+        _refuse_headless(store)
+        others = sorted(set(store.names()) - _MAY_BE_THERE_BEFORE - {HEADER_KEY})
+        if others:
+            raise InputError(
+                f"No repository can be made at {store.uri}: other files are there, such as {others[0]}.",
+                code="not-empty",
+                hint="Name an empty or new directory; a checkpoint is never a repository.",
+            )
+        new_hasher(digest)
+        header = RepositoryHeader(repository_id, digest, utc_now())
+        record = {"id": header.id, "created_at": to_json_time(header.created_at)}
+        try:
+            store.write(HEADER_KEY, encode_record(record, digest), exclusive=True)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+    return read_header(store)
+
+
+def check_apart(repository: Store, checkpoint: str) -> None:
+    """Make sure that no new repository is made inside the checkpoint whose savepoints are to go there.
+
+    It would be written into the live checkpoint, and be lost with it. One that is there already goes on
+    being used: savepoints in a bad place are better than none.
+
+    Raises:
+        InputError: It would lie inside (code `inside-checkpoint`).
+    """
+    if is_inside(repository.uri, checkpoint) and not repository.exists(HEADER_KEY):
+        raise InputError(
+            f"The repository {repository.uri} would lie in the checkpoint {checkpoint}.",
+            code="inside-checkpoint",
+            hint="Name a directory elsewhere, best on another disk, or it is lost with the checkpoint.",
+        )
+
+
+def _refuse_headless(store: Store) -> None:
+    """Raise where a repository is there whose header is gone: a new one would orphan it."""
+    if _PARTS.intersection(store.names()) and not store.exists(HEADER_KEY):
+        raise IntegrityError(
+            f"The repository at {store.uri} has lost its {HEADER_KEY}.",
+            code="header-missing",
+            hint="Put it back from a backup, or let `streambank repair` make it again.",
+        )

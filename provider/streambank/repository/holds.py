@@ -1,0 +1,190 @@
+"""Hold marks: while somebody reads a savepoint, it stays listed, and what it names stays where it is.
+
+A hold is a small sealed file beside the manifest, `marks/<job>/<savepoint>/hold-<32 hex digits>.json`, made
+by an exclusive create under a name that is never used twice. It counts for `HOLD_S` by the clock of the
+storage and ends by itself, so one whose holder was killed only delays. docs/formats/repository.md has the
+rules.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.repository.marks import UNREADABLE, marks_prefix
+from streambank.repository.sealed import damaged, decode_record, encode_record
+from streambank.repository.trash import boot_clock_s, boot_id, storage_age_s
+from streambank.storage.names import check_name, split_job
+from streambank.storage.store import FileInfo, Store
+
+HOLD = "hold"
+HOLD_S = 3600.0
+"""How long a hold counts unless it is renewed."""
+MAX_HOLD_S = 86400.0
+"""No hold counts longer than this, whatever it says; one that cannot be read counts as long."""
+_NAME = re.compile(r"hold-([0-9a-f]{32})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One hold mark.
+
+    Attributes:
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        key: Where the mark lies.
+        purpose: What the holder does: `restore`, `replicate` or `verify`; empty where it cannot be read.
+        by: Who that is.
+        left_s: How many seconds it still counts; it has ended where that is not positive.
+    """
+
+    job: str
+    savepoint: str
+    key: str
+    purpose: str
+    by: Mapping[str, Any]
+    left_s: float
+
+    @property
+    def which(self) -> tuple[str, str]:
+        """Job and id of the savepoint."""
+        return self.job, self.savepoint
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has not ended."""
+        return self.left_s > 0
+
+    @property
+    def holder(self) -> str:
+        """Who holds, for people: `restore by ann on etl-1`."""
+        who = f" by {self.by['user']}" if self.by.get("user") else ""
+        where = f" on {self.by['host']}" if self.by.get("host") else ""
+        return f"{self.purpose or 'somebody'}{who}{where}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The hold as JSON."""
+        return {
+            "job": self.job,
+            "savepoint": self.savepoint,
+            "purpose": self.purpose,
+            "by": dict(self.by),
+            "left_s": round(self.left_s, 1),
+        }
+
+
+def hold_key(job: str, savepoint: str) -> str:
+    """Where a new hold mark of a savepoint is to lie; never the same twice."""
+    return f"{marks_prefix(job, savepoint)}/{HOLD}-{uuid.uuid4().hex}.json"
+
+
+def add_hold(store: Store, digest_name: str, key: str, purpose: str, by: Mapping[str, Any]) -> None:
+    """Write a hold mark, which counts from now on and ends by itself, or when the file is deleted.
+
+    Args:
+        store: The repository's root.
+        digest_name: What seals it.
+        key: See `hold_key`.
+        purpose: What the holder does.
+        by: Who that is.
+    """
+    job, savepoint, hold_id = _named(key) or ("", "", "")
+    now = utc_now()
+    record = {
+        "kind": HOLD,
+        "id": hold_id,
+        "job": job,
+        "savepoint": savepoint,
+        "at": to_json_time(now),
+        "by": dict(by),
+        "purpose": purpose,
+        "hold_s": HOLD_S,
+        "until": to_json_time(now + timedelta(seconds=HOLD_S)),
+        "boot": {"id": boot_id(), "s": boot_clock_s()},
+    }
+    store.write(key, encode_record(record, digest_name), exclusive=True)
+
+
+def holds(store: Store, now_ns: int, below: str = "marks") -> list[Hold]:
+    """Every hold mark, ended ones among them.
+
+    Args:
+        store: The repository's root.
+        now_ns: The time by the clock of the storage; of one that stamps no files, by this machine's.
+        below: Where to look: `marks`, or what `marks_prefix` says of one savepoint.
+
+    Raises:
+        StorageError: The marks cannot be listed or read.
+    """
+    found = (_hold(store, info, now_ns) for info in store.list(below))
+    return [hold for hold in found if hold is not None]
+
+
+def held(store: Store, job: str, savepoint: str, now_ns: int) -> Hold | None:
+    """The hold on a savepoint that counts longest; None where there is none."""
+    counting = [hold for hold in holds(store, now_ns, marks_prefix(job, savepoint)) if hold.counts]
+    return max(counting, key=lambda hold: hold.left_s, default=None)
+
+
+def _hold(store: Store, info: FileInfo, now_ns: int) -> Hold | None:
+    named = _named(info.path)
+    if named is None:
+        return None
+    job, savepoint, _ = named
+    try:
+        record = _read(store, info.path, named)
+    except NotFoundError:
+        # Ended in this moment, or this machine slept and it was renewed: the next look tells.
+        return Hold(job, savepoint, info.path, "", {}, HOLD_S)
+    except UNREADABLE:
+        left_s = MAX_HOLD_S - (now_ns - info.mtime_ns) / 1e9
+        return Hold(job, savepoint, info.path, "", {}, left_s)
+    written_ns = info.mtime_ns or int(from_json_time(record["at"]).timestamp() * 1e9)
+    age_s = storage_age_s(written_ns, record["boot"]["id"], record["boot"]["s"], now_ns)
+    left_s = min(record["hold_s"], MAX_HOLD_S) - age_s
+    return Hold(job, savepoint, info.path, record["purpose"], record["by"], left_s)
+
+
+def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]:
+    """The fields of a hold mark.
+
+    Raises:
+        NotFoundError: It is gone.
+        IntegrityError, FormatError: It cannot be understood.
+    """
+    job, savepoint, hold_id = named
+    what = f"mark {key.rpartition('/')[2]} of the savepoint {savepoint} of {job}"
+    record = decode_record(store.read(key), what)
+    place = tuple(record.get(name) for name in ("kind", "job", "savepoint", "id"))
+    if place != (HOLD, job, savepoint, hold_id):
+        raise damaged(what, "it belongs to something else")
+    try:
+        from_json_time(record["at"])
+        boot = record["boot"]
+        return record | {
+            "hold_s": float(record["hold_s"]),
+            "purpose": str(record["purpose"]),
+            "boot": {"id": str(boot["id"]), "s": float(boot["s"])},
+            "by": dict(record["by"]),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(what, "it does not say since when and for how long") from error
+
+
+def _named(key: str) -> tuple[str, str, str] | None:
+    """Job, savepoint and id of a hold mark, by where it lies; None for any other file."""
+    place, _, name = key.removeprefix("marks/").rpartition("/")
+    job, _, savepoint = place.rpartition("/")
+    match = _NAME.fullmatch(name)
+    try:
+        split_job(job)
+        check_name(savepoint, "savepoint")
+    except InputError:
+        return None
+    return (job, savepoint, match[1]) if match else None

@@ -1,0 +1,343 @@
+"""The manifest: one savepoint's list of files, and everything that must be known to bring it back.
+
+A manifest is a sealed file (`sealed.py`) whose files stand one on a line, so that both a person and a program
+of little memory can read it. Its existence under `savepoints/` is what makes a savepoint exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from types import NoneType
+from typing import Any
+
+from streambank.core.errors import InputError, IntegrityError
+from streambank.core.times import from_json_time, to_json_time
+from streambank.repository.entry import NOTHING, FileEntry, check_entry, in_order, nothing, sort_key
+from streambank.repository.objects.digest import DEFAULT_DIGEST
+from streambank.repository.sealed import (
+    FORMAT,
+    damaged,
+    field_line,
+    head_lines,
+    parse_field,
+    seal,
+    split_lines,
+    unseal,
+)
+from streambank.storage.names import check_name, split_job
+
+MANIFEST_SEAL = "manifest_digest"
+_LINES_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A savepoint. Field names are those of the JSON (docs/formats/repository.md).
+
+    Attributes:
+        digest: The algorithm of every digest in the manifest.
+        savepoint: Its id, `savepoint_id` of what it holds.
+        job: `job` or `job/query`.
+        query_id: The id in the checkpoint's `metadata`.
+        batch: The committed batch after which a restored query goes on.
+        taken_at: When, in UTC.
+        taken_by: Who: user, host, and for Airflow dag_id, run_id, reason.
+        note: What a person wrote about it.
+        checkpoint: URI of the checkpoint it was taken from.
+        closure: `safe` or `minimal`.
+        watermark_ms: Event-time watermark in milliseconds since the epoch, where the query has one.
+        operators: Stateful operators: operator, name, stores (store, partitions, rows, bytes).
+        spark_version: Spark that wrote the checkpoint, as far as known.
+        application: Fingerprint of the application's code, as far as known.
+        conf: Fingerprint of its configuration, as far as known.
+        offset_conf: Settings that Spark wrote into the offset log of the batch.
+        sources: How far each source is.
+        sinks: How far each sink is: kind, path, ..., `files` (entries of the sink's own saved files).
+        derived_from: The savepoint that this one was made from, by a compaction or a fork.
+        parent: The savepoint whose unchanged files were used again without reading them.
+        bytes: Sum of the files' sizes, sinks' included.
+        file_count: How many files, sinks' included.
+        stats: What taking it cost: new_bytes, new_files, replans, seconds.
+        files: The checkpoint's files, sorted by path.
+        extra: Fields that a newer Streambank wrote; kept.
+    """
+
+    savepoint: str
+    job: str
+    query_id: str
+    batch: int
+    taken_at: datetime
+    digest: str = DEFAULT_DIGEST
+    taken_by: Mapping[str, Any] = field(default_factory=nothing)
+    note: str = ""
+    checkpoint: str = ""
+    closure: str = "safe"
+    watermark_ms: int | None = None
+    operators: tuple[Mapping[str, Any], ...] = ()
+    spark_version: str | None = None
+    application: Any = None
+    conf: Any = None
+    offset_conf: Mapping[str, Any] = field(default_factory=nothing)
+    sources: tuple[Any, ...] = ()
+    sinks: tuple[Mapping[str, Any], ...] = ()
+    derived_from: str | None = None
+    parent: str | None = None
+    bytes: int = 0
+    file_count: int = 0
+    stats: Mapping[str, Any] = field(default_factory=nothing)
+    files: tuple[FileEntry, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=nothing)
+
+    def sink_files(self) -> Iterator[FileEntry]:
+        """The saved files of all sinks."""
+        for sink in self.sinks:
+            for entry in sink.get("files", ()):
+                yield FileEntry.from_dict(entry)
+
+    def all_files(self) -> Iterator[FileEntry]:
+        """The files of the checkpoint, then those of the sinks."""
+        yield from self.files
+        yield from self.sink_files()
+
+    def objects(self) -> dict[str, int]:
+        """Digest and size of each object that this savepoint needs."""
+        return {entry.digest: entry.size_bytes for entry in self.all_files()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest as JSON, `files` last; the seal is not part of it."""
+        head = dict(_head_fields(self))
+        files = [entry.to_dict() for entry in self.files]
+        return {"format": FORMAT, "digest": self.digest, **head, "files": files}
+
+
+def savepoint_id(job: str, query_id: str, batch: int, offsets_bytes: bytes, commits_bytes: bytes) -> str:
+    """The id of a savepoint: the same batch of the same run of a query always gets the same one.
+
+    So the conditional create of the manifest decides between takes that run at once, and a batch that ran
+    again with other input after a restore gets another id.
+
+    Args:
+        job: `job` or `job/query`.
+        query_id: The id in the checkpoint's `metadata`.
+        batch: The committed batch.
+        offsets_bytes: The offset log's entry of the batch.
+        commits_bytes: The commit log's entry of the batch.
+
+    Returns:
+        `b000042-` and 12 hex digits.
+    """
+    parts = (job.encode(), query_id.encode(), str(batch).encode(), offsets_bytes, commits_bytes)
+    hasher = hashlib.sha256()
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "big"))
+        hasher.update(part)
+    return f"b{batch:06d}-{hasher.hexdigest()[:12]}"
+
+
+def encode(manifest: Manifest) -> Iterator[bytes]:
+    """The manifest as the bytes of its file, line by line; files are sorted on the way.
+
+    Raises:
+        IntegrityError: It breaks a rule that `decode` holds it to.
+        InputError: A name in it is not allowed.
+    """
+    _check_head(manifest)
+    for entry in manifest.sink_files():
+        check_entry(entry)
+    return seal(_lines(manifest), MANIFEST_SEAL, manifest.digest)
+
+
+def decode(data: bytes | Iterable[bytes], what: str = "savepoint's manifest") -> Manifest:
+    """The manifest in a file's bytes.
+
+    Args:
+        data: The file, or chunks of it.
+        what: What it is, for messages.
+
+    Raises:
+        IntegrityError: It is cut off, was changed (code `record-damaged`), or lists paths that climb out of
+            their root or clash (codes `bad-path`, `duplicate-path`, `path-clash`, `bad-entry`).
+        FormatError: A newer Streambank wrote it (code `unknown-format`).
+    """
+    files: list[FileEntry] = []
+    head = _parse((data,) if isinstance(data, bytes) else data, what, files.extend)
+    return _to_manifest(head, tuple(in_order(files)), what)
+
+
+def decode_head(chunks: Iterable[bytes], what: str = "savepoint's manifest") -> Manifest:
+    """The manifest without its `files`, none of which is kept in memory; the seal is checked all the same.
+
+    Raises:
+        IntegrityError, FormatError: As `decode`, but for what the lines of the files say.
+    """
+    return _to_manifest(_parse(chunks, what, None), (), what)
+
+
+def glance(beginning: bytes, what: str = "savepoint's manifest") -> Manifest | None:
+    """The manifest without its `files`, from the beginning of its file alone; its seal is not checked.
+
+    Good for choosing among savepoints, and for nothing that rests on what they say.
+
+    Returns:
+        None where the beginning does not reach the files, or cannot be read.
+    """
+    before, found, _ = beginning.partition(b'\n"files": [\n')
+    if not found:
+        return None
+    head: dict[str, Any] = {}
+    try:
+        for line in split_lines(before.removeprefix(b"{\n") + b"\n"):
+            name, value = parse_field(line, what)
+            head[name] = value
+        if head.pop("format", None) != FORMAT:
+            return None
+        return _to_manifest(head, (), what)
+    except (IntegrityError, ValueError):
+        return None
+
+
+def decode_each(chunks: Iterable[bytes], what: str, each: Callable[[FileEntry], object]) -> Manifest:
+    """The manifest without its `files`, each of which is handed on and not kept.
+
+    Whether they are intact is known only once this has returned.
+
+    Raises:
+        IntegrityError, FormatError: As `decode`, but for the order of the files.
+    """
+
+    def hand_on(entries: list[FileEntry]) -> None:
+        for entry in entries:
+            each(entry)
+
+    return _to_manifest(_parse(chunks, what, hand_on), (), what)
+
+
+def _lines(manifest: Manifest) -> Iterator[bytes]:
+    yield from head_lines(manifest.digest)
+    for name, value in _head_fields(manifest):
+        yield field_line(name, value)
+    yield b'"files": [\n'
+    before = b""
+    for entry in in_order(sorted(manifest.files, key=lambda entry: sort_key(entry.path))):
+        yield before + check_entry(entry).to_json().encode()
+        before = b",\n"
+    yield b"\n],\n" if before else b"],\n"
+
+
+def _head_fields(manifest: Manifest) -> Iterator[tuple[str, Any]]:
+    for name in _FIELDS:
+        value = getattr(manifest, name)
+        if isinstance(value, datetime):
+            yield name, to_json_time(value)
+        elif isinstance(value, tuple):
+            yield name, [dict(item) if isinstance(item, Mapping) else item for item in value]
+        else:
+            yield name, dict(value) if isinstance(value, Mapping) else value
+    yield from manifest.extra.items()
+
+
+def _parse(
+    chunks: Iterable[bytes], what: str, keep: Callable[[list[FileEntry]], object] | None
+) -> dict[str, Any]:
+    """The fields but `files`, which go to `keep`, some at a time."""
+    head: dict[str, Any] = {}
+    lines = unseal(chunks, MANIFEST_SEAL, what)
+    for line in lines:
+        if line == b'"files": [\n':
+            name, value = "files", None
+            gathered: list[bytes] = []
+            for entry in lines:
+                if entry == b"],\n":
+                    break
+                if keep is None:
+                    continue
+                gathered.append(entry)
+                if len(gathered) == _LINES_AT_ONCE:
+                    keep(_parse_entries(gathered, what))
+                    gathered = []
+            if gathered and keep is not None:
+                keep(_parse_entries(gathered, what))
+        else:
+            name, value = parse_field(line, what)
+        if name in head:
+            raise damaged(what, f"its field {name} is there twice")
+        head[name] = value
+    if head.pop("files", 0) is not None:
+        raise damaged(what, "it lists no files")
+    return head
+
+
+def _parse_entries(lines: list[bytes], what: str) -> list[FileEntry]:
+    """The entries in some lines, which are parsed together: that is several times as fast as one by one."""
+    try:
+        parsed = json.loads(b"[" + b"".join(lines).rstrip().removesuffix(b",") + b"]")
+    except (ValueError, RecursionError) as error:
+        raise damaged(what, "the line of a file cannot be read") from error
+    if len(parsed) != len(lines) or not all(isinstance(fields, dict) for fields in parsed):
+        raise damaged(what, "the line of a file holds something else")
+    return [FileEntry.from_dict(fields) for fields in parsed]
+
+
+def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) -> Manifest:
+    known = {name: head.pop(name) for name in ("digest", *_FIELDS) if name in head}
+    try:
+        known["taken_at"] = from_json_time(known["taken_at"])
+        for name in ("operators", "sources", "sinks"):
+            known[name] = tuple(known.get(name, ()))
+        manifest = Manifest(**known, files=files, extra=head or NOTHING)
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(what, "a field is missing or of another type") from error
+    _check_head(manifest, what)
+    for entry in manifest.sink_files():
+        check_entry(entry)
+    return manifest
+
+
+def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
+    """Raise where a field is not of the type it should be, or a name is not allowed."""
+    for name, kinds in _KINDS.items():
+        if not isinstance(getattr(manifest, name), kinds) or isinstance(getattr(manifest, name), bool):
+            raise damaged(what, f"its field {name} is of another type")
+    if not all(isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks)):
+        raise damaged(what, "its operators or sinks are of another type")
+    if manifest.batch < 0 or manifest.bytes < 0 or manifest.file_count < 0:
+        raise damaged(what, "a number in it is negative")
+    for sink in manifest.sinks:
+        entries = sink.get("files", [])
+        if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
+            raise damaged(what, "the files of a sink are of another type")
+    try:
+        split_job(manifest.job)
+        check_name(manifest.savepoint, "savepoint")
+    except InputError as error:
+        raise damaged(what, error.message) from error
+    if set(manifest.extra) & {"format", "digest", "files", MANIFEST_SEAL, *_FIELDS}:
+        raise damaged(what, "an unknown field has the name of a known one")
+
+
+_FIELDS = tuple(item.name for item in fields(Manifest) if item.name not in ("digest", "files", "extra"))
+_TEXT, _MAYBE_TEXT, _NUMBER = (str,), (str, NoneType), (int,)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "savepoint": _TEXT,
+    "job": _TEXT,
+    "query_id": _TEXT,
+    "batch": _NUMBER,
+    "taken_at": (datetime,),
+    "digest": _TEXT,
+    "taken_by": (Mapping,),
+    "note": _TEXT,
+    "checkpoint": _TEXT,
+    "closure": _TEXT,
+    "watermark_ms": (int, NoneType),
+    "spark_version": _MAYBE_TEXT,
+    "offset_conf": (Mapping,),
+    "derived_from": _MAYBE_TEXT,
+    "parent": _MAYBE_TEXT,
+    "bytes": _NUMBER,
+    "file_count": _NUMBER,
+    "stats": (Mapping,),
+}

@@ -1,0 +1,187 @@
+"""Marks: small records beside a savepoint that say what happened to it later: pinned, unpinned, verified.
+
+A manifest never changes. Each mark is a new sealed file `marks/<job>/<savepoint>/<kind>-<number>.json`, made
+by an exclusive create, so that two writers never overwrite each other; of one kind the highest number counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.core.errors import ConflictError, FormatError, IntegrityError
+from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.repository.coverage import Coverage
+from streambank.repository.entry import nothing
+from streambank.repository.sealed import damaged, decode_record, encode_record
+from streambank.storage.store import Store
+
+PIN = "pin"
+VERIFIED = "verified"
+_NAME = re.compile(r"([a-z]+)-(\d{10})\.json")
+_TRIES = 100
+_OWN_FIELDS = frozenset(
+    {"format", "digest", "kind", "number", "job", "savepoint", "at", "by", "record_digest"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One mark.
+
+    Attributes:
+        kind: `pin` (with the field `pinned`) or `verified`; more may come.
+        number: Of its kind, from 1.
+        at: When, in UTC.
+        by: Who: user, host, dag_id, ...
+        fields: What else it says.
+    """
+
+    kind: str
+    number: int
+    at: datetime
+    by: Mapping[str, Any] = field(default_factory=nothing)
+    fields: Mapping[str, Any] = field(default_factory=nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One verification of a savepoint.
+
+    Attributes:
+        at: When it ended, in UTC.
+        level: `quick`, `full`, `sampled`.
+        ok: Whether nothing was found, and no damage that an earlier one found by hashing still stands.
+        findings: How much was found.
+        files: How many files were looked at.
+        bytes: How many bytes were read.
+        seconds: How long it took.
+        by: Who asked for it.
+        coverage: What has been hashed up to then, and when.
+    """
+
+    at: datetime
+    level: str
+    ok: bool
+    findings: int = 0
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    by: Mapping[str, Any] = field(default_factory=nothing)
+    coverage: Coverage = field(default_factory=Coverage)
+
+
+def marks_prefix(job: str, savepoint: str) -> str:
+    """Where the marks of a savepoint lie."""
+    return f"marks/{job}/{savepoint}"
+
+
+def split_mark_name(name: str) -> tuple[str, int] | None:
+    """Kind and number of a mark's file name; None where it is none."""
+    match = _NAME.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def add_mark(
+    store: Store,
+    digest_name: str,
+    job: str,
+    savepoint: str,
+    kind: str,
+    *,
+    by: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
+) -> Mark:
+    """Write the next mark of a kind.
+
+    Raises:
+        ConflictError: Others wrote marks all the time (code `too-many-writers`).
+    """
+    prefix = marks_prefix(job, savepoint)
+    for _ in range(_TRIES):
+        names = (split_mark_name(name) for name in store.names(prefix))
+        number = max((found[1] for found in names if found and found[0] == kind), default=0) + 1
+        mark = Mark(kind, number, utc_now(), dict(by or {}), dict(fields or {}))
+        record = {
+            "kind": kind,
+            "number": number,
+            "job": job,
+            "savepoint": savepoint,
+            "at": to_json_time(mark.at),
+            "by": mark.by,
+            **mark.fields,
+        }
+        try:
+            store.write(
+                f"{prefix}/{kind}-{number:010d}.json", encode_record(record, digest_name), exclusive=True
+            )
+        except ConflictError:
+            continue  # somebody else took the number
+        return mark
+    raise ConflictError(
+        f"No {kind} mark could be written for the savepoint {savepoint} of {job}.",
+        code="too-many-writers",
+        hint="Try again.",
+    )
+
+
+def read_mark(store: Store, job: str, savepoint: str, name: str) -> Mark:
+    """One mark by its file name.
+
+    Raises:
+        NotFoundError: There is none.
+        IntegrityError: It is not what was written, or belongs to something else (code `record-damaged`).
+        FormatError: A newer Streambank wrote it.
+    """
+    what = f"mark {name} of the savepoint {savepoint} of {job}"
+    record = decode_record(store.read(f"{marks_prefix(job, savepoint)}/{name}"), what)
+    place = (record.get("kind"), record.get("number"), record.get("job"), record.get("savepoint"))
+    named = split_mark_name(name)
+    if named is None or place != (*named, job, savepoint):
+        raise damaged(what, "it belongs to something else")
+    try:
+        at, by = from_json_time(record["at"]), record["by"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(what, "it does not say when and by whom") from error
+    fields = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
+    return Mark(named[0], named[1], at, by, fields)
+
+
+def latest(names: Iterable[str], kind: str) -> str | None:
+    """The file name of the newest mark of a kind."""
+    numbers = [found[1] for found in map(split_mark_name, names) if found and found[0] == kind]
+    return f"{kind}-{max(numbers):010d}.json" if numbers else None
+
+
+def is_pinned(mark: Mark | None) -> bool:
+    """Whether the newest pin mark holds the savepoint."""
+    return mark is not None and mark.fields.get("pinned") is True
+
+
+def to_verification(mark: Mark) -> Verification:
+    """What a verified mark says."""
+    known = {
+        name: mark.fields[name] for name in ("findings", "files", "bytes", "seconds") if name in mark.fields
+    }
+    return Verification(
+        at=mark.at,
+        level=str(mark.fields.get("level", "")),
+        ok=mark.fields.get("ok") is True,
+        by=mark.by,
+        coverage=coverage_of(mark),
+        **known,
+    )
+
+
+def coverage_of(mark: Mark) -> Coverage:
+    """What had been hashed, and when, by the time of a verified mark."""
+    if "coverage" not in mark.fields and mark.fields.get("level") == "full":  # it was not written always
+        return Coverage.whole(mark.at, mark.fields.get("ok") is True)
+    return Coverage.from_list(mark.fields.get("coverage", ()))
+
+
+UNREADABLE = (IntegrityError, FormatError)
+"""What a mark that cannot be read raises; a pin that cannot be read counts as a pin."""

@@ -1,0 +1,1 @@
+"""Content by its digest: small files in packs, large ones alone, and the index that finds both."""

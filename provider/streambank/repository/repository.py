@@ -1,0 +1,399 @@
+"""A repository: content-addressed objects, the savepoints that name them, and the marks beside those.
+
+Write order, on which everything rests: objects and packs, then the index, then the manifest. Before the
+manifest there is no savepoint; after it, it is complete. docs/formats/repository.md is the specification.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
+from streambank.repository import catalog
+from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
+from streambank.repository.committing import check_lasting
+from streambank.repository.coverage import Coverage
+from streambank.repository.header import RepositoryHeader, create_header, read_header
+from streambank.repository.manifest import Manifest, decode, encode
+from streambank.repository.marks import (
+    PIN,
+    UNREADABLE,
+    VERIFIED,
+    Mark,
+    Verification,
+    add_mark,
+    coverage_of,
+    is_pinned,
+    latest,
+    marks_prefix,
+    read_mark,
+    split_mark_name,
+    to_verification,
+)
+from streambank.repository.objects.digest import DEFAULT_DIGEST
+from streambank.repository.objects.index_files import Damage, RebuildReport
+from streambank.repository.objects.objects import Objects
+from streambank.repository.objects.read import ObjectLocation
+from streambank.repository.objects.write import ObjectWriter
+from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
+from streambank.storage.chunks import chunks
+from streambank.storage.store import Store
+
+__all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
+
+
+class Repository:
+    """A repository that is there; `Repository.open` gives one. Safe to use from several threads.
+
+    Attributes:
+        store: Its root.
+        id: A UUID that tells it from its replicas.
+        digest_name: The algorithm of its digests.
+        objects: Its objects, packs and index, for callers that plan by where things lie.
+    """
+
+    def __init__(self, store: Store, header: RepositoryHeader) -> None:
+        self.store = store
+        self.id = header.id
+        self.digest_name = header.digest
+        self.objects = Objects(store, header.digest)
+
+    @classmethod
+    def open(cls, store: Store, *, create: bool = False, digest: str = DEFAULT_DIGEST) -> Repository:
+        """The repository at the root of a store.
+
+        Args:
+            store: Where.
+            create: Make one where there is nothing yet.
+            digest: Algorithm of a new one: `blake3`, or `sha256` to need nothing but the standard library.
+
+        Raises:
+            NotFoundError: There is none (code `no-repository`).
+            InputError: It was to be made where other files are (code `not-empty`).
+            FormatError: A newer Streambank made it (code `unknown-format`).
+            IntegrityError: Its header is damaged or gone (codes `record-damaged`, `header-missing`).
+        """
+        header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
+        return cls(store, header)
+
+    # Objects
+
+    def has(self, digest: str, size_bytes: int | None = None) -> bool:
+        """Whether an object is there to stay, of this size where one is given. Its bytes are not read.
+
+        What a sweep is going to delete is not: store it again, and it goes where it lasts.
+        """
+        return self.objects.has(digest, size_bytes)
+
+    def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
+        """Those of some objects that are not there, or not of the size that a mapping gives."""
+        return self.objects.missing(digests)
+
+    def condemned(self, digests: Iterable[str], *, refresh: bool = False) -> set[str]:
+        """Those of some objects that a sweep is going to delete: there is no other copy of them here.
+
+        Args:
+            digests: The objects.
+            refresh: Look again what has been condemned since the repository was last looked at.
+        """
+        return self.objects.condemned(digests, refresh=refresh)
+
+    def writer(self) -> ObjectWriter:
+        """Something that adds objects; use it in a `with`."""
+        return self.objects.writer()
+
+    def refresh(self) -> None:
+        """Take in what others have indexed, condemned and deleted since this process looked."""
+        self.objects.look_again()
+
+    def open_object(self, digest: str) -> AbstractContextManager[BinaryIO]:
+        """A reader of an object, which compares the digest when its end is reached.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`), or, from `read`, not what it was (code
+                `object-damaged`).
+        """
+        return self.objects.open(digest)
+
+    def object_chunks(self, digest: str) -> Iterator[bytes]:
+        """The bytes of an object, chunk by chunk; the last step compares the digest.
+
+        Made for `Store.write`, which leaves nothing behind where this raises.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        with self.objects.open(digest) as reader:
+            yield from chunks(reader)
+
+    def read_object(self, digest: str) -> bytes:
+        """All bytes of an object.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        return b"".join(self.object_chunks(digest))
+
+    def hash_object(self, digest: str, passing: Callable[[int], None] = lambda _: None) -> ObjectLocation:
+        """Read an object through and compare its digest, without keeping its bytes; gives where it was read.
+
+        Args:
+            digest: Of the object.
+            passing: Told after each step how many bytes were read.
+
+        Raises:
+            IntegrityError: As `open_object`.
+        """
+        return self.objects.hash(digest, passing)
+
+    def read_objects(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
+        """Many small objects, read pack by pack in few large steps, in no promised order.
+
+        Yields:
+            Digest and bytes, or the error where an object is missing or damaged.
+        """
+        return self.objects.read_many(digests)
+
+    def object_size(self, digest: str) -> int:
+        """Size of an object in bytes.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
+        """
+        return self.objects.locate(digest).length
+
+    def object_location(self, digest: str) -> ObjectLocation:
+        """Where an object lies.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
+        """
+        return self.objects.locate(digest)
+
+    def check_index(self) -> list[Damage]:
+        """Index files that cannot be used."""
+        return self.objects.check_index()
+
+    def check_object(self, digest: str, size_bytes: int) -> None:
+        """Raise where an object is not there with this size; its bytes are not read.
+
+        Raises:
+            IntegrityError: Codes `object-missing`, `object-damaged`, `pack-missing`, `pack-damaged`.
+        """
+        self.objects.check(digest, size_bytes)
+
+    def check_pack(self, pack_id: str) -> None:
+        """Compare a pack's length, trailer and table of contents with its id; its objects are not read.
+
+        Raises:
+            IntegrityError: One is not what it was (code `pack-damaged`), or it is gone (`pack-missing`).
+        """
+        self.objects.check_pack(pack_id)
+
+    def repair_pack(self, pack_id: str) -> bool:
+        """Write a damaged table of contents of a pack again, where the index proves what it was.
+
+        Returns:
+            Whether the table is right now.
+        """
+        return self.objects.repair_pack(pack_id)
+
+    def rebuild_index(self) -> RebuildReport:
+        """Make the index again from the packs, and replace all index files there were.
+
+        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
+        nothing where the index says just what the packs do. Safe beside readers and writers.
+
+        Raises:
+            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
+        """
+        return self.objects.rebuild_index()
+
+    # Savepoints
+
+    def commit(self, manifest: Manifest) -> bool:
+        """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
+
+        Returns:
+            Whether this call made it; False where it was there already.
+
+        Raises:
+            IntegrityError: An object that it names is not there (code `object-missing`).
+            ConflictError: A sweep has condemned an object meanwhile (code `objects-condemned`): store again
+                what `condemned` names, and commit again.
+        """
+        return self._commit(manifest, encode(replace(manifest, digest=self.digest_name)))
+
+    def adopt(self, manifest: Manifest, data: bytes, *, replace_damaged: bool = False) -> bool:
+        """Make a savepoint of another repository exist here too, with the very bytes of its manifest.
+
+        Args:
+            manifest: What the bytes say.
+            data: The other repository's file.
+            replace_damaged: A file of this name is there, is known to be damaged, and gives way.
+
+        Returns:
+            Whether this call made it; False where a savepoint of this id was there already.
+
+        Raises:
+            IntegrityError: As `commit`.
+        """
+        return self._commit(manifest, data, exclusive=not replace_damaged)
+
+    def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
+        key = manifest_key(manifest.job, manifest.savepoint)
+        looked_s = check_lasting(self, manifest)
+        try:
+            self.store.write(key, data, exclusive=exclusive)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+            catalog.settle_listed(self.store, manifest.job)
+            return False
+        if boot_clock_s() - looked_s > COMMIT_WINDOW_S:
+            self._look_after_sleep(manifest, made=exclusive)
+        return True
+
+    def _look_after_sleep(self, manifest: Manifest, *, made: bool) -> None:
+        """This machine slept while it listed a savepoint, and a sweep may have been at work: look again.
+
+        What lacks objects now is not listed any more, unless it was before (not `made`): a repair finds that.
+        """
+        try:
+            check_lasting(self, manifest)
+        except (ConflictError, IntegrityError):
+            if made:
+                self.store.delete(manifest_key(manifest.job, manifest.savepoint))
+            raise
+
+    def load(self, job: str, savepoint: str) -> Manifest:
+        """A savepoint's manifest, checked.
+
+        Raises:
+            NotFoundError: There is no such savepoint (code `no-such-savepoint`).
+            IntegrityError, FormatError: See `manifest.decode`.
+        """
+        what = manifest_name(job, savepoint)
+        try:
+            with self.store.open(manifest_key(job, savepoint)) as reader:
+                manifest = decode(chunks(reader), what)
+        except NotFoundError as error:
+            raise catalog.no_such_savepoint(job, savepoint) from error
+        return check_place(manifest, job, savepoint)
+
+    def manifests(self, job: str | None = None) -> Iterator[SavepointSummary]:
+        """The catalog, by job and then by age; a damaged savepoint is listed with its `error`."""
+        return catalog.summarize(self.store, job)
+
+    def find(self, reference: str, job: str | None = None) -> tuple[str, str]:
+        """Job and id of the savepoint that a person means; see `catalog.find`."""
+        return catalog.find(self.store, reference, job)
+
+    # Marks
+
+    def pin(self, job: str, savepoint: str, *, by: Mapping[str, Any] | None = None, note: str = "") -> Mark:
+        """Exempt a savepoint from retention.
+
+        Raises:
+            NotFoundError: There is no such savepoint, or it was expired meanwhile.
+        """
+        mark = self._mark(job, savepoint, PIN, by, {"pinned": True, "note": note})
+        # Whoever expires it looks for pins once more after it, so that one of the two sees the other.
+        if not self.store.exists(manifest_key(job, savepoint)):
+            raise catalog.no_such_savepoint(job, savepoint)
+        return mark
+
+    def unpin(self, job: str, savepoint: str, *, by: Mapping[str, Any] | None = None, note: str = "") -> Mark:
+        """Leave a savepoint to retention again.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        return self._mark(job, savepoint, PIN, by, {"pinned": False, "note": note})
+
+    def pinned(self, job: str, savepoint: str) -> bool:
+        """Whether a savepoint is pinned.
+
+        Raises:
+            IntegrityError: The mark that says so is damaged.
+        """
+        name = latest(self.store.names(marks_prefix(job, savepoint)), PIN)
+        return name is not None and is_pinned(read_mark(self.store, job, savepoint, name))
+
+    def record_verification(
+        self,
+        job: str,
+        savepoint: str,
+        *,
+        level: str,
+        ok: bool,
+        findings: int = 0,
+        files: int = 0,
+        bytes: int = 0,
+        seconds: float = 0.0,
+        coverage: Coverage | None = None,
+        by: Mapping[str, Any] | None = None,
+    ) -> Mark:
+        """Leave beside a savepoint that it was verified, and with what result.
+
+        Damage that was found by hashing stands until those bytes are hashed again: `ok` is recorded as false
+        where `coverage` is not.
+
+        Raises:
+            NotFoundError: There is no such savepoint.
+        """
+        fields: dict[str, Any] = {
+            "level": level,
+            "ok": ok and (coverage is None or coverage.ok),
+            "findings": findings,
+            "files": files,
+            "bytes": bytes,
+            "seconds": seconds,
+        }
+        if coverage is not None:
+            fields["coverage"] = coverage.to_list()
+        return self._mark(job, savepoint, VERIFIED, by, fields)
+
+    def coverage(self, job: str, savepoint: str) -> Coverage:
+        """How much of a savepoint has been hashed, and when, as its newest verification knows.
+
+        Nothing where that cannot be read: then all is hashed anew.
+        """
+        name = latest(self.store.names(marks_prefix(job, savepoint)), VERIFIED)
+        try:
+            return coverage_of(read_mark(self.store, job, savepoint, name)) if name else Coverage()
+        except UNREADABLE:
+            return Coverage()
+
+    def verifications(self, job: str, savepoint: str) -> list[Verification]:
+        """All verifications of a savepoint that can be read, oldest first; see `damaged_marks`."""
+        marks, _ = self._marks(job, savepoint)
+        return [to_verification(mark) for mark in marks if mark.kind == VERIFIED]
+
+    def damaged_marks(self, job: str, savepoint: str) -> list[tuple[str, StreambankError]]:
+        """Marks of a savepoint that cannot be read, by their keys, and what is wrong with each."""
+        return self._marks(job, savepoint)[1]
+
+    def _marks(self, job: str, savepoint: str) -> tuple[list[Mark], list[tuple[str, StreambankError]]]:
+        marks: list[Mark] = []
+        damages: list[tuple[str, StreambankError]] = []
+        prefix = marks_prefix(job, savepoint)
+        for name in self.store.names(prefix):
+            if split_mark_name(name) is None:
+                continue
+            try:
+                marks.append(read_mark(self.store, job, savepoint, name))
+            except UNREADABLE as error:
+                damages.append((f"{prefix}/{name}", error))
+        return marks, damages
+
+    def _mark(
+        self, job: str, savepoint: str, kind: str, by: Mapping[str, Any] | None, fields: Mapping[str, Any]
+    ) -> Mark:
+        if not self.store.exists(manifest_key(job, savepoint)):
+            raise catalog.no_such_savepoint(job, savepoint)
+        return add_mark(self.store, self.digest_name, job, savepoint, kind, by=by, fields=fields)

@@ -1,0 +1,118 @@
+"""What a savepoint asks of each sink: how far it is, and which of its files must travel along.
+
+The kinds of sinks live in `streambank.sinks`; a take only knows this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from streambank.checkpoint.sources import SourceState
+from streambank.core.errors import ConflictError
+from streambank.repository.manifest import Manifest
+from streambank.storage.store import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What one sink adds to a savepoint of one batch.
+
+    Attributes:
+        record: What the manifest keeps about the sink besides its files: JSON values only.
+        store: Where `files` are; None where there are none.
+        files: The sink's own files that are saved, by their keys in `store`.
+        warning: What a restore will not be able to do about the sink; empty where there is nothing to say.
+    """
+
+    record: Mapping[str, Any]
+    store: Store | None = None
+    files: tuple[FileInfo, ...] = field(default=())
+    warning: str = ""
+
+
+class SinkCapture(Protocol):
+    """One sink of the query whose savepoint is taken."""
+
+    @property
+    def kind(self) -> str:
+        """Which kind of sink: `file`, ..."""
+
+    @property
+    def path(self) -> str:
+        """Where it writes, as a URI or in Spark's own words."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a restore can judge its output and take it back."""
+
+    def capture(self, batch: int) -> Captured:
+        """How far the sink is, and what has to be kept of it for a restore to `batch`.
+
+        Raises:
+            RefusedError: The sink has not got as far as `batch`: it is not the sink of this query.
+            NotFoundError: The sink keeps nothing of `batch` any more.
+            FormatError: What it keeps cannot be understood.
+            ConflictError: It changed while it was read; the caller plans again.
+        """
+
+
+class SourceCapture(Protocol):
+    """What is asked of the query's sources besides what the checkpoint says of them."""
+
+    def describe(self, source: SourceState) -> Mapping[str, Any]:
+        """Fields that the manifest keeps beside a source's own; JSON values only. Never raises."""
+
+
+def capture_files(sinks: Iterable[SinkCapture], batch: int) -> list[Captured]:
+    """What each sink adds to the plan of a savepoint; nothing yet of those not guarded, which have no files.
+
+    Raises:
+        StreambankError: See `SinkCapture.capture`.
+    """
+    return [sink.capture(batch) if sink.guarded else Captured({}) for sink in sinks]
+
+
+def capture_rest(
+    sinks: Iterable[SinkCapture], captured: Iterable[Captured], batch: int
+) -> tuple[Captured, ...]:
+    """The same with what the others say, who may be slow to answer.
+
+    Raises:
+        StreambankError: See `SinkCapture.capture`.
+    """
+    both = zip(sinks, captured, strict=True)
+    return tuple(known if sink.guarded else sink.capture(batch) for sink, known in both)
+
+
+def described(source: SourceState, capture: SourceCapture | None, origin: Manifest | None) -> dict[str, Any]:
+    """A source as the manifest keeps it.
+
+    Args:
+        source: What the checkpoint says.
+        capture: Who asks the rest; None for nobody.
+        origin: A savepoint of the same batch, of which the rest is known already.
+    """
+    own = asdict(source)
+    for one in origin.sources if origin is not None else ():
+        if isinstance(one, Mapping) and all(one.get(name) == own[name] for name in ("source", "offset")):
+            return {**one, **own}
+    return {**(capture.describe(source) if capture is not None else {}), **own}
+
+
+def require_sinks(manifest: Manifest, sinks: Iterable[SinkCapture]) -> None:
+    """Make sure that a savepoint that is there already says how far these sinks are.
+
+    Raises:
+        ConflictError: It does not, of one whose output a restore can take back (code `taken-without-sink`).
+    """
+    known = {sink.get("path") for sink in manifest.sinks}
+    for sink in sinks:
+        if sink.guarded and sink.path not in known:
+            raise ConflictError(
+                f"Savepoint {manifest.savepoint} of batch {manifest.batch} is there already, and was taken "
+                f"without the {sink.kind} sink {sink.path}: a restore could not take that back.",
+                code="taken-without-sink",
+                hint="Take the next batch; a batch has one savepoint.",
+            )

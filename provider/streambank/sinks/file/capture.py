@@ -1,0 +1,77 @@
+"""What a savepoint keeps of a file sink: its log up to the savepoint's batch.
+
+The data files are not copied: they are the query's output, and going back sets later ones aside instead.
+"""
+
+from __future__ import annotations
+
+from streambank.core.errors import ConflictError, InputError, NotFoundError
+from streambank.savepoint.sinks import Captured
+from streambank.sinks.file.log import LOG_DIRECTORY, Roots, chain, list_log, read_log
+from streambank.storage import normalize_location, open_store
+from streambank.storage.store import Store
+
+KIND = "file"
+
+
+class FileSinkCapture:
+    """A file sink (`writeStream.format("parquet" | "json" | ...)`) whose output directory is known.
+
+    Args:
+        location: The output directory, as users write it.
+        store: The same directory, opened; opened from `location` when left out.
+    """
+
+    kind = KIND
+    guarded = True
+
+    def __init__(self, location: str, store: Store | None = None) -> None:
+        self.path = store.uri if store is not None else normalize_location(location)
+        self._store = store if store is not None else open_store(location)
+
+    def capture(self, batch: int) -> Captured:
+        """The log up to `batch`: the last compacted entry, and each one after it.
+
+        Raises:
+            InputError: `not-this-sink`: its log does not reach `batch`.
+            NotFoundError: `sink-log-not-retained`: entries up to `batch` were compacted away.
+            FormatError: An entry cannot be understood.
+            ConflictError: `sink-moved`: an entry went away while it was read.
+        """
+        found = list_log(self._store)
+        latest = max((name.batch for name in found), default=None)
+        if latest is None or latest < batch:
+            reached = "is not there" if latest is None else f"ends at batch {latest}"
+            raise InputError(
+                f"The log of the file sink {self.path} {reached}, though batch {batch} is committed.",
+                code="not-this-sink",
+                hint=f"Name the directory that holds {LOG_DIRECTORY} of this query's output.",
+            )
+        where = f"{self.path}/{LOG_DIRECTORY}"
+        try:
+            names = chain(found, batch, where)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"The file sink {self.path} no longer tells which files were written up to batch {batch}: "
+                f"{error.message}",
+                code="sink-log-not-retained",
+                hint="Take a newer batch; the sink compacts its log as it goes.",
+            ) from error
+        try:
+            files = read_log(self._store, names, Roots(self.path)).files(names)
+        except NotFoundError as error:
+            raise ConflictError(
+                f"The log of the file sink {self.path} changed while it was read.",
+                code="sink-moved",
+                hint="Take again.",
+            ) from error
+        record = {
+            "kind": self.kind,
+            "path": self.path,
+            "guarded": True,
+            "batch": batch,
+            "latest_batch": latest,
+            "data_files": len(files),
+            "data_bytes": sum(file.size_bytes for file in files.values()),
+        }
+        return Captured(record, self._store, tuple(found[name] for name in names))

@@ -1,0 +1,107 @@
+"""Beginning a new output directory in the middle of a query's life: a log that says nothing up to batch N.
+
+A query that resumes at batch N + 1 in an empty directory writes `_spark_metadata/<N + 1>` and knows no batch
+before. Spark 4.3.0 does not go on from there (measured): every reader of the output fails at once
+(FileNotFoundException of `_spark_metadata/0`, or of the last `<k>.compact`), and the query itself stops with
+BATCH_METADATA_NOT_FOUND at the next batch that compacts the log, or at its next start. It goes on where each
+entry that it will look for is there, even if it names no file.
+
+So a new output gets the entries that the savepoint keeps of the old one, under the same names and empty.
+The same names, because Spark derives the interval of compaction from the newest compacted one: an invented
+`<N>.compact` would have it compact every batch, or not for thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streambank.checkpoint.compactible import MAX_VERSION, LogName, format_log_entry
+from streambank.core.errors import ConflictError
+from streambank.sinks.file.log import log_key
+from streambank.sinks.file.position import SavedLog
+from streambank.storage.store import Store
+
+DEFAULT_COMPACT_INTERVAL = 10
+"""Spark's `spark.sql.streaming.fileSink.log.compactInterval`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewOutput:
+    """An output directory that was begun.
+
+    Attributes:
+        path: Where the query goes on writing.
+        instead_of: Where it wrote before; the rows up to `batch` stay there.
+        batch: The batch up to which the new log says nothing.
+        log_written: Its entries.
+    """
+
+    path: str
+    instead_of: str
+    batch: int
+    log_written: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The new output as JSON."""
+        return {
+            "path": self.path,
+            "instead_of": self.instead_of,
+            "batch": self.batch,
+            "log_written": list(self.log_written),
+        }
+
+
+def empty_log(saved: SavedLog) -> dict[LogName, bytes]:
+    """The log of a new output: it reaches the savepoint's batch, and names no file.
+
+    Args:
+        saved: The log that the savepoint keeps of the old output.
+    """
+    names = sorted(saved.content)
+    if not names[0].compact and names[0].batch > 0:
+        # The old output was itself begun in the middle, without what Spark needs.
+        compacted = (saved.batch + 1) // DEFAULT_COMPACT_INTERVAL * DEFAULT_COMPACT_INTERVAL - 1
+        names = [LogName(compacted, compact=True)] if compacted >= 0 else []
+        names += [LogName(batch) for batch in range(compacted + 1, saved.batch + 1)]
+    return {name: format_log_entry(MAX_VERSION, []) for name in names}
+
+
+def in_the_way(saved: SavedLog, store: Store) -> tuple[str, ...]:
+    """Files for which a directory is no new output; what an earlier try has begun is none of them."""
+    begun = {log_key(name): data for name, data in empty_log(saved).items()}
+    return tuple(
+        sorted(
+            info.path for info in store.list() if info.path not in begun or not _is(store, info.path, begun)
+        )
+    )
+
+
+def _is(store: Store, path: str, begun: Mapping[str, bytes]) -> bool:
+    return store.read(path) == begun[path]
+
+
+def begin_output(saved: SavedLog, store: Store, instead_of: str) -> NewOutput:
+    """Write the log of a new output; nothing may write there meanwhile.
+
+    Args:
+        saved: The log that the savepoint keeps of the old output.
+        store: The new output directory, empty or begun by an earlier try.
+        instead_of: Where the query wrote before.
+
+    Raises:
+        ConflictError: `sink-moved`: something else is in the directory now.
+        StorageError: The environment failed; the same call goes on where this one stopped.
+    """
+    log = empty_log(saved)
+    for name in sorted(log):
+        if not store.exists(log_key(name)):
+            store.write(log_key(name), log[name], exclusive=True)
+    if others := in_the_way(saved, store):
+        raise ConflictError(
+            f"Something else writes to the new output directory {store.uri}: {others[0]} is there now.",
+            code="sink-moved",
+            hint="Stop whatever writes to it, then restore again, into another directory.",
+        )
+    return NewOutput(store.uri, instead_of, saved.batch, tuple(str(name) for name in sorted(log)))

@@ -1,0 +1,218 @@
+"""The file sink's log: `<output>/_spark_metadata/<batch>` and `<batch>.compact`.
+
+Each entry lists the data files of a batch by absolute URI. Spark skips a batch whose id is not above the
+newest entry, in silence, and readers of the output take the data files from this log alone. Entries carry
+no batch id, so once an entry has been compacted nobody can tell any more which batch wrote a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from streambank.checkpoint.compactible import (
+    LogName,
+    entries_up_to,
+    format_log_entry,
+    parse_log_entry,
+    parse_log_name,
+)
+from streambank.core.errors import FormatError
+from streambank.storage.names import is_key
+from streambank.storage.store import FileInfo, Store
+
+LOG_DIRECTORY = "_spark_metadata"
+"""Where the file sink keeps its log, below the output directory."""
+
+_SAME_SERVICE = {"s3a": "s3", "s3n": "s3"}
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<host>[^/]*))?(?P<path>/.*|)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file that the log names.
+
+    Attributes:
+        uri: As the log spells it.
+        key: Relative to the output directory; None where the file lies outside of it.
+        size_bytes: Its size as the log says.
+    """
+
+    uri: str
+    key: str | None
+    size_bytes: int
+
+
+class Roots:
+    """The output directory under every spelling that entries of its log may use.
+
+    Args:
+        locations: Where the directory is now, and where it was before it moved (canonical, not
+            percent-encoded).
+    """
+
+    def __init__(self, *locations: str) -> None:
+        self._roots = tuple(dict.fromkeys(_split(location) for location in locations))
+
+    def key(self, uri: str) -> str | None:
+        """The path of a data file relative to the output directory; None where it lies outside.
+
+        Args:
+            uri: As the log spells it: Java's spelling of a URI, percent-encoded.
+        """
+        scheme, host, path = _split(uri)
+        if "://" in uri or uri.startswith("file:"):
+            path = unquote(path)
+        for root_scheme, root_host, root_path in self._roots:
+            if (scheme, host) != (root_scheme, root_host):
+                continue
+            found = _below(path, root_path)
+            if found is None and scheme == "file":
+                found = _below(os.path.realpath(path), os.path.realpath(root_path))
+            if found is not None and is_key(found):
+                return found
+        return None
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    """Scheme, host and path as it is spelled; a path without a scheme is a local file."""
+    found = _URI.match(uri)
+    if found is None:
+        return "file", "", uri.rstrip("/") or "/"
+    scheme = found["scheme"].lower()
+    return _SAME_SERVICE.get(scheme, scheme), found["host"] or "", found["path"].rstrip("/") or "/"
+
+
+def _below(path: str, root: str) -> str | None:
+    prefix = root.rstrip("/") + "/"
+    return path[len(prefix) :] if path.startswith(prefix) and len(path) > len(prefix) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Some entries of a file sink's log, read.
+
+    Attributes:
+        entries: The data files that each entry names.
+    """
+
+    entries: Mapping[LogName, tuple[DataFile, ...]]
+
+    @property
+    def latest(self) -> int | None:
+        """The newest batch that the log knows; None for an empty log."""
+        return max((name.batch for name in self.entries), default=None)
+
+    def chain(self, batch: int, where: str) -> list[LogName]:
+        """The entries that together tell everything up to `batch`.
+
+        Raises:
+            NotFoundError: `missing-log-entry`: one of them is not there any more.
+        """
+        return chain(self.entries, batch, where)
+
+    def files(self, names: Iterable[LogName]) -> dict[str, DataFile]:
+        """The data files that entries name, by URI."""
+        return {file.uri: file for name in names for file in self.entries[name]}
+
+
+def chain(names: Iterable[LogName], batch: int, where: str) -> list[LogName]:
+    """Names of the entries that tell everything up to `batch`; the first batch of a sink need not be 0.
+
+    Raises:
+        NotFoundError: `missing-log-entry`: one of them is not there any more.
+    """
+    there = [name for name in names if name.batch <= batch]
+    start = min((name.batch for name in there), default=0)
+    return entries_up_to(there, batch, where, start=start)
+
+
+def list_log(store: Store) -> dict[LogName, FileInfo]:
+    """The entries of the log of an output directory; empty where there is none."""
+    found = {}
+    for info in store.list(LOG_DIRECTORY):
+        folder, _, name = info.path.rpartition("/")
+        parsed = parse_log_name(name)
+        if folder == LOG_DIRECTORY and parsed is not None:
+            found[parsed] = info
+    return found
+
+
+def read_log(store: Store, names: Iterable[LogName], roots: Roots) -> Log:
+    """Read entries of an output directory's log.
+
+    Raises:
+        FormatError: One of them cannot be understood.
+        NotFoundError: One of them went away.
+    """
+    return Log({name: parse_entry(store.read(log_key(name)), log_key(name), roots) for name in names})
+
+
+def log_key(name: LogName) -> str:
+    """Where an entry lies below the output directory."""
+    return f"{LOG_DIRECTORY}/{name}"
+
+
+def parse_entry(data: bytes, path: str, roots: Roots) -> tuple[DataFile, ...]:
+    """The data files that one entry names.
+
+    Args:
+        data: The bytes of the entry.
+        path: How to name it in an error.
+        roots: The output directory.
+
+    Raises:
+        FormatError: It is no entry of a file sink's log, or it does something other than adding files.
+    """
+    _, objects = parse_log_entry(data, path)
+    return tuple(_data_file(entry, path, roots) for entry in objects)
+
+
+def _data_file(entry: Mapping[str, Any], path: str, roots: Roots) -> DataFile:
+    uri, size, action = entry.get("path"), entry.get("size"), entry.get("action", "add")
+    if not isinstance(uri, str) or not uri or not isinstance(size, int) or isinstance(size, bool):
+        raise FormatError(
+            f"{path} holds a line without the path and the size of a data file.",
+            code="half-written",
+            hint="The file is damaged, or is not the log of a file sink.",
+        )
+    if action != "add":
+        raise FormatError(
+            f"{path} does {action!r} to {uri}, and only adding files is understood.",
+            code="unknown-sink-action",
+            hint="Report the Spark version that wrote it.",
+        )
+    return DataFile(uri=uri, key=roots.key(uri), size_bytes=size)
+
+
+def relocate_entry(data: bytes, path: str, old: Roots, new_uri: str) -> bytes:
+    """The same entry with the URIs of data files below the old output directory pointing below the new one.
+
+    Args:
+        data: The bytes of the entry.
+        path: How to name it in an error.
+        old: The output directory as it was.
+        new_uri: The output directory as it is now.
+
+    Raises:
+        FormatError: It is no entry of a file sink's log.
+    """
+    version, objects = parse_log_entry(data, path)
+    moved = []
+    for entry in objects:
+        key = old.key(str(entry.get("path", "")))
+        moved.append(entry if key is None else {**entry, "path": _join(new_uri, key)})
+    return format_log_entry(version, moved)
+
+
+def _join(root_uri: str, key: str) -> str:
+    # Spark writes Path.toUri, which leaves these characters as they are and encodes the rest.
+    scheme, _, rest = root_uri.rstrip("/").partition("://")
+    return f"{scheme}://{quote(f'{rest}/{key}', safe=_JAVA_PATH_CHARACTERS)}"
+
+
+_JAVA_PATH_CHARACTERS = "/;:@&=+$,-_.!~*'()"

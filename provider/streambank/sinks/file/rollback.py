@@ -1,0 +1,268 @@
+"""Taking a file sink back to a savepoint's batch: nothing is destroyed, and a second try finishes the first.
+
+What later batches wrote is moved below `_streambank_aside/<savepoint>-<n>/` in the output directory, under
+the path it had. The order of steps, and what a crash after each one leaves:
+
+| step | after a crash here |
+|---|---|
+| 1. the journal `_rollback.json` is created there | nothing has changed; the sink counts as unfinished |
+| 2. data files of the savepoint that an earlier rollback set aside come back | readers do not see them yet |
+| 3. missing or different entries of the log up to N are written | readers see what they saw |
+| 4. every other entry of the log moves aside, newest first | readers see fewer and fewer batches |
+| 5. data files that the log no longer names move aside | readers of the log see batches up to N |
+| 6. `_done.json` is created beside the journal | the sink is at N |
+
+A second try plans anew from what it finds, and from the journals of those that did not finish: those know
+the data files whose entries are gone from the log already. No query may write to the sink meanwhile; the
+caller holds the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from streambank.checkpoint.compactible import LogName
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, RefusedError
+from streambank.sinks.file.log import list_log, log_key
+from streambank.sinks.file.position import ASIDE_DIRECTORY, FileSinkStanding, SavedLog, assess
+from streambank.storage.store import Store
+
+_JOURNAL = "_rollback.json"
+_DONE = "_done.json"
+_JOURNAL_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackReport:
+    """What a rollback did.
+
+    Attributes:
+        path: The output directory.
+        batch: The batch that the sink is at now.
+        aside: Where later files lie now, relative to `path`; empty where there was nothing to do.
+        files_aside: How many data files were set aside.
+        bytes_aside: Their size.
+        rows_aside: Their rows, where every file tells.
+        files_back: How many data files came back from an earlier rollback.
+        log_written: Entries of the log that were written.
+        log_aside: Entries of the log that were set aside.
+    """
+
+    path: str
+    batch: int
+    aside: str = ""
+    files_aside: int = 0
+    bytes_aside: int = 0
+    rows_aside: int | None = 0
+    files_back: int = 0
+    log_written: tuple[str, ...] = ()
+    log_aside: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "path": self.path,
+            "batch": self.batch,
+            "aside": self.aside,
+            "files_aside": self.files_aside,
+            "bytes_aside": self.bytes_aside,
+            "rows_aside": self.rows_aside,
+            "files_back": self.files_back,
+            "log_written": list(self.log_written),
+            "log_aside": list(self.log_aside),
+        }
+
+
+def stand(saved: SavedLog, store: Store, was_uri: str) -> FileSinkStanding:
+    """Where the sink stands, unfinished rollbacks included. Reads only.
+
+    Raises:
+        FormatError: The journal of an unfinished rollback cannot be understood.
+    """
+    _, later = _unfinished(store)
+    return assess(saved, store, was_uri, unfinished_later=later)
+
+
+def rollbacks(store: Store) -> Sequence[str]:
+    """Names of the rollbacks of an output directory that were ever begun, finished or not."""
+    return store.names(ASIDE_DIRECTORY)
+
+
+def has_been_taken_back(store: Store, before: Collection[str]) -> bool:
+    """Whether a rollback was begun since a moment, or is not finished; what changes first is its journal.
+
+    Args:
+        store: The output directory.
+        before: What `rollbacks` said at that moment.
+
+    Raises:
+        FormatError: The journal of an unfinished rollback cannot be understood.
+    """
+    return not set(rollbacks(store)) <= set(before) or bool(_unfinished(store)[0])
+
+
+def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> RollbackReport:
+    """Take the sink back to the savepoint's batch.
+
+    Args:
+        saved: The log of the savepoint.
+        store: The output directory; nothing else may write to it.
+        was_uri: Where it was when the savepoint was taken.
+        savepoint: Id of the savepoint, for the name of the folder of what is set aside.
+
+    Raises:
+        RefusedError: `sink-cannot-roll-back`: files of the savepoint are gone, or files outside would have
+            to move.
+        ConflictError: `sink-moved`: somebody wrote to the sink meanwhile.
+        StorageError: The environment failed; the same call goes on where this one stopped.
+    """
+    journals, pending = _unfinished(store)
+    standing = assess(saved, store, was_uri, unfinished_later=pending)
+    if standing.safe:
+        return RollbackReport(path=store.uri, batch=saved.batch)
+    if not standing.can_roll_back:
+        raise RefusedError(
+            standing.sentence() or f"The file sink {store.uri} cannot be rolled back.",
+            code="sink-cannot-roll-back",
+            hint="Bring back what is missing, use another savepoint, or say --sink accept.",
+        )
+    there = list_log(store)
+    same = {name for name in there if saved.content.get(name) == store.read(log_key(name))}
+    write = sorted(name for name in saved.content if name not in same)
+    remove = sorted((name for name in there if name not in same), reverse=True)
+    aside = _begin(store, savepoint, saved.batch, standing, write, remove, journals)
+
+    for key, lies in standing.aside.items():
+        _move(store, lies, key)
+    for name in write:
+        if name in there:
+            _move(store, log_key(name), f"{aside}/{log_key(name)}")
+        _drop_hidden_checksum(store, log_key(name))
+        store.write(log_key(name), saved.content[name])
+    for name in remove:
+        if name not in saved.content:
+            _move(store, log_key(name), f"{aside}/{log_key(name)}")
+            _drop_hidden_checksum(store, log_key(name))
+    for key in standing.later:
+        _move(store, key, f"{aside}/{key}")
+        _drop_hidden_checksum(store, key)
+
+    after = assess(saved, store, was_uri)
+    if not after.safe:
+        raise ConflictError(
+            f"The file sink {store.uri} changed while it was rolled back: {after.sentence()}",
+            code="sink-moved",
+            hint="Stop whatever writes to it, then restore again.",
+        )
+    for journal in (*journals, aside):
+        _finish(store, journal)
+    return RollbackReport(
+        path=store.uri,
+        batch=saved.batch,
+        aside=aside,
+        files_aside=len(standing.later),
+        bytes_aside=sum(standing.later.values()),
+        rows_aside=standing.later_rows,
+        files_back=len(standing.aside),
+        log_written=tuple(str(name) for name in write),
+        log_aside=tuple(str(name) for name in remove),
+    )
+
+
+def _begin(
+    store: Store,
+    savepoint: str,
+    batch: int,
+    standing: FileSinkStanding,
+    write: Sequence[LogName],
+    remove: Sequence[LogName],
+    supersedes: Sequence[str],
+) -> str:
+    """Create the journal in a folder of its own, and return the folder."""
+    journal = {
+        "format": _JOURNAL_FORMAT,
+        "savepoint": savepoint,
+        "batch": batch,
+        "begun_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "supersedes": list(supersedes),
+        "log_written": [str(name) for name in write],
+        "log_aside": [str(name) for name in remove],
+        "files_aside": dict(standing.later),
+        "files_back": dict(standing.aside),
+    }
+    data = json.dumps(journal, indent=1).encode()
+    number = len(store.names(ASIDE_DIRECTORY)) + 1
+    while True:
+        folder = f"{ASIDE_DIRECTORY}/{savepoint}-{number}"
+        try:
+            store.write(f"{folder}/{_JOURNAL}", data, exclusive=True)
+        except ConflictError:
+            number += 1
+        else:
+            return folder
+
+
+def _finish(store: Store, folder: str) -> None:
+    done = {"done_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")}
+    store.write(f"{folder}/{_DONE}", json.dumps(done).encode())
+
+
+def _unfinished(store: Store) -> tuple[list[str], dict[str, int] | None]:
+    """Folders of rollbacks that did not finish, and the data files that they were about to set aside."""
+    folders: list[str] = []
+    later: dict[str, int] = {}
+    for name in store.names(ASIDE_DIRECTORY):
+        folder = f"{ASIDE_DIRECTORY}/{name}"
+        if store.exists(f"{folder}/{_JOURNAL}") and not store.exists(f"{folder}/{_DONE}"):
+            folders.append(folder)
+            later |= _read_journal(store, f"{folder}/{_JOURNAL}")
+    return folders, later if folders else None
+
+
+def _read_journal(store: Store, key: str) -> dict[str, int]:
+    try:
+        journal = json.loads(store.read(key))
+        files = journal["files_aside"] if journal["format"] == _JOURNAL_FORMAT else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _bad_journal(store, key) from error
+    if not isinstance(files, Mapping) or not all(
+        isinstance(path, str) and isinstance(size, int) for path, size in files.items()
+    ):
+        raise _bad_journal(store, key)
+    return dict(files)
+
+
+def _bad_journal(store: Store, key: str) -> FormatError:
+    return FormatError(
+        f"The journal {key} of an unfinished rollback of the file sink {store.uri} cannot be understood.",
+        code="bad-rollback-journal",
+        hint="Look at what lies beside it; rename the journal once the output directory is as it should be.",
+    )
+
+
+def _move(store: Store, key: str, to: str) -> None:
+    """Rename; where a crash left both names (stores that copy and delete), finish it."""
+    try:
+        store.rename(key, to)
+    except NotFoundError as error:
+        if not store.exists(to):
+            raise ConflictError(
+                f"{key} of the file sink {store.uri} went away while it was rolled back.",
+                code="sink-moved",
+                hint="Stop whatever writes to it, then restore again.",
+            ) from error
+    except ConflictError:
+        if store.stat(to).size_bytes != store.stat(key).size_bytes:
+            raise
+        store.delete(key)
+
+
+def _drop_hidden_checksum(store: Store, key: str) -> None:
+    """Remove Hadoop's `.name.crc` of a file that is not there any more or has other bytes."""
+    if store.features.hidden_checksums:
+        folder, _, name = key.rpartition("/")
+        store.delete(f"{folder}/.{name}.crc" if folder else f".{name}.crc")

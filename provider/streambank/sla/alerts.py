@@ -1,0 +1,189 @@
+"""Which verdicts are news: once when something breaks, once when it has healed, whoever judges how often.
+
+Pure: what was told goes in, what is to be told and what will have been told come out. Keep the latter only
+after the telling has worked: a notifier that fails is tried again at the next judgement, so that a breach is
+told twice at worst, and never not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from streambank.core.errors import FormatError
+from streambank.core.times import from_json_time, to_json_time
+from streambank.sla.objectives import OF_JOB
+from streambank.sla.verdict import LEVELS, Level, Verdict
+
+FORMAT = 1
+Key = tuple[str, str, str]
+"""Job, query, objective."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Something that was told of and has not healed.
+
+    Attributes:
+        level: The worst level that was told: `warn` or `breach`.
+        since: When it began.
+        told_at: When it was told.
+    """
+
+    level: Level
+    since: datetime
+    told_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All that was told of and has not healed."""
+
+    open: Mapping[Key, Open] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "format": FORMAT,
+            "open": [
+                {
+                    "job": job,
+                    "query": query,
+                    "objective": objective,
+                    "level": one.level,
+                    "since": to_json_time(one.since),
+                    "told_at": to_json_time(one.told_at),
+                }
+                for (job, query, objective), one in sorted(self.open.items())
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One thing to tell.
+
+    Attributes:
+        kind: `broke`: it is told for the first time; `worse`: a warning has become a breach; `healed`.
+        verdict: The verdict now.
+        since: When it began.
+        was: The level that was told before; None where none was.
+    """
+
+    kind: Literal["broke", "worse", "healed"]
+    verdict: Verdict
+    since: datetime
+    was: Level | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "kind": self.kind,
+            "since": to_json_time(self.since),
+            "was": self.was,
+            "verdict": self.verdict.to_dict(),
+        }
+
+
+def news(
+    verdicts: Iterable[Verdict], before: Told, *, least: Level = "warn"
+) -> tuple[tuple[News, ...], Told]:
+    """What to tell now, and what will have been told.
+
+    Something heals when its verdict is `ok`. `unknown` heals nothing, nor does a breach that has become a
+    warning: it stays open, and is not told again if it gets worse again. Muted verdicts are not told, and
+    what was told before stays open, so that its healing is told when the mute has ended. What is not judged
+    any more (a job, query or objective that is gone) is forgotten without a word. What is of the job as a
+    whole is told once, not for each of its queries.
+
+    Args:
+        verdicts: All verdicts of now on everything that `before` is about.
+        before: What was told before.
+        least: The least level that is told: `warn` or `breach`.
+    """
+    found: list[News] = []
+    after: dict[Key, Open] = {}
+    for verdict in verdicts:
+        key = (verdict.job, verdict.query, verdict.objective)
+        was = before.open.get(key)
+        if verdict.mute is not None or verdict.level == "unknown":
+            if was is not None:
+                after[key] = was
+            continue
+        if LEVELS.index(verdict.level) >= LEVELS.index(least):
+            if was is None:
+                since = verdict.since or verdict.at
+                found.append(News("broke", verdict, since, None))
+                after[key] = Open(verdict.level, since, verdict.at)
+            elif LEVELS.index(verdict.level) > LEVELS.index(was.level):
+                found.append(News("worse", verdict, was.since, was.level))
+                after[key] = Open(verdict.level, was.since, verdict.at)
+            else:
+                after[key] = was
+        elif was is not None:
+            if verdict.level == "ok":
+                found.append(News("healed", verdict, was.since, was.level))
+            else:
+                after[key] = was
+    return tuple(_once_for_a_job(found)), Told(after)
+
+
+def _once_for_a_job(found: Iterable[News]) -> Iterator[News]:
+    seen: set[tuple[str, str, str]] = set()
+    for one in found:
+        same = (one.verdict.job, one.verdict.objective, one.kind)
+        if one.verdict.objective in OF_JOB:
+            if same in seen:
+                continue
+            seen.add(same)
+        yield one
+
+
+def without(after: Told, before: Told, untold: Iterable[News]) -> Told:
+    """What has been told where not all of the news could be: the rest stays news.
+
+    Args:
+        after: What would have been told.
+        before: What was told before.
+        untold: The news that nobody got.
+    """
+    found = dict(after.open)
+    for one in untold:
+        key = (one.verdict.job, one.verdict.query, one.verdict.objective)
+        was = before.open.get(key)
+        if was is None:
+            found.pop(key, None)
+        else:
+            found[key] = was
+    return Told(found)
+
+
+def read_told(data: Any) -> Told:
+    """What `Told.to_dict` gave.
+
+    Raises:
+        FormatError: It is something else, or of a later version (code `bad-told`).
+    """
+    try:
+        if data["format"] != FORMAT:
+            raise ValueError(f"format {data['format']}")
+        return Told({_key(one): _open(one) for one in data["open"]})
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"The record of what was told of SLAs cannot be read: {error!r}.",
+            code="bad-told",
+            hint="Delete it: everything that is broken is told once more.",
+        ) from error
+
+
+def _key(one: Mapping[str, Any]) -> Key:
+    return str(one["job"]), str(one["query"]), str(one["objective"])
+
+
+def _open(one: Mapping[str, Any]) -> Open:
+    if one["level"] not in ("warn", "breach"):
+        raise ValueError(f"level {one['level']!r}")
+    level: Level = "breach" if one["level"] == "breach" else "warn"
+    return Open(level, from_json_time(str(one["since"])), from_json_time(str(one["told_at"])))

@@ -1,0 +1,1 @@
+"""Growth: how fast something grows, and when it reaches its limit."""

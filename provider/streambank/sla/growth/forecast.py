@@ -1,0 +1,329 @@
+"""How fast a measurement grows, and when it reaches a limit: with an interval, and with its own errors shown.
+
+The method is in `slope`: medians of pairs, from two days on only of the same hour of different days. What it
+cannot know it says: with less than two days a daily wave looks like growth, with less than five the interval
+is only the smallest and the largest pair. A forecast is `sure` with neither, and where, tried on the
+history's own past, it was no worse than to expect no change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any, Literal
+
+from streambank.core.times import to_json_time
+from streambank.sla.growth.buckets import DAY_S, HOUR_S, Gathered, widen, width_for
+from streambank.sla.growth.slope import Cell, Slope, extremes, slope
+from streambank.sla.growth.steps import only_step
+
+MIN_CELLS = 10
+SEASONAL_DAYS = 2
+SURE_DAYS = 5
+_MIN_SEASONAL_PAIRS = 12
+_NEWEST_SHARES = (0.5, 0.25, 0.125)
+_NEWEST_DAYS = 3
+_ORIGINS = 5
+_HIGH_SHARE = 0.95
+_FOREVER_S = 100 * 365.25 * DAY_S
+
+Method = Literal["plain", "seasonal", "daily"]
+
+
+@dataclass(frozen=True, slots=True)
+class TooLittle:
+    """No rate can be told.
+
+    Attributes:
+        why: What is missing, in a sentence.
+    """
+
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"too_little": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class BackTest:
+    """How far forecasts were off that were made in the past of the same history.
+
+    Attributes:
+        tries: How many moments of the past it was tried at.
+        horizon_s: How far ahead, the median of the tries.
+        error: By how much the forecast was off, the median of the tries, in the metric's unit.
+        naive_error: By how much "it stays as it is" was off.
+    """
+
+    tries: int
+    horizon_s: float
+    error: float
+    naive_error: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the forecasts were no worse than to expect no change."""
+        return self.error <= self.naive_error
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A rate, and the line that goes with it.
+
+    Attributes:
+        per_day: The rate, in the metric's unit a day.
+        low: Lower end of its 95 % interval; None where it is open.
+        high: Upper end.
+        at: The moment of the newest measurements.
+        level: The line at that moment.
+        peak: What one in twenty of the last day's hours would be above at that moment: where there is a daily
+            wave, its crest reaches a limit first.
+        span_s: How long the history is.
+        cells: How many medians the rate rests on.
+        width_s: Each of so many seconds.
+        method: `plain`: all pairs; `seasonal`: pairs of the same hour of different days; `daily`: all pairs
+            of days' medians, where there are too few hours.
+        sure: Whether the history is long enough to tell growth from a daily wave, and the back-test holds.
+        backtest: How far forecasts in the past were off; None where the history is too short for it.
+        notes: What was seen on the way.
+    """
+
+    per_day: float
+    low: float | None
+    high: float | None
+    at: datetime
+    level: float
+    peak: float
+    span_s: float
+    cells: int
+    width_s: int
+    method: Method
+    sure: bool
+    backtest: BackTest | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def grows(self) -> bool:
+        """Whether the whole interval is above zero."""
+        return self.low is not None and self.low > 0
+
+    def reach(self, limit: float) -> Reach:
+        """When the crest reaches a limit."""
+        return Reach(*(_seconds(limit - self.peak, rate) for rate in (self.high, self.per_day, self.low)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "per_day": self.per_day,
+            "per_day_low": self.low,
+            "per_day_high": self.high,
+            "at": to_json_time(self.at),
+            "level": self.level,
+            "peak": self.peak,
+            "span_s": self.span_s,
+            "cells": self.cells,
+            "width_s": self.width_s,
+            "method": self.method,
+            "sure": self.sure,
+            "backtest": None
+            if self.backtest is None
+            else {
+                "tries": self.backtest.tries,
+                "horizon_s": self.backtest.horizon_s,
+                "error": self.backtest.error,
+                "naive_error": self.backtest.naive_error,
+            },
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How long until a limit is reached; 0 where it is, None for not within a hundred years.
+
+    Attributes:
+        soonest_s: By the upper end of the rate's interval; None also where that end is open.
+        expected_s: By the rate.
+        latest_s: By the lower end.
+    """
+
+    soonest_s: float | None
+    expected_s: float | None
+    latest_s: float | None
+
+
+def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth | TooLittle:
+    """The growth of a measurement.
+
+    Args:
+        gathered: What was measured, with a break wherever one is known. One step that nobody named
+            is found and taken as a break too.
+        min_history_s: How long the history has to be.
+    """
+    raw = gathered.cells()
+    if not raw:
+        return TooLittle("Nothing was measured.")
+    width = width_for(raw, gathered.width_s)
+    cells = widen(raw, gathered.width_s, width)
+    span_s = float((raw[-1].number - raw[0].number + 1) * gathered.width_s)
+    if len(cells) < MIN_CELLS or span_s < min_history_s:
+        return TooLittle(
+            f"A trend needs {MIN_CELLS} stretches of time with batches in them, and "
+            f"{min_history_s / HOUR_S:g} h; the history has {len(cells)} within {span_s / HOUR_S:.2g} h."
+        )
+    notes: list[str] = []
+    cells = _split_at_step(cells, width, notes)
+    fit = _newest_fit(cells, width)
+    if fit is None:
+        return TooLittle("Since its last break the history has nothing that can be compared.")
+    backtest = _back_test(cells, width)
+    found, per_day = fit.slope, DAY_S / fit.width
+    days = _days(fit.cells, fit.width)
+    if fit.method == "plain":
+        notes.append("Less than two days of history: a daily wave cannot be told from growth.")
+    elif days < SURE_DAYS:
+        notes.append(f"It rests on {days} days; {SURE_DAYS} are needed for an interval that can be trusted.")
+    if fit.newer:
+        notes.append("It grows faster than it did: the rate is that of the newest part.")
+    if found.low > 0 and backtest is not None and not backtest.holds:
+        notes.append("In its own past the forecast was worse than to expect no change.")
+    level, peak = _line(fit)
+    return Growth(
+        per_day=found.value * per_day,
+        low=_finite(found.low * per_day),
+        high=_finite(found.high * per_day),
+        at=datetime.fromtimestamp((raw[-1].number + 1) * gathered.width_s, UTC),
+        level=level,
+        peak=peak,
+        span_s=span_s,
+        cells=len(fit.cells),
+        width_s=fit.width,
+        method=fit.method,
+        sure=fit.method != "plain" and days >= SURE_DAYS and backtest is not None and backtest.holds,
+        backtest=backtest,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    slope: Slope
+    cells: Sequence[Cell]
+    width: int
+    method: Method
+    newer: bool = False
+
+
+def _split_at_step(cells: list[Cell], width: int, notes: list[str]) -> list[Cell]:
+    """One step in the whole history (a compaction, a backfill) is a break; several are how it always is."""
+    if len({cell.segment for cell in cells}) > 1:
+        return cells
+    position = only_step(cells)
+    if position is None:
+        return cells
+    moment = datetime.fromtimestamp(cells[position].number * width, UTC)
+    notes.append(f"A step at {to_json_time(moment)} is left out of the rate.")
+    return [
+        Cell(cell.number, cell.value, cell.segment + (index >= position)) for index, cell in enumerate(cells)
+    ]
+
+
+def _newest_fit(cells: Sequence[Cell], width: int) -> _Fit | None:
+    """The fit of all cells, or of the newest half, quarter or eighth where that certainly grows faster.
+
+    The median of all pairs is so robust that a leak which has just begun is an outlier to it.
+    """
+    best = _fit(cells, width)
+    for share in _NEWEST_SHARES:
+        if best is None:
+            break
+        begin = cells[-1].number - int((cells[-1].number - cells[0].number + 1) * share)
+        newer = [cell for cell in cells if cell.number > begin]
+        long_enough = (
+            len(newer) >= 2 * MIN_CELLS if best.method == "plain" else _days(newer, width) >= _NEWEST_DAYS
+        )
+        fit = _fit(newer, width) if long_enough else None
+        if fit is not None and fit.method == best.method and fit.slope.low > max(0.0, best.slope.value):
+            best = replace(fit, newer=True)
+    return best
+
+
+def _fit(cells: Sequence[Cell], width: int) -> _Fit | None:
+    """The slope by the method that the length of the history allows."""
+    days = _days(cells, width)
+    if days < SEASONAL_DAYS:
+        plain = slope(cells)
+        return None if plain is None else _Fit(plain, cells, width, "plain")
+    period = DAY_S // width
+    seasonal = slope(cells, period) if days >= SURE_DAYS else extremes(cells, period)
+    if seasonal is not None and seasonal.pairs >= _MIN_SEASONAL_PAIRS:
+        return _Fit(seasonal, cells, width, "seasonal")
+    daily = widen(cells, width, DAY_S)
+    found = slope(daily)
+    return None if found is None else _Fit(found, daily, DAY_S, "daily")
+
+
+def _days(cells: Sequence[Cell], width: int) -> int:
+    """Whole days; an hour may be missing at the last."""
+    return int(((cells[-1].number - cells[0].number + 1) * width + HOUR_S) // DAY_S) if cells else 0
+
+
+def _line(fit: _Fit) -> tuple[float, float]:
+    """Where the line and its crest are at the newest cell: by the last day, or quarter of a short history."""
+    last = fit.cells[-1]
+    recent = max(4, len(fit.cells) // 4) if fit.method == "plain" else DAY_S // fit.width
+    rest = sorted(
+        cell.value - fit.slope.value * (cell.number - last.number)
+        for cell in fit.cells
+        if cell.segment == last.segment and cell.number > last.number - recent
+    )
+    return median(rest), rest[math.ceil(_HIGH_SHARE * len(rest)) - 1]
+
+
+def _back_test(cells: Sequence[Cell], width: int) -> BackTest | None:
+    """Forecasts of the newest day (or eighth of a short history) from up to five moments of the past."""
+    seasonal = _days(cells, width) > SEASONAL_DAYS
+    stretch = DAY_S // width if seasonal else max(3, len(cells) // 8)
+    begin = cells[-1].number + 1 - stretch
+    target = [cell for cell in cells if cell.number >= begin]
+    before = [cell for cell in cells if cell.number < begin]
+    if len({cell.segment for cell in target}) != 1:
+        return None
+    actual = median(cell.value for cell in target)
+    middle = sum(cell.number for cell in target) / len(target)
+    errors: list[float] = []
+    naive: list[float] = []
+    horizons: list[float] = []
+    for step in range(_ORIGINS):
+        past = before[: len(before) - step * len(before) // (2 * _ORIGINS)]
+        if len(past) < MIN_CELLS or past[-1].segment != target[0].segment:
+            continue
+        fit = _newest_fit(past, width)
+        if fit is None or fit.width != width:
+            continue
+        level, _ = _line(fit)
+        ahead = middle - past[-1].number
+        recent = [cell.value for cell in past if cell.number > past[-1].number - stretch]
+        errors.append(abs(level + fit.slope.value * ahead - actual))
+        naive.append(abs(median(recent) - actual))
+        horizons.append(ahead * width)
+    if not errors:
+        return None
+    return BackTest(len(errors), median(horizons), median(errors), median(naive))
+
+
+def _seconds(distance: float, per_day: float | None) -> float | None:
+    if distance <= 0:
+        return 0.0
+    if per_day is None or per_day <= 0:
+        return None
+    seconds = distance / per_day * DAY_S
+    return seconds if seconds < _FOREVER_S else None
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

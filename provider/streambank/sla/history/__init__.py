@@ -1,0 +1,1 @@
+"""Histories: what a query measured, read from the job's progress records."""

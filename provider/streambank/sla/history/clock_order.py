@@ -1,0 +1,165 @@
+"""Which records of a history count, and in which order: clocks go back, and drivers outlive their lease.
+
+Of times that should never go back, those on a longest run of non-decreasing ones are trusted. The others were
+stamped by a clock that was wrong for a while, ahead or behind, and get the time of the trusted one before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Protocol
+
+from streambank.control.progress import SegmentHead
+
+
+class Stamped(Protocol):
+    """What tells whose a record is."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was written down."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the lease of the driver that wrote it."""
+
+    @property
+    def batch(self) -> int:
+        """Its batch."""
+
+
+class Drivers:
+    """Who drove the query when: a record of a driver that was replaced by then is stale.
+
+    A driver that stood still while another took its lease may go on until its next heartbeat and write on.
+    Its own file was begun before the other's, so records in that are stale which are both later and of no
+    earlier a batch than the other's first: a restore alone goes back to earlier batches, and a clock that is
+    behind alone makes earlier ones look later. Files that it begins afterwards are stale as long as the
+    other is seen to write too; where it is not, epochs were counted anew.
+
+    Args:
+        heads: How each file begins, in the order in which they were begun; None where nobody knows.
+    """
+
+    def __init__(self, heads: Sequence[SegmentHead | None]) -> None:
+        self._seen: dict[int, datetime] = {}
+        self._late: list[bool] = []
+        highest = -1
+        for head in heads:
+            self._late.append(head is not None and head.epoch < highest)
+            if head is not None:
+                highest = max(highest, head.epoch)
+                self.saw(head)
+        self._successor: list[SegmentHead | None] = [None] * len(heads)
+        coming: list[SegmentHead] = []
+        for place in range(len(heads) - 1, -1, -1):
+            head = heads[place]
+            if head is not None:
+                while coming and coming[-1].epoch <= head.epoch:
+                    coming.pop()
+                self._successor[place] = coming[-1] if coming else None
+                coming.append(head)
+
+    def saw(self, record: Stamped) -> None:
+        """That a driver was active at a time."""
+        self._seen[record.epoch] = max(record.at, self._seen.get(record.epoch, record.at))
+
+    def began_late(self, place: int) -> bool:
+        """Whether a file was begun by a driver after another one had taken its lease."""
+        return self._late[place]
+
+    def is_stale(self, place: int, record: Stamped) -> bool:
+        """Whether a record does not count.
+
+        Args:
+            place: Which file it is in.
+            record: The record.
+        """
+        if self._late[place]:
+            return any(epoch > record.epoch and at >= record.at for epoch, at in self._seen.items())
+        successor = self._successor[place]
+        return successor is not None and record.at >= successor.at and record.batch >= successor.batch
+
+
+def trusted(times: Sequence[datetime]) -> list[int]:
+    """Places of a longest non-decreasing run of times, ascending; of two such runs, one over less time.
+
+    So of few times, a single one that is far off is not trusted, whichever way it is off.
+    """
+    seconds = [moment.timestamp() for moment in times]
+    last = len(times) - 1
+    runs = [
+        _longest(seconds),
+        [last - place for place in reversed(_longest([-second for second in reversed(seconds)]))],
+    ]
+    return min(runs, key=lambda run: seconds[run[-1]] - seconds[run[0]] if run else 0.0)
+
+
+def _longest(values: Sequence[float]) -> list[int]:
+    """Places of the longest non-decreasing run whose values are the smallest (patience sorting)."""
+    ends: list[float] = []
+    places: list[int] = []
+    before: list[int | None] = []
+    for place, value in enumerate(values):
+        length = bisect_right(ends, value)
+        before.append(places[length - 1] if length else None)
+        if length == len(ends):
+            ends.append(value)
+            places.append(place)
+        else:
+            ends[length], places[length] = value, place
+    found: list[int] = []
+    step = places[-1] if places else None
+    while step is not None:
+        found.append(step)
+        step = before[step]
+    return found[::-1]
+
+
+def in_order(times: Sequence[datetime], low: datetime | None, high: datetime | None) -> list[datetime]:
+    """Times that do not go back, as little changed as can be.
+
+    Args:
+        times: As they were stamped.
+        low: The last time of what came before.
+        high: The first time of what comes after.
+    """
+    inside = [
+        place
+        for place, moment in enumerate(times)
+        if (low is None or moment >= low) and (high is None or moment <= high)
+    ]
+    chosen = [times[place] for place in inside]
+    if len(inside) == len(times) and all(one <= two for one, two in pairwise(chosen)):
+        return chosen
+    keep = {inside[place] for place in trusted(chosen)}
+    first = min(keep, default=None)
+    last = low
+    if last is None:
+        last = high if first is None else times[first]
+    found = []
+    for place, moment in enumerate(times):
+        if place in keep or last is None:
+            last = moment
+        found.append(last)
+    return found
+
+
+def next_trusted(begins: Sequence[datetime | None]) -> list[datetime | None]:
+    """For each file, when the next one begins whose begin is trusted; None where none follows.
+
+    Args:
+        begins: When each file begins; None where that is not known.
+    """
+    known = [(place, moment) for place, moment in enumerate(begins) if moment is not None]
+    keep = {known[row][0] for row in trusted([moment for _, moment in known])}
+    found: list[datetime | None] = [None] * len(begins)
+    coming: datetime | None = None
+    for place in range(len(begins) - 1, -1, -1):
+        found[place] = coming
+        if place in keep:
+            coming = begins[place]
+    return found

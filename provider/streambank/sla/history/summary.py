@@ -1,0 +1,125 @@
+"""A history in a few numbers for each metric: the newest value, the middle one, a high one, the highest."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streambank.core.times import to_json_time
+from streambank.sla.history.point import History, Point
+from streambank.sla.metrics import METRICS
+
+HIGH = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One metric over a history.
+
+    Attributes:
+        unit: Its unit.
+        batches: Of how many batches it is known.
+        newest: Its newest known value.
+        median: The middle one.
+        p95: One that 95 % are not above (the nearest rank).
+        maximum: The largest.
+    """
+
+    unit: str
+    batches: int
+    newest: float
+    median: float
+    p95: float
+    maximum: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "unit": self.unit,
+            "batches": self.batches,
+            "newest": self.newest,
+            "median": self.median,
+            "p95": self.p95,
+            "max": self.maximum,
+        }
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Metrics of a history, gathered in one pass.
+
+    Attributes:
+        query: Whose history it is.
+        batches: How many points there are.
+        begin: Time of the oldest; None for none.
+        end: Time of the newest.
+        metrics: Values by metric, over all operators.
+        operators: The same by operator id.
+        runs: How many runs of the query they come from.
+        notes: What was odd.
+    """
+
+    query: str
+    batches: int = 0
+    begin: datetime | None = None
+    end: datetime | None = None
+    metrics: dict[str, array[float]] = field(default_factory=dict)
+    operators: dict[int, dict[str, array[float]]] = field(default_factory=dict)
+    runs: int = 0
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, history: History) -> Gathered:
+        """Of a history in hand."""
+        gathered = cls(history.query, runs=history.runs, notes=history.notes)
+        gathered.take(history.points)
+        return gathered
+
+    def take(self, points: Iterable[Point]) -> None:
+        """Go through points, oldest first."""
+        for point in points:
+            self.batches += 1
+            self.begin = self.begin or point.at
+            self.end = point.at
+            for name, value in point.values.items():
+                self.metrics.setdefault(name, array("d")).append(value)
+            for operator, values in point.operators.items():
+                columns = self.operators.setdefault(operator, {})
+                for name, value in values.items():
+                    columns.setdefault(name, array("d")).append(value)
+
+    def summaries(self, operator: int | None = None) -> dict[str, Summary]:
+        """Each metric that is known, in the order of the table in the docs."""
+        columns = self.metrics if operator is None else self.operators[operator]
+        return {name: _summary(name, columns[name]) for name in METRICS if name in columns}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "query": self.query,
+            "batches": self.batches,
+            "runs": self.runs,
+            "from": to_json_time(self.begin) if self.begin else None,
+            "to": to_json_time(self.end) if self.end else None,
+            "metrics": {name: one.to_dict() for name, one in self.summaries().items()},
+            "operators": [
+                {
+                    "operator": operator,
+                    "metrics": {name: one.to_dict() for name, one in self.summaries(operator).items()},
+                }
+                for operator in sorted(self.operators)
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def _summary(name: str, values: array[float]) -> Summary:
+    ordered = sorted(values)
+    count = len(ordered)
+    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    # The smallest whole number of values that is at least 95 % of them, in whole numbers.
+    rank = -(-count * round(HIGH * 100) // 100)
+    return Summary(METRICS[name].unit, count, values[-1], middle, ordered[rank - 1], ordered[-1])

@@ -1,0 +1,1 @@
+"""Judgement: histories and facts become verdicts."""

@@ -1,0 +1,273 @@
+"""Objectives about what is not in the history: savepoints, recoveries, failures, skew, as found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from streambank.core.times import to_json_time
+from streambank.job.alive import Life
+from streambank.sla.judge.case import Case, against, level_of
+from streambank.sla.judge.windows import statistic
+from streambank.sla.objectives import Objective
+from streambank.sla.verdict import Verdict, say, say_duration
+
+BESIDE_HISTORY = ("alive", "restart_rate", "savepoint_age", "recovery_time", "partition_skew", "hot_key")
+"""Objectives that can be judged without the history."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something with a time.
+
+    Attributes:
+        at: When.
+        value: The figure, in its objective's unit; 0 where only the time counts.
+        subject: What it is of: a savepoint, a driver, a partition, a key.
+        what: More, in a sentence; may be empty.
+    """
+
+    at: datetime
+    value: float = 0.0
+    subject: str = ""
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """When a query last made progress, by its driver's word: an idle one does with each trigger.
+
+    Attributes:
+        at: When; None where its driver does not say.
+        limit_s: How long it may make none where no limit is declared.
+        over: Why none is expected, as half a sentence; empty where some is.
+        finished: Whether that is because its application ran to its end by itself.
+    """
+
+    at: datetime | None = None
+    limit_s: float = 0.0
+    over: str = ""
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a query besides its history. None: nobody looked, which is not the same as none.
+
+    Attributes:
+        savepoints: Its newest savepoints, by the time of their batch.
+        failures: Batches that failed or were abandoned, drivers that died.
+        recoveries: Starts and restores, each with the seconds to the next committed batch.
+        skews: The largest partition against the mean, of each store that is large enough for that to mean
+            something.
+        hot_keys: The largest key against the mean, of each store.
+        breaks: Moments at which the state was made smaller or larger: compactions, restores, backfills.
+        unreadable: What should have been looked at and could not be, a sentence each.
+        life: Whether its job runs and is watched.
+        restarts: Drivers that failed, or were replaced by a program, of the whole job.
+        sign: When it last made progress.
+        begun: When its first checkpoint was begun.
+    """
+
+    savepoints: Sequence[Fact] | None = None
+    failures: Sequence[Fact] | None = None
+    recoveries: Sequence[Fact] | None = None
+    skews: Sequence[Fact] | None = None
+    hot_keys: Sequence[Fact] | None = None
+    breaks: Sequence[datetime] = ()
+    unreadable: Sequence[str] = ()
+    life: Life | None = None
+    restarts: Sequence[Fact] | None = None
+    sign: Sign | None = None
+    begun: datetime | None = None
+
+
+def reported_verdict(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    """The verdict on an objective of the kind `reported`.
+
+    Args:
+        case: The query and the moment.
+        objective: The objective.
+        facts: What is known.
+        newest: When the newest batch of the history was committed; None for none.
+    """
+    return _JUDGES[objective.name](case, objective, facts, newest)
+
+
+def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    life = facts.life
+    if life is None:
+        return _nobody(case, objective)
+    if not life.wanted:
+        return case.verdict(objective, "ok", f"It need not run: {life.why_not}.", value=0.0)
+    if life.up is None:
+        why = "Whether its driver lives cannot be told from here yet."
+        return case.verdict(objective, "unknown", why)
+    down_s, unwatched_s = life.down_s(case.now), life.unwatched_s(case.now)
+    if not down_s and not unwatched_s:
+        watched = f", and {life.watcher.who} watches it" if life.watched and life.watcher else ""
+        return case.verdict(objective, "ok", f"Its driver lives{watched}.", value=0.0)
+    down = down_s >= unwatched_s
+    value, since = max(down_s, unwatched_s), life.down_since if down else life.unwatched_since
+    level = level_of(objective, value)
+    what = "It does not run, although it is meant to," if down else "Nothing would restart it"
+    if not down and life.down_since is None:
+        what = "It runs, but nothing would restart it"
+    said = f"{what} for {against(objective, level, value)}."
+    whys = [
+        one for one in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if one
+    ]
+    return case.verdict(objective, level, " ".join((said, *whys)), value=value, since=since, as_of=case.now)
+
+
+def _restart_rate(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    if facts.restarts is None:
+        return _nobody(case, objective)
+    window_s = objective.window_s or 0.0
+    begin = case.now - timedelta(seconds=window_s)
+    seen = sorted((fact for fact in facts.restarts if fact.at >= begin), key=lambda fact: fact.at)
+    level = level_of(objective, len(seen))
+    return case.verdict(
+        objective,
+        level,
+        f"Failed drivers and restarts within {say_duration(window_s)}: "
+        f"{against(objective, level, len(seen))}.",
+        value=float(len(seen)),
+        since=seen[0].at if seen else None,
+        as_of=seen[-1].at if seen else None,
+        evidence=tuple(_sentence(fact) for fact in seen[-_SHOWN:]),
+    )
+
+
+def _savepoint_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    if facts.savepoints is None:
+        return _nobody(case, objective)
+    if not facts.savepoints and objective.usual:
+        if facts.begun is None:
+            return case.verdict(objective, "unknown", "There is no savepoint of it, and nothing to save yet.")
+        return _age(case, objective, facts.begun, "There is no savepoint of it, and its checkpoint")
+    if not facts.savepoints:
+        level = objective.severity if objective.breach is not None else "warn"
+        return case.verdict(objective, level, "There is no savepoint of it.")
+    last = max(facts.savepoints, key=lambda fact: fact.at)
+    if newest is not None and last.at >= newest:
+        why = f"The newest savepoint, {last.subject}, is not older than the newest batch."
+        return case.verdict(objective, "ok", why, value=0.0, as_of=last.at)
+    return _age(case, objective, last.at, f"The newest savepoint, {last.subject},")
+
+
+def _progress_age(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    sign = facts.sign or Sign()
+    if sign.over and (objective.usual or not sign.finished):
+        return case.verdict(objective, "ok", f"No progress is due: {sign.over}.", as_of=newest)
+    if sign.at is not None and (newest is None or sign.at > newest):
+        newest, what = sign.at, "Its newest sign of progress"
+    else:
+        what = "The newest batch"
+    if newest is None:
+        return case.verdict(objective, "unknown", "The history has no batch.")
+    if objective.usual and objective.breach is not None:
+        if sign.at is None:
+            # A query without new input commits no batch, and nothing tells that its triggers come round.
+            why = "Only the batches are known: whether it is idle or hangs cannot be told."
+            return case.verdict(objective, "unknown", why, as_of=newest)
+        objective = replace(objective, breach=max(objective.breach, sign.limit_s))
+    return _age(case, objective, newest, what)
+
+
+def _age(case: Case, objective: Objective, at: datetime, what: str) -> Verdict:
+    age_s = max(0.0, (case.now - at).total_seconds())
+    level = level_of(objective, age_s)
+    limit = objective.breach if level == "breach" else objective.warn
+    return case.verdict(
+        objective,
+        level,
+        f"{what} has an age of {against(objective, level, age_s)}.",
+        value=age_s,
+        since=None if limit is None else at + timedelta(seconds=limit),
+        as_of=at,
+    )
+
+
+def _failed(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    """In a row: since the newest committed batch."""
+    if facts.failures is None:
+        return _nobody(case, objective)
+    failures = sorted(facts.failures, key=lambda fact: fact.at)
+    row = [fact for fact in failures if newest is None or fact.at > newest]
+    level = level_of(objective, len(row))
+    return case.verdict(
+        objective,
+        level,
+        f"Failed in a row since the newest committed batch: {against(objective, level, len(row))}.",
+        value=float(len(row)),
+        since=row[0].at if row else None,
+        as_of=newest,
+        evidence=tuple(_sentence(fact) for fact in row[-_SHOWN:]),
+    )
+
+
+def _recovery(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    if facts.recoveries is None:
+        return _nobody(case, objective)
+    begin = case.now - timedelta(seconds=objective.window_s or 0.0)
+    seen = sorted((fact for fact in facts.recoveries if fact.at >= begin), key=lambda fact: fact.at)
+    if not seen:
+        window = say_duration(objective.window_s or 0.0)
+        return case.verdict(objective, "ok", f"It did not have to recover within the last {window}.")
+    value = statistic([fact.value for fact in seen], objective.statistic)
+    level = level_of(objective, value)
+    bad = [fact.at for fact in seen if level_of(objective, fact.value) == level]
+    return case.verdict(
+        objective,
+        level,
+        f"Recovery ({objective.statistic} of {len(seen)}) took {against(objective, level, value)}.",
+        value=value,
+        since=bad[0] if bad else None,
+        as_of=seen[-1].at,
+        evidence=tuple(
+            f"{to_json_time(fact.at)}: {say(fact.value, objective.promise.unit)}. {fact.what}".strip()
+            for fact in seen[-_SHOWN:]
+        ),
+    )
+
+
+def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | None) -> Verdict:
+    found = facts.skews if objective.name == "partition_skew" else facts.hot_keys
+    if found is None:
+        return _nobody(case, objective)
+    if not found:
+        return case.verdict(objective, "ok", "There is too little state for its spread to mean anything.")
+    last = max(found, key=lambda fact: fact.value)
+    level = level_of(objective, last.value)
+    return case.verdict(
+        objective,
+        level,
+        f"{objective.measure.begin} ({last.subject}) is {against(objective, level, last.value)}.",
+        value=last.value,
+        subject=last.subject,
+        as_of=last.at,
+        evidence=(last.what,) if last.what else (),
+    )
+
+
+def _nobody(case: Case, objective: Objective) -> Verdict:
+    return case.verdict(objective, "unknown", f"Nobody looked: {objective.measure.meaning}.")
+
+
+def _sentence(fact: Fact) -> str:
+    return f"{to_json_time(fact.at)}: {': '.join(part for part in (fact.subject, fact.what) if part)}"
+
+
+_JUDGES: Mapping[str, Callable[[Case, Objective, Facts, datetime | None], Verdict]] = {
+    "alive": _alive,
+    "restart_rate": _restart_rate,
+    "savepoint_age": _savepoint_age,
+    "progress_age": _progress_age,
+    "failed_batches": _failed,
+    "recovery_time": _recovery,
+    "partition_skew": _skew,
+    "hot_key": _skew,
+}

@@ -1,0 +1,282 @@
+"""What is known of a query besides its history: savepoints, failures, recoveries, skew, breaks.
+
+Each is looked at by itself, and only where an objective asks for it; what cannot be looked at is said, and
+ends nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeGuard, TypeVar
+
+from streambank.control.control import JobControl
+from streambank.control.generations import MAIN
+from streambank.control.progress import last_progress, progress_keys
+from streambank.core.errors import ConflictError, NotFoundError, StreambankError
+from streambank.core.times import from_json_time
+from streambank.declaration.health import HealthPolicy
+from streambank.job.alive import Life
+from streambank.repository.newest import newest_good
+from streambank.sla.judge.events import Fact, Facts, Sign
+from streambank.sla.judge.recoveries import NEWEST_EVENTS, Recovery, recoveries
+from streambank.sla.objectives import Objective
+from streambank.sla.skew.hot_key_record import read_hot_keys
+from streambank.sla.skew.report import skew_of_checkpoint
+from streambank.storage import open_store
+
+T = TypeVar("T")
+
+_SAVEPOINTS = 5
+_NOTHING_YET = ("not-a-checkpoint", "no-committed-batch")
+_MOMENT = timedelta(milliseconds=1)
+_LONGEST = 200
+_INTERVALS = 3
+"""So many of the longest of interval, timeout and trigger a query may be without progress, by default."""
+
+
+@dataclass(slots=True)
+class Looking:
+    """Collects facts; what cannot be looked at becomes a sentence.
+
+    Attributes:
+        unreadable: Those sentences.
+    """
+
+    unreadable: list[str] = field(default_factory=list)
+
+    def at(self, what: str, look: Callable[[], T]) -> T | None:
+        """What a look gives; None where it fails."""
+        try:
+            return look()
+        except StreambankError as error:
+            self.unreadable.append(f"{what}: {error.message}")
+            return None
+
+
+def facts_of_query(
+    control: JobControl,
+    query: str | None,
+    *,
+    wanted: Sequence[Objective],
+    location: str,
+    repository: str,
+    savepoint_name: str,
+    now: datetime,
+    skew: bool = True,
+    life: Life | None = None,
+    health: HealthPolicy | None = None,
+) -> Facts:
+    """What is known of a query of a job.
+
+    Args:
+        control: The job's records.
+        query: The query's name; None for the only one.
+        wanted: The objectives that are judged.
+        location: Its current checkpoint.
+        repository: Where its savepoints are.
+        savepoint_name: How they are called there.
+        now: The moment.
+        skew: Whether to look at the checkpoint's files for skew.
+        life: Whether the job runs; None where that could not be looked at.
+        health: What the job declares about its health.
+    """
+    looking = Looking()
+    by_name = {one.name: one for one in wanted}
+    savepoints = failures = recovered = skews = hot_keys = None
+    if "savepoint_age" in by_name:
+        savepoints = looking.at("Its savepoints", lambda: newest_savepoints(repository, savepoint_name))
+    if "failed_batches" in by_name:
+        failures = looking.at("Its failures", lambda: failures_of(control, query))
+    if "recovery_time" in by_name:
+        since = now - timedelta(seconds=by_name["recovery_time"].window_s or 0.0)
+        recovered = looking.at("Its recoveries", lambda: _recoveries(control, query, since))
+    if skew and "partition_skew" in by_name:
+        objective = by_name["partition_skew"]
+        begun = bool(looking.at("Its records", lambda: progress_keys(control.store, query)))
+        skews = looking.at("Its state", lambda: skews_of(location, objective, now, begun=begun))
+    if "hot_key" in by_name:
+        hot_keys = looking.at("Its largest keys", lambda: read_hot_keys(control, query))
+    breaks = looking.at("Its generations", lambda: breaks_of(control, query)) or ()
+    return Facts(
+        savepoints=savepoints,
+        failures=failures,
+        recoveries=recovered,
+        skews=skews,
+        hot_keys=hot_keys,
+        breaks=breaks,
+        unreadable=tuple(looking.unreadable),
+        life=life,
+        restarts=None if life is None else [Fact(one.at, 1, one.driver, one.what) for one in life.failures],
+        sign=None if life is None else sign_of(life, query or MAIN, health or HealthPolicy()),
+        begun=looking.at("Its generations", lambda: begun_at(control, query)),
+    )
+
+
+def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
+    """When a query last made progress, by what its driver said last.
+
+    Args:
+        life: How its job is.
+        query: Its name, `main` for the only one.
+        health: What the job declares: a batch, or a query's own trigger, may take longer than most.
+    """
+    if not life.wanted:
+        return Sign(over=life.why_not, finished=life.finished)
+    queries = life.status.get("queries")
+    one = queries.get(query) if isinstance(queries, Mapping) else None
+    said: Mapping[str, Any] = one if isinstance(one, Mapping) else {}
+    if said.get("over") and not said.get("failed"):
+        return Sign(over="it has ended well", finished=True)
+    still_s = said.get("still_s", life.status.get("still_s"))
+    trigger_s = said.get("trigger_s")
+    longest_s = max(health.interval_s, health.timeout_s, trigger_s if _is_number(trigger_s) else 0.0)
+    first = not said.get("triggered")
+    limit_s = _INTERVALS * longest_s * (2 if first else 1)
+    if first:
+        limit_s = max(limit_s, health.first_batch_s or 0.0)
+    if life.said_at is None or not _is_number(still_s):
+        return Sign(limit_s=limit_s)
+    return Sign(life.said_at - timedelta(seconds=still_s), limit_s)
+
+
+def begun_at(control: JobControl, query: str | None) -> datetime | None:
+    """When the first generation of a query was made; None before the first start.
+
+    Raises:
+        StreambankError: The records cannot be read.
+    """
+    return min((one.made_at for one in control.generations(query).all()), default=None)
+
+
+def newest_savepoints(repository: str, name: str) -> list[Fact]:
+    """The newest savepoints of a query that are not known to be damaged.
+
+    Args:
+        repository: Where; one that is not there has none.
+        name: `job`, or `job/query`.
+
+    Raises:
+        StreambankError: It cannot be read.
+    """
+    # What was derived from a savepoint is as old as that, however late it was made.
+    heads = [
+        one for one in newest_good(open_store(repository), name, _SAVEPOINTS) if one.derived_from is None
+    ]
+    return [Fact(head.taken_at, subject=head.savepoint, what=f"of batch {head.batch}") for head in heads]
+
+
+def skews_of(location: str, objective: Objective, now: datetime, *, begun: bool) -> list[Fact] | None:
+    """The skew of each store of a checkpoint that is large enough for it to mean something.
+
+    Args:
+        location: The checkpoint.
+        objective: `partition_skew`, for its limits.
+        now: The moment.
+        begun: Whether the query has committed batches for certain.
+
+    Returns:
+        None where it has not begun, or went on faster than its checkpoint could be read.
+
+    Raises:
+        StreambankError: The checkpoint cannot be read.
+    """
+    limits = [limit for limit in (objective.warn, objective.breach) if limit is not None]
+    limit = max(1.0, min(limits))
+    try:
+        report = skew_of_checkpoint(open_store(location), limit=limit)
+    except (ConflictError, NotFoundError) as error:
+        if error.code != "checkpoint-moved" and (begun or error.code not in _NOTHING_YET):
+            raise
+        return None
+    found = []
+    for store in report.stores:
+        if store.skew is not None and (store.uneven or store.skew <= limit):
+            name = "" if store.store == "default" else f", store {store.store}"
+            found.append(Fact(now, store.skew, f"operator {store.operator}{name}", store.advice))
+    return found
+
+
+def failures_of(control: JobControl, query: str | None) -> list[Fact]:
+    """Drivers that ended without being asked to, or abandoned a batch: one fact each, by time.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    found: dict[str, Fact] = {}
+    for record in control.events(newest=NEWEST_EVENTS):
+        event = record.data
+        what, at = _failure(event, query or MAIN), _time(event)
+        if what is None or at is None:
+            continue
+        driver = str(event.get("launch_id") or f"event {record.number}")
+        before = found.get(driver)
+        # The last record of progress may be written after the query has failed, so the latest word counts.
+        found[driver] = Fact(at if before is None else max(at, before.at), 1, driver, what)
+    view = control.lease.view()
+    if view is not None and view.state == "dead" and view.holder is not None:
+        driver = str(view.holder.details.get("launch_id"))
+        at = view.beat_at or view.since
+        last = last_progress(control.store, query)
+        if at is not None and last is not None and last.epoch == view.epoch:
+            at = max(at, last.at + _MOMENT)
+        if at is not None and driver not in found:
+            found[driver] = Fact(at, 1, driver, f"its driver died: {view.why}")
+    return sorted(found.values(), key=lambda fact: fact.at)
+
+
+def breaks_of(control: JobControl, query: str | None) -> tuple[datetime, ...]:
+    """When another directory became the query's checkpoint: restores, compactions.
+
+    Raises:
+        StreambankError: The records cannot be read.
+    """
+    return tuple(one.made_at for one in control.generations(query).all() if one.number > 1)
+
+
+def _recoveries(control: JobControl, query: str | None, since: datetime) -> list[Fact]:
+    return [
+        Fact(one.at, one.seconds, one.kind, _recovered(one))
+        for one in recoveries(control, query, since=since)
+    ]
+
+
+def _recovered(one: Recovery) -> str:
+    if one.kind == "restore":
+        return f"A restore of {one.savepoint}."
+    made_none = " of a driver that made no progress" if one.cause == "health" else ""
+    return f"A {one.kind}{made_none}, epoch {one.epoch}."
+
+
+def _failure(event: Mapping[str, Any], query: str) -> str | None:
+    """What an event says of a failure of a query; None where it is none."""
+    kind = event.get("kind")
+    if kind == "query-ended" and event.get("query") == query and event.get("failure"):
+        return f"it failed: {_first_line(event['failure'])}"
+    if kind == "driver-ended":
+        failed = event.get("failed")
+        if isinstance(failed, Mapping) and failed:
+            return f"it failed: {_first_line(failed[query])}" if query in failed else None
+        if event.get("exit_code") not in (0, None):
+            return f"its driver ended with exit code {event['exit_code']}"
+        return "it was stopped by force within a batch" if event.get("forced") else None
+    if kind == "driver-died":
+        return f"its driver ended before its first batch, with exit code {event.get('exit_code')}"
+    return f"its driver was killed: {event.get('why')}" if kind == "killed" else None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _first_line(text: Any) -> str:
+    return next(iter(str(text).strip().splitlines()), "")[:_LONGEST]
+
+
+def _time(event: Mapping[str, Any]) -> datetime | None:
+    try:
+        return from_json_time(str(event.get("at")))
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Skew: how unevenly state lies over its partitions, and which keys are hot."""

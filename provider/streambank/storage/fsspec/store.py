@@ -1,0 +1,398 @@
+"""Any other filesystem as a store, through fsspec: `gs://`, `abfs://`, `hdfs://` and whatever else it knows.
+
+The user installs the filesystem's own package (gcsfs, adlfs, ...), which finds credentials in its own way.
+Two kinds are told apart, since the contract rests on a create that fails where the file is there:
+
+* `CREATES`: object stores whose packages write a file by one conditional request. They keep the whole
+  contract. What they do on a lost answer is not known from here, so a create that succeeded may be reported
+  as `exists`; never the other way round.
+* all others: read, listed, and written by a temporary name and a move; an exclusive create is refused rather
+  than raced. HDFS is one of them, as pyarrow's client deletes what is in a move's way.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
+from streambank.storage.chunks import chunks
+from streambank.storage.fsspec.errors import (
+    PACKAGES,
+    TranslatedReader,
+    exists_error,
+    missing_error,
+    missing_package_error,
+    no_exclusive_create_error,
+    not_usable_error,
+    translated,
+)
+from streambank.storage.fsspec.fsspec_info import below, info_of
+from streambank.storage.local.errors import translate as translate_local
+from streambank.storage.names import (
+    TEMPORARY_PREFIX,
+    TEMPORARY_SUFFIX,
+    check_key,
+    check_prefix,
+    is_key,
+    is_temporary,
+)
+from streambank.storage.store import CHUNK_BYTES, REMOTE_AT_ONCE, Features, FileInfo, Leftover, Store
+
+CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
+"""Schemes whose `pipe_file` and `put_file` take `mode="create"` as one atomic request.
+
+gcsfs sends `ifGenerationMatch=0`, adlfs `If-None-Match: *`; read in gcsfs 2026.10.1 and adlfs 2026.8.0.
+"""
+MEMORY_BYTES = 32 << 20  # as s3/write.py's SPOOL_BYTES
+
+
+def open_location(uri: str) -> FsspecStore:
+    """The store at a location of any scheme that fsspec knows.
+
+    Raises:
+        FormatError: Nobody knows the scheme (code `unknown-scheme`).
+        StorageError: The package for it is not installed (`missing-package`).
+        InputError: The location holds a password, or more than one filesystem (`bad-location`).
+    """
+    scheme, _, rest = uri.partition("://")
+    if "::" in uri or ":" in rest.partition("/")[0].rpartition("@")[0]:
+        raise InputError(
+            f"A location of the scheme {scheme}:// holds credentials, or names several filesystems.",
+            code="bad-location",
+            hint="Give credentials to the filesystem's package by its own settings, and one filesystem only.",
+        )
+    try:
+        import fsspec
+    except ImportError as error:
+        raise StorageError(
+            f"{uri} cannot be opened: fsspec is not installed.",
+            code="missing-package",
+            hint="pip install fsspec",
+        ) from error
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ImportError as error:
+        raise missing_package_error(scheme, uri) from error
+    except ValueError as error:
+        if scheme in PACKAGES:  # a scheme that the package itself makes known
+            raise missing_package_error(scheme, uri) from error
+        raise FormatError(
+            f"Locations of the scheme '{scheme}://' cannot be opened: {uri}",
+            code="unknown-scheme",
+            hint="Known schemes: file, s3, s3a, memory, and those of fsspec: gs, abfs, hdfs and others.",
+        ) from error
+    return FsspecStore(uri)
+
+
+class FsspecStore:
+    """Files below one directory of an fsspec filesystem.
+
+    Args:
+        uri: The directory, as fsspec spells it.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._root = uri
+        self._scheme = uri.partition("://")[0]
+        self._known: tuple[int, Any, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """See `Store.uri`."""
+        return self._uri
+
+    @property
+    def features(self) -> Features:
+        """See `Store.features`."""
+        real = self._creates
+        return Features(
+            hidden_checksums=not real, fsync=real, spools=True, remote=True, at_once=REMOTE_AT_ONCE
+        )
+
+    def child(self, prefix: str) -> FsspecStore:
+        """See `Store.child`."""
+        child = FsspecStore(f"{self._uri}/{check_key(prefix)}")
+        child._root, child._known = self._root, self._known
+        return child
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """See `Store.list`."""
+        start = self._path(check_prefix(prefix))
+        with translated(f"{self._uri}/{prefix}"):
+            try:
+                found = self._fs.find(start, detail=True)
+            except FileNotFoundError:
+                return
+        for name, said in found.items():
+            inside = below(name, start)
+            if not inside or name.endswith("/") or is_temporary(posixpath.basename(name)):
+                continue
+            key = f"{prefix}/{inside}" if prefix else inside
+            if not is_key(key):
+                raise FormatError(
+                    f"{self._uri} holds a file whose name cannot be used: {key!r}.",
+                    code="bad-key",
+                    hint="Rename or remove it: no empty part, '.', '..', backslash or control character.",
+                )
+            yield info_of(key, said, f"{self._uri}/{key}")
+
+    def names(self, prefix: str = "") -> Sequence[str]:
+        """See `Store.names`."""
+        start = self._path(check_prefix(prefix))
+        with translated(f"{self._uri}/{prefix}"):
+            try:
+                found = self._fs.ls(start, detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        names = {below(name.rstrip("/"), start) for name in found}
+        return sorted(name for name in names if name and not is_temporary(name))
+
+    def stat(self, key: str) -> FileInfo:
+        """See `Store.stat`."""
+        path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
+        with translated(uri):
+            said = self._fs.info(path)
+            if said.get("type") != "file":
+                raise missing_error(uri)
+        return info_of(key, said, uri)
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        try:
+            self.stat(key)
+        except NotFoundError:
+            return False
+        return True
+
+    def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `Store.read`."""
+        path, uri = self._path(check_key(key)), f"{self._uri}/{key}"
+        if offset == 0 and length is None:
+            with translated(uri):
+                return bytes(self._fs.cat_file(path))
+        size = self.stat(key).size_bytes
+        end = size if length is None else min(size, offset + length)
+        if offset >= end:
+            return b""
+        with translated(uri):
+            data = bytes(self._fs.cat_file(path, start=offset, end=end))
+        if len(data) != end - offset:
+            raise StorageError(
+                f"{uri} gave {len(data)} bytes where {end - offset} were asked for.",
+                code="corrupt-transfer",
+                hint="Try again; it may have been written at this moment.",
+            )
+        return data
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        """See `Store.open`."""
+        uri = f"{self._uri}/{key}"
+        with translated(uri):
+            reader = self._fs.open(self._path(check_key(key)), "rb")
+        with reader, io.BufferedReader(TranslatedReader(reader, uri), CHUNK_BYTES) as translating:
+            yield translating
+
+    def hold(self, key: str) -> FsspecHeld:
+        """See `Store.hold`."""
+        return FsspecHeld(self, self.stat(key))
+
+    def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
+        """See `Store.write`."""
+        check_key(key)
+        if exclusive and not self._creates:
+            raise no_exclusive_create_error(f"{self._uri}/{key}", self._scheme)
+        with self._gathered(data) as bytes_or_file:
+            self._put(key, bytes_or_file, exclusive=exclusive)
+
+    def write_named(self, data: Iterable[bytes], name: Callable[[], str | None]) -> None:
+        """See `Store.write_named`; the bytes wait in memory or a temporary file until they have a name."""
+        with self._gathered(data) as bytes_or_file:
+            key = name()
+            if key is not None:
+                self._put(check_key(key), bytes_or_file, exclusive=False)
+
+    @contextmanager
+    def bulk(self) -> Iterator[FsspecStore]:
+        """See `Store.bulk`; every write stands by itself here."""
+        yield self
+
+    def settle_names(self, folders: Iterable[str]) -> None:
+        """See `Store.settle_names`; a name is as durable as it can be when it is seen."""
+
+    def copy_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.copy_from`; packages differ in when such a copy is done, so none is asked for."""
+        return False
+
+    def link_from(self, source: Store, source_key: str, key: str) -> bool:
+        """See `Store.link_from`; nothing can be shared here."""
+        return False
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        path = self._path(check_key(key))
+        with translated(f"{self._uri}/{key}"):
+            try:
+                self._fs.rm_file(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+
+    def rename(self, key: str, new_key: str) -> None:
+        """See `Store.rename`: an exclusive create of the same bytes, and a delete."""
+        check_key(new_key)
+        self.stat(key)
+        if self.exists(new_key):
+            raise exists_error(f"{self._uri}/{new_key}")
+        with self.open(key) as reader:
+            self.write(new_key, chunks(reader), exclusive=True)
+        self.delete(key)
+
+    def leftovers(self, before_ns: int) -> Iterator[Leftover]:
+        """See `Store.leftovers`; the services that hold repositories end broken uploads by themselves."""
+        return iter(())
+
+    def discard(self, leftover: Leftover) -> None:
+        """See `Store.discard`."""
+
+    def prune(self, prefix: str = "") -> None:
+        """See `Store.prune`; object stores have no directories."""
+        if self._creates:
+            return
+        start = self._path(check_prefix(prefix))
+        with translated(f"{self._uri}/{prefix}"):
+            if not self._fs.isdir(start):
+                return
+            found = self._fs.find(start, withdirs=True, detail=True)
+            directories = [name for name, said in found.items() if said.get("type") == "directory"]
+            for name in sorted({start, *directories}, key=len, reverse=True):
+                if not self._fs.ls(name, detail=False):
+                    self._fs.rmdir(name)
+
+    @property
+    def _creates(self) -> bool:
+        return self._scheme in CREATES
+
+    @property
+    def _fs(self) -> Any:
+        return self._opened()[0]
+
+    def _opened(self) -> tuple[Any, str]:
+        """The filesystem and this store's path in it; its connections do not survive a fork."""
+        if self._known is None or self._known[0] != os.getpid():
+            from fsspec.core import url_to_fs
+
+            try:
+                # An instance of our own, since listings that somebody else has cached would hide changes.
+                fs, path = url_to_fs(self._root, skip_instance_cache=True)
+            except ImportError as error:
+                raise missing_package_error(self._scheme, self._uri) from error
+            except Exception as error:
+                raise not_usable_error(self._scheme, self._uri, error) from error
+            fs.dircache.use_listings_cache = False
+            self._known = (os.getpid(), fs, path.rstrip("/"))
+        _, fs, root = self._known
+        return fs, root + self._uri.removeprefix(self._root)
+
+    def _path(self, key: str) -> str:
+        root = self._opened()[1]
+        return f"{root}/{key}" if key else root
+
+    @contextmanager
+    def _gathered(self, data: bytes | Iterable[bytes]) -> Iterator[bytes | Path]:
+        """All bytes, in memory or in a file; an error of the iterable itself passes untouched."""
+        if isinstance(data, bytes | bytearray | memoryview):
+            yield bytes(data)
+            return
+        waiting = bytearray()
+        rest = iter(data)
+        for chunk in rest:
+            waiting += chunk
+            if len(waiting) > MEMORY_BYTES:
+                break
+        else:
+            yield bytes(waiting)
+            return
+        with tempfile.NamedTemporaryFile(prefix="streambank-") as file:
+            chunk = bytes(waiting)
+            del waiting
+            while True:
+                try:
+                    file.write(chunk)
+                except OSError as error:
+                    raise translate_local(error, tempfile.gettempdir()) from error
+                following = next(rest, None)
+                if following is None:
+                    break
+                chunk = following
+            file.flush()
+            yield Path(file.name)
+
+    def _put(self, key: str, data: bytes | Path, *, exclusive: bool) -> None:
+        path = self._path(key)
+        with translated(f"{self._uri}/{key}"):
+            if self._creates:
+                mode = "create" if exclusive else "overwrite"
+                if isinstance(data, bytes):
+                    self._fs.pipe_file(path, data, mode=mode)
+                else:
+                    self._fs.put_file(str(data), path, mode=mode)
+            else:
+                self._move_in(path, data)
+
+    def _move_in(self, path: str, data: bytes | Path) -> None:
+        """Write under a temporary name beside the real one, and move it there."""
+        parent = posixpath.dirname(path)
+        temporary = f"{parent}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
+        self._fs.makedirs(parent, exist_ok=True)
+        try:
+            if isinstance(data, bytes):
+                self._fs.pipe_file(temporary, data)
+            else:
+                self._fs.put_file(str(data), temporary)
+            self._fs.mv(temporary, path)
+        except BaseException as error:
+            try:
+                self._fs.rm_file(temporary)
+            except Exception as failure:
+                error.add_note(f"{temporary} could not be removed: {type(failure).__name__}")
+            raise
+
+
+class FsspecHeld:
+    """A file that is remembered by its version; see `Held`. Nothing keeps it from being deleted."""
+
+    def __init__(self, store: FsspecStore, info: FileInfo) -> None:
+        self._store = store
+        self._info = info
+
+    @property
+    def info(self) -> FileInfo:
+        """See `Held.info`."""
+        return self._info
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """See `Held.open`; a file that was written again meanwhile counts as gone."""
+        if self.current().identity != self._info.identity:
+            raise missing_error(f"{self._store.uri}/{self._info.path} as it was before")
+        with self._store.open(self._info.path) as reader:
+            yield reader
+
+    def current(self) -> FileInfo:
+        """See `Held.current`."""
+        return self._store.stat(self._info.path)
+
+    def close(self) -> None:
+        """See `Held.close`."""

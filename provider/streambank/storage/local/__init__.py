@@ -1,0 +1,1 @@
+"""The store of this machine's file system."""

@@ -1,0 +1,1 @@
+"""The store of S3 and of whatever speaks its protocol."""

@@ -1,0 +1,181 @@
+"""How this process reaches S3: one boto3 client for each set of settings, and every call translated.
+
+Endpoint, region, profile, role and credentials are boto3's own business: its environment variables
+(`AWS_ENDPOINT_URL`, `AWS_PROFILE`, `AWS_REGION`, ...), its files, and the role of the machine. Only
+encryption, for which boto3 has no variable, is asked for by two of ours: `STREAMBANK_S3_SSE` (`AES256` or
+`aws:kms`) and `STREAMBANK_S3_KMS_KEY_ID`. Whoever has other settings than the process hands them over as an
+`S3Access`; what it leaves out is as for everybody. Nothing here prints a credential.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from streambank.core.errors import InputError, StorageError
+from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access
+from streambank.storage.s3.errors import translate
+from streambank.storage.s3.s3_session import s3_client
+
+SSE_VARIABLE = "STREAMBANK_S3_SSE"
+KMS_KEY_VARIABLE = "STREAMBANK_S3_KMS_KEY_ID"
+ATTEMPTS = 5
+"""How often boto3 sends one request, the first time included."""
+CONNECT_TIMEOUT_S = 10
+READ_TIMEOUT_S = 60
+CONNECTIONS = 32
+PARTS_AT_ONCE = 8
+"""How many parts of uploads may wait in memory, of all uploads of a process together."""
+
+_SETTINGS = ("AWS_", "BOTO_", "STREAMBANK_S3_", "HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_Key = tuple[int, S3Access, frozenset[tuple[str, str]]]
+_services: dict[_Key, Service] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Service:
+    """One S3 service, as some settings say.
+
+    Attributes:
+        client: boto3's client; safe to use from several threads.
+        encryption: What every request that makes an object says about encryption.
+        slots: A place for each part of an upload that waits in memory.
+        proven: Buckets in which it has refused to create an object that was there.
+        uncopied: Pairs of buckets between which it has refused to copy, or not said what it copied.
+    """
+
+    client: Any
+    encryption: Mapping[str, Any]
+    slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(PARTS_AT_ONCE))
+    proven: set[str] = field(default_factory=set)
+    uncopied: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One object, there or not."""
+
+    service: Service
+    bucket: str
+    key: str
+    uri: str
+
+    def call(self, operation: str, *, expect: Collection[int] = (), **parameters: Any) -> dict[str, Any]:
+        """One request about the object.
+
+        Args:
+            operation: A method of boto3's client.
+            expect: HTTP statuses that are answers and not errors here; `status_of` tells them.
+            parameters: Those of the method, without `Bucket` and `Key`.
+
+        Raises:
+            StreambankError: Whatever went wrong, in our words.
+        """
+        return call(
+            self.service, self.uri, operation, expect=expect, Bucket=self.bucket, Key=self.key, **parameters
+        )
+
+
+def call(
+    service: Service, uri: str, operation: str, *, expect: Collection[int] = (), **parameters: Any
+) -> dict[str, Any]:
+    """One request; see `Place.call`. The `uri` is what messages name."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return cast("dict[str, Any]", getattr(service.client, operation)(**parameters))
+    except ClientError as error:
+        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in expect:
+            return cast("dict[str, Any]", error.response)
+        raise translate(error, uri) from error
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+
+
+def status_of(response: Mapping[str, Any]) -> int:
+    """The HTTP status of an answer."""
+    return int(response["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def service(uri: str, access: S3Access | None = None) -> Service:
+    """The service that settings lead to; one and the same for the same settings.
+
+    Args:
+        uri: What messages name.
+        access: What comes before the settings of this process; None for those alone.
+
+    Raises:
+        StorageError: boto3 is not installed, or finds no profile (codes `missing-package`, `no-credentials`).
+        InputError: A setting cannot be (code `bad-setting`).
+    """
+    settings = {name: value for name, value in os.environ.items() if name.upper().startswith(_SETTINGS)}
+    access = access or S3Access()
+    key = (os.getpid(), access, frozenset(settings.items()))
+    with _lock:
+        found = _services.get(key)
+        if found is None:
+            found = _services[key] = _connect(uri, access)
+        return found
+
+
+def forget_clients() -> None:
+    """Close all connections; stores that are used again make new ones."""
+    with _lock:
+        for (pid, *_), each in _services.items():
+            if pid == os.getpid():
+                each.client.close()
+        _services.clear()
+
+
+def _connect(uri: str, access: S3Access) -> Service:
+    try:
+        import boto3  # noqa: F401 - a missing one is said here, in one place
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise StorageError(
+            f"{uri} cannot be opened: boto3 is not installed.",
+            code="missing-package",
+            hint="pip install boto3",
+        ) from error
+    encryption = _encryption(access)
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=CONNECTIONS,
+        # Checksums are asked for by name, and compared where the bytes arrive.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        user_agent_extra="streambank",
+    )
+    try:
+        client = s3_client(access, config)
+    except BotoCoreError as error:
+        raise translate(error, uri) from error
+    except ValueError as error:
+        raise InputError(
+            f"{uri} cannot be opened: boto3's settings hold an address or region that is none.",
+            code="bad-setting",
+            hint="Look at AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION and ~/.aws/config, or at the "
+            "connection that names them.",
+        ) from error
+    return Service(client, encryption)
+
+
+def _encryption(access: S3Access) -> Mapping[str, Any]:
+    kind, key = access.encryption or "", access.kms_key_id or ""
+    if not kind:
+        kind, key = os.environ.get(SSE_VARIABLE, ""), os.environ.get(KMS_KEY_VARIABLE, "")
+    if kind not in ENCRYPTIONS or (key and not kind.startswith("aws:kms")):
+        raise InputError(
+            f"{SSE_VARIABLE} and {KMS_KEY_VARIABLE} ask for an encryption that there is not.",
+            code="bad-setting",
+            hint=f"Set {SSE_VARIABLE} to AES256 or aws:kms; a key goes with aws:kms only.",
+        )
+    found = {"ServerSideEncryption": kind} if kind else {}
+    return found | ({"SSEKMSKeyId": key} if key else {})

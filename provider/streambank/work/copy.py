@@ -1,0 +1,198 @@
+"""The work of a take in pieces: a `CopyTask` for each file that has to move, and `run_task`, which does one.
+
+A task and its outcome are plain data, so the same plan can run in threads here or elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, BinaryIO, Protocol
+
+from streambank.core.errors import ConflictError, NotFoundError
+from streambank.repository.entry import FileEntry
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.storage.chunks import undamaged
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.work.pace import UNLIMITED, RateLimit
+
+CHECKPOINT = -1
+"""`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """One file to be copied into the repository.
+
+    Attributes:
+        origin: Which store it is in: `CHECKPOINT`, or the number of a sink.
+        path: Its key there.
+        size_bytes: Its size when the plan was made.
+        mtime_ns: Its last change, then.
+        identity: Its identity, then; another one later means that it is another file.
+        role: What it is for, as the manifest says.
+    """
+
+    origin: int
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    identity: str
+    role: str
+
+    @classmethod
+    def of(cls, info: FileInfo, role: str, origin: int = CHECKPOINT) -> CopyTask:
+        """The task for a file as a listing shows it."""
+        return cls(origin, info.path, info.size_bytes, info.mtime_ns, info.identity, role)
+
+    @property
+    def files(self) -> int:
+        """How many files it is about: one."""
+        return 1
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What the file is, bytes included."""
+        return self.origin, self.path, self.identity
+
+    def entry(self, digest: str) -> FileEntry:
+        """What the manifest says about the file, once its bytes are stored."""
+        return FileEntry(
+            path=self.path,
+            size_bytes=self.size_bytes,
+            digest=digest,
+            mtime_ns=self.mtime_ns,
+            identity=self.identity,
+            role=self.role,
+        )
+
+    def of_plan(self, entry: FileEntry) -> FileEntry:
+        """An entry of this file that came from an earlier plan, for what this plan takes it."""
+        return entry if entry.role == self.role else replace(entry, role=self.role)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CopyTask:
+        """The task in JSON."""
+        return cls(**data)
+
+
+class ObjectSink(Protocol):
+    """Where the bytes go: the repository's writer."""
+
+    def add(self, data: bytes | Iterator[bytes], size_bytes: int) -> str:
+        """Store bytes, and return their digest."""
+
+    def add_file(
+        self, file: Held, read: Callable[[BinaryIO], Iterable[bytes]], *, again: bool = False
+    ) -> str | None:
+        """Store a large file and return its digest; None where there is no better way than `add`."""
+
+
+def run_task(
+    task: CopyTask,
+    source: Store,
+    writer: ObjectSink,
+    held: Held | None = None,
+    rate: RateLimit = UNLIMITED,
+) -> FileEntry:
+    """Copy one file, and return what the manifest says about it.
+
+    Args:
+        task: What to copy.
+        source: The store that it is in.
+        writer: Where to.
+        held: The same file, where it is held already.
+        rate: How fast it may be read.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: the file went away or is another one; the caller plans again.
+    """
+    try:
+        file = held if held is not None else source.hold(task.path)
+        try:
+            check_unmoved(task, file.info)
+            digest = undamaged(lambda: _moved_into(writer, task, file, rate, source.features.holds))
+            check_unmoved(task, file.current())
+        finally:
+            if held is None:
+                file.close()
+    except NotFoundError as error:
+        raise moved(task, "went away") from error
+    return task.entry(digest)
+
+
+def _moved_into(writer: ObjectSink, task: CopyTask, file: Held, rate: RateLimit, again: bool) -> str:
+    if task.size_bytes > SMALL_BYTES:
+        digest = writer.add_file(file, lambda reader: _exactly(task, reader, rate), again=again)
+        if digest is not None:
+            return digest
+    with file.open() as reader:
+        if task.size_bytes <= SMALL_BYTES:
+            return writer.add(_whole(task, reader, rate), task.size_bytes)
+        return writer.add(_exactly(task, reader, rate), task.size_bytes)
+
+
+def check_unmoved(task: CopyTask, info: FileInfo) -> None:
+    """Make sure that a file still is the one that was planned.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: it is not.
+    """
+    if info.identity != task.identity or info.size_bytes != task.size_bytes:
+        raise moved(task, "was written again")
+
+
+def moved(task: CopyTask, how: str) -> ConflictError:
+    """The error that makes a take plan again."""
+    return ConflictError(
+        f"{task.path} {how} while the savepoint was taken.",
+        code="checkpoint-moved",
+        hint="Take again.",
+    )
+
+
+def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
+    """Each file as it is now; None where it is gone."""
+    if not store.features.holds:
+        # One listing instead of a request for each file.
+        folders = {task.path.partition("/")[0] for task in tasks}
+        now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
+        now |= {name: store.stat(name) for name in folders if store.exists(name)}
+        return [now.get(task.path) for task in tasks]
+    seen = store.look(task.path for task in tasks) if type(store) is LocalStore else {}
+    return [seen.get(task.path) or _stat(store, task.path) for task in tasks]
+
+
+def _whole(task: CopyTask, reader: Any, rate: RateLimit) -> bytes:
+    """All bytes of a small file, which must be as many as planned."""
+    rate.spend(task.size_bytes)
+    data: bytes = reader.read(task.size_bytes + 1)  # one more would show that it grew
+    while 0 < len(data) < task.size_bytes and (more := reader.read(task.size_bytes + 1 - len(data))):
+        data += more
+    if len(data) != task.size_bytes:
+        raise moved(task, f"had {len(data)} bytes instead of {task.size_bytes}")
+    return data
+
+
+def _exactly(task: CopyTask, reader: Any, rate: RateLimit) -> Iterator[bytes]:
+    """The bytes of a file, which must be as many as planned."""
+    left = task.size_bytes
+    rate.spend(min(left, CHUNK_BYTES))
+    while chunk := reader.read(CHUNK_BYTES):
+        left -= len(chunk)
+        yield chunk
+        rate.spend(min(max(left, 0), CHUNK_BYTES))
+    if left:
+        raise moved(task, f"had {task.size_bytes - left} bytes instead of {task.size_bytes}")
+
+
+def _stat(store: Store, key: str) -> FileInfo | None:
+    try:
+        return store.stat(key)
+    except NotFoundError:
+        return None

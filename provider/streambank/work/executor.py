@@ -1,0 +1,220 @@
+"""Who gets the tasks of a take, a verification, a restore or a replica done: threads, or other machines.
+
+A `Work` can do one task; a task and its outcome are plain data. An `Executor` takes a work and many tasks and
+sees to it that each gets done: `Threads` in this process, others (Spark executors) by sending the tasks as
+lines of JSON (plan_lines.py) to machines that open the same work from its `header` and do the same.
+
+What every executor may count on, and every work must keep:
+
+* A task may be done twice, and at the same time in two places: a retried or a speculative attempt changes
+  nothing. Objects have their digests for names, packs too, and a file of a restore has one content.
+* A task that never ended leaves at most garbage: objects and packs that no manifest names.
+* No task commits anything: manifest and `metadata` are written by whoever asked, after `run` has returned.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+
+class Task(Protocol):
+    """One piece of work, as plain data."""
+
+    @property
+    def files(self) -> int:
+        """How many files or objects it is about."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes they have."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as JSON."""
+
+
+_BUNDLE_BYTES = 1 << 20
+_BUNDLE_FILES = 64
+
+T = TypeVar("T", bound=Task)
+O = TypeVar("O")  # noqa: E741 - the outcome
+Portions = Generator[tuple[Sequence[T], Callable[[T], O]], None, None]
+
+
+class Work(ABC, Generic[T, O]):
+    """What is done with each of some tasks; safe to use from several threads.
+
+    Attributes:
+        kind: Its name in a plan.
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def run(self, task: T) -> O:
+        """Do one task."""
+
+    def portions(self, tasks: Sequence[T]) -> Portions[T, O]:
+        """Tasks in portions that can be worked on at once, each with what does one of them.
+
+        The next portion is asked for when the one before is done; closing this generator lets go of what the
+        current one holds.
+        """
+        yield tasks, self.run
+
+    @abstractmethod
+    def at_once(self) -> int:
+        """How many tasks are best done at the same time, where nobody has said it."""
+
+    # For machines elsewhere
+
+    def keeps(self) -> bool:
+        """Whether `portions` keeps here what its tasks are about, whatever becomes of it meanwhile."""
+        return False
+
+    def is_portable(self, task: T) -> bool:
+        """Whether a task may be done elsewhere; the others are done here, before those."""
+        return True
+
+    @abstractmethod
+    def header(self) -> dict[str, Any]:
+        """What another machine has to know beside the tasks; never a credential.
+
+        Raises:
+            InputError: A location means nothing to any other process (code `not-elsewhere`).
+        """
+
+    @classmethod
+    @abstractmethod
+    def opened(cls, header: Mapping[str, Any]) -> AbstractContextManager[Self]:
+        """The same work from its header, for a `with` whose end makes durable what was done in it.
+
+        Raises:
+            RefusedError: This machine sees other files under the same paths (code `paths-not-shared`).
+        """
+
+    @classmethod
+    @abstractmethod
+    def read_task(cls, data: Mapping[str, Any]) -> T:
+        """The task in JSON."""
+
+    @classmethod
+    @abstractmethod
+    def write_outcome(cls, outcome: O) -> dict[str, Any]:
+        """An outcome as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def read_outcome(cls, task: T, data: Mapping[str, Any]) -> O:
+        """The outcome of a task in JSON."""
+
+    def counts(self) -> dict[str, int]:
+        """What a work that was opened elsewhere has counted."""
+        return {}
+
+    def absorb(self, counts: Mapping[str, int]) -> None:
+        """Add what was counted elsewhere to what is counted here."""
+        return None
+
+    def done_elsewhere(self) -> None:
+        """All tasks that were done elsewhere are done: take in what changed in the meantime."""
+        return None
+
+
+class Executor(Protocol):
+    """Gets tasks done."""
+
+    def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
+        """Do all tasks.
+
+        Args:
+            work: What to do with each.
+            tasks: The more urgent ones in front.
+            done: Called with each task and its outcome, from whichever thread did it.
+
+        Raises:
+            StreambankError: What a task raised. Others may have been done and told by then; none is under
+                way any more.
+        """
+
+
+class Threads:
+    """Does tasks in threads of this process.
+
+    Args:
+        parallel: How many at once; None for as many as are best for the stores that the work is about.
+    """
+
+    def __init__(self, parallel: int | None = None) -> None:
+        self.parallel = parallel
+
+    def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
+        """See `Executor.run`."""
+
+        def some(run: Callable[[T], O], bundle: Sequence[T]) -> None:
+            for task in bundle:
+                done(task, run(task))
+
+        with (
+            closing(work.portions(tasks)) as portions,
+            ThreadPoolExecutor(
+                self.parallel or work.at_once(), thread_name_prefix=f"streambank-{work.kind}"
+            ) as pool,
+        ):
+            for portion, run in portions:
+                futures = [pool.submit(some, run, bundle) for bundle in bundles(portion)]
+                try:
+                    for future in futures:
+                        future.result()
+                finally:
+                    for future in futures:
+                        future.cancel()
+
+
+def bundles(tasks: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Tasks in the same order, small ones together: a thread is given as much as is worth handing over."""
+    bundle: list[T] = []
+    size_bytes = files = 0
+    for task in tasks:
+        if bundle and (size_bytes + task.size_bytes > _BUNDLE_BYTES or files + task.files > _BUNDLE_FILES):
+            yield bundle
+            bundle, size_bytes, files = [], 0, 0
+        bundle.append(task)
+        size_bytes += task.size_bytes
+        files += task.files
+    if bundle:
+        yield bundle
+
+
+FAR_BYTES = 64 << 30
+"""So many bytes are worth the start of an application elsewhere: minutes of work against seconds."""
+FAR_FILES = 200_000
+"""So are so many files, however small."""
+
+
+@dataclass(frozen=True, slots=True)
+class BySize:
+    """Does little here and much elsewhere; what is left after a re-plan is little again.
+
+    Attributes:
+        near: For little.
+        far: For much.
+        far_bytes: What is much, in bytes.
+        far_files: What is much, in files.
+    """
+
+    near: Executor
+    far: Executor
+    far_bytes: int = FAR_BYTES
+    far_files: int = FAR_FILES
+
+    def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
+        """See `Executor.run`."""
+        size_bytes = sum(task.size_bytes for task in tasks)
+        files = sum(task.files for task in tasks)
+        much = size_bytes >= self.far_bytes or files >= self.far_files
+        (self.far if much else self.near).run(work, tasks, done)

@@ -1,0 +1,93 @@
+"""How fast bytes may be read, so that a savepoint leaves a disk or a network to those who need it more."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+
+from streambank.core.errors import InputError
+from streambank.core.units import UNITS
+
+_RATE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[kKMGT]?i?B)?(?:/s)?")
+_BURST_S = 0.1
+
+
+def parse_rate(text: str) -> int:
+    """Bytes per second of a rate as people write it: `50MB/s`, `1.5 GiB/s`, `800kB`.
+
+    Raises:
+        InputError: It is none, or less than a byte per second (code `bad-rate`).
+    """
+    match = _RATE.fullmatch(text.strip())
+    factor = UNITS.get(match["unit"] or "B") if match else None
+    bytes_per_s = int(float(match["number"]) * factor) if match and factor else 0
+    if bytes_per_s < 1:
+        raise InputError(
+            f"{text!r} is no rate.",
+            code="bad-rate",
+            hint="Give bytes per second with a unit, such as 50MB/s (units: B, kB, MB, GB, KiB, MiB, GiB).",
+        )
+    return bytes_per_s
+
+
+def check_parallel(parallel: int | None) -> None:
+    """Make sure that a number of threads is one, where there is one.
+
+    Raises:
+        InputError: It is less than 1 (code `bad-input`).
+    """
+    if parallel is not None and parallel < 1:
+        raise InputError(
+            f"{parallel} at once is nothing at all: give at least 1.",
+            code="bad-input",
+            hint="Leave it out for as many as is best.",
+        )
+
+
+class RateLimit:
+    """A token bucket for any number of threads.
+
+    Args:
+        bytes_per_s: The rate; None for no limit.
+        clock: Seconds that only go up.
+        sleep: Waits so many seconds.
+
+    Raises:
+        InputError: The rate is not positive (code `bad-rate`).
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: int | None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if bytes_per_s is not None and bytes_per_s < 1:
+            raise InputError(
+                f"{bytes_per_s} bytes per second is no rate.",
+                code="bad-rate",
+                hint="Give 1 or more, or nothing for as fast as it goes.",
+            )
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._free_at_s = 0.0
+
+    def spend(self, size_bytes: int) -> None:
+        """Wait until so many bytes may be read; threads are served in the order in which they ask."""
+        if self._bytes_per_s is None or size_bytes <= 0:
+            return
+        with self._lock:
+            now_s = self._clock()
+            # What was not used for a while may be caught up with, but only for a moment.
+            self._free_at_s = max(self._free_at_s, now_s - _BURST_S)
+            self._free_at_s += size_bytes / self._bytes_per_s
+            wait_s = self._free_at_s - now_s
+        if wait_s > 0:
+            self._sleep(wait_s)
+
+
+UNLIMITED = RateLimit(None)

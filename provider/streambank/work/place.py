@@ -1,0 +1,216 @@
+"""Writing the files of a savepoint into the target of a restore, as a `Work`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
+from streambank.core.errors import ConflictError, IntegrityError
+from streambank.repository.entry import FileEntry
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
+from streambank.storage.store import Store
+from streambank.storage.threads import at_once
+from streambank.work.executor import Work
+from streambank.work.grouping import grouped
+from streambank.work.pace import UNLIMITED, RateLimit
+from streambank.work.placing import place_large
+from streambank.work.same_location import not_shared, portable, same_repository
+from streambank.work.target import METADATA, Fence, read_note
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTask:
+    """One large file, or small ones whose objects lie near each other.
+
+    Attributes:
+        entries: The files, as the manifest lists them.
+    """
+
+    entries: tuple[FileEntry, ...]
+
+    @property
+    def files(self) -> int:
+        """How many files."""
+        return len(self.entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """Their bytes."""
+        return sum(entry.size_bytes for entry in self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as JSON."""
+        return {"entries": [entry.to_dict() for entry in self.entries]}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What came of it.
+
+    Attributes:
+        linked: Files that share their bytes with the repository.
+        rewritten: Files whose bytes differ from the saved ones, and their size now.
+        told: Each file was told of when it was written, as only this process can.
+    """
+
+    linked: int = 0
+    rewritten: Mapping[str, int] = field(default_factory=dict)
+    told: bool = False
+
+
+def place_tasks(repository: Repository, entries: Sequence[FileEntry]) -> list[PlaceTask]:
+    """The tasks that write some files.
+
+    Args:
+        repository: Where their bytes are.
+        entries: The files.
+    """
+    tasks = [PlaceTask((entry,)) for entry in entries if entry.size_bytes > SMALL_BYTES]
+    small = [(entry.digest, entry.size_bytes, entry) for entry in entries if entry.size_bytes <= SMALL_BYTES]
+    return tasks + [PlaceTask(tuple(group)) for group in grouped(repository, small)]
+
+
+class Placing(Work[PlaceTask, Placed]):
+    """Writes files into a target that its restore has claimed by a note.
+
+    Args:
+        repository: Where the bytes are.
+        files: The target, or the view of it that `Store.bulk` gives.
+        target: URI of the target.
+        token: What the note says.
+        link: Let large files share their bytes with the repository, where that is possible.
+        rate: How fast the repository may be read here; it does not go to machines elsewhere.
+        wrote: Told of each file that is written, by a process whose progress is watched.
+        check: Raises where the restore that this is for is over.
+    """
+
+    kind = "place"
+
+    def __init__(
+        self,
+        repository: Repository,
+        files: Store,
+        target: str,
+        token: str,
+        *,
+        link: bool,
+        rate: RateLimit = UNLIMITED,
+        wrote: Callable[[FileEntry], None] | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._repository = repository
+        self._files = files
+        self._target = target
+        self._token = token
+        self._link = link
+        self._rate = rate
+        self._wrote = wrote
+        self._check = check
+
+    def run(self, task: PlaceTask) -> Placed:
+        """See `Work.run`."""
+        self._check()
+        if task.files == 1 and task.size_bytes > SMALL_BYTES:
+            return self._large(task.entries[0])
+        return self._small(task.entries)
+
+    def _large(self, entry: FileEntry) -> Placed:
+        linked = self._link and self._linked(entry)
+        if not linked:
+            place_large(self._repository, self._files, entry, self._rate, self._check)
+        return Placed(linked=int(linked), told=self._tell(entry))
+
+    def _tell(self, entry: FileEntry) -> bool:
+        if self._wrote is not None:
+            self._wrote(entry)
+        return self._wrote is not None
+
+    def _linked(self, entry: FileEntry) -> bool:
+        # A link copies nothing, so this is where the bytes are hashed.
+        place = self._repository.hash_object(entry.digest, self._rate.spend)
+        if place.kind != "object":
+            return False  # it lies in a pack, as a sweep has condemned its own name: that is rare
+        self._check()
+        try:
+            return self._files.link_from(self._repository.store, place.key, entry.path)
+        except ConflictError as error:
+            if error.code != "exists":
+                raise
+        # An earlier attempt at this very task, on a machine that was lost since, came as far.
+        self._files.delete(entry.path)
+        return self._files.link_from(self._repository.store, place.key, entry.path)
+
+    def _small(self, entries: Sequence[FileEntry]) -> Placed:
+        by_digest: dict[str, list[FileEntry]] = {}
+        for entry in entries:
+            by_digest.setdefault(entry.digest, []).append(entry)
+        rewritten: dict[str, int] = {}
+        for digest, data in self._repository.read_objects(by_digest):
+            if isinstance(data, IntegrityError):
+                raise data
+            self._rate.spend(len(data))
+            for entry in by_digest[digest]:
+                self._check()
+                self._files.write(entry.path, self._rewrite(entry, data, rewritten))
+                self._tell(entry)
+        return Placed(rewritten=rewritten, told=self._wrote is not None)
+
+    def _rewrite(self, entry: FileEntry, data: bytes, rewritten: dict[str, int]) -> bytes:
+        """The bytes with paths into the old checkpoint pointing into the target."""
+        if not needs_rewrite(entry.path):
+            return data
+        moved = rewrite_operator_metadata(data, entry.path, self._target)
+        if moved != data:
+            rewritten[entry.path] = len(moved)
+        return moved
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._repository.store, self._files)
+
+    # For machines elsewhere
+
+    def header(self) -> dict[str, Any]:
+        """See `Work.header`."""
+        return {
+            "repository": portable(self._repository.store.uri),
+            "repository_id": self._repository.id,
+            "target": portable(self._target),
+            "token": self._token,
+            "link": self._link,
+        }
+
+    @classmethod
+    @contextmanager
+    def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
+        """See `Work.opened`; what is written for a restore that is over is stopped within moments."""
+        repository = same_repository(header["repository"], header["repository_id"])
+        target = open_store(header["target"])
+        if read_note(target) is None and not target.exists(METADATA):
+            raise not_shared(target.uri, "there is no note of the restore")
+        fence = Fence(target, header["token"])
+        fence.check()
+        with target.bulk() as files:
+            yield cls(
+                repository, files, header["target"], header["token"], link=header["link"], check=fence.check
+            )
+
+    @classmethod
+    def read_task(cls, data: Mapping[str, Any]) -> PlaceTask:
+        """See `Work.read_task`."""
+        return PlaceTask(tuple(FileEntry.from_dict(entry) for entry in data["entries"]))
+
+    @classmethod
+    def write_outcome(cls, outcome: Placed) -> dict[str, Any]:
+        """See `Work.write_outcome`."""
+        return {"linked": outcome.linked, "rewritten": dict(outcome.rewritten)}
+
+    @classmethod
+    def read_outcome(cls, task: PlaceTask, data: Mapping[str, Any]) -> Placed:
+        """See `Work.read_outcome`."""
+        return Placed(data["linked"], data["rewritten"])

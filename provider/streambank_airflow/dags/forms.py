@@ -1,0 +1,353 @@
+"""The forms of the generated DAGs: what a person may say when triggering one, with defaults that are right.
+
+Optional answers are nullable, since Airflow's form asks for a text whose schema is a plain string. What
+matters stands without a `section`, because the form keeps every named section closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param
+
+if TYPE_CHECKING:
+    from streambank.declaration.state import CompactPolicy
+
+SINK_CHOICES = {
+    "refuse": "refuse - ask in the approval if rows would be lost or repeated",
+    "rollback": "rollback - set the output of later batches aside",
+    "accept": "accept - leave the output as it is",
+}
+SOURCE_CHOICES = {
+    "refuse": "refuse - ask in the approval if input is gone, cannot be asked for, or cannot be repeated",
+    "accept": "accept - go on without it",
+}
+MODE_CHOICES = {
+    "no-claim": "no-claim - the savepoint stays as it is",
+    "claim": "claim - the job owns the savepoint from now on",
+}
+LEVEL_CHOICES = {
+    "none": "none",
+    "quick": "quick - everything there, sizes match",
+    "full": "full - every byte read and compared",
+    "sampled": "sampled - of all savepoints, the next share read and compared",
+}
+BREACH_CHOICES = {
+    "fail": "fail - the task fails",
+    "warn": "warn - a warning in its log",
+    "report": "report - only the result says so",
+}
+LATER = {
+    "replicate": ("Replicate", "Bring what the replicas lack to them, once all is verified."),
+    "expire": (
+        "Expire",
+        "Take savepoints that the declared retention does not keep from the list; where there are replicas, "
+        "only in a run that replicates.",
+    ),
+    "expire_replicas": (
+        "Expire in replicas",
+        "Take savepoints from the lists of replicas that neither the repository lists nor their own declared "
+        "retention keeps.",
+    ),
+    "sweep": ("Sweep", "Delete what no savepoint has needed for the grace."),
+}
+"""What may follow the verifications: title and description."""
+
+
+def _choice(default: str, choices: dict[str, str], **more: Any) -> Param:
+    return Param(default, type="string", enum=list(choices), values_display=choices, **more)
+
+
+def _note() -> Param:
+    return Param(
+        None,
+        type=["null", "string"],
+        title="Note",
+        description="Why; kept with the records of this operation.",
+        maxLength=1000,
+    )
+
+
+def query_form(queries: Sequence[str]) -> dict[str, Param]:
+    """Which query, for jobs that have several; nothing for the others."""
+    if not queries:
+        return {}
+    return {
+        "query": Param(
+            queries[0],
+            type="string",
+            enum=list(queries),
+            title="Query",
+            description="The query of the job that this is about.",
+        )
+    }
+
+
+def run_form() -> dict[str, Param]:
+    """The form of `<job>.run`."""
+    return {
+        "note": _note(),
+        "fresh_start": Param(
+            False,
+            type="boolean",
+            title="Accept lost records",
+            description=(
+                "Only where a run has failed with repository-lost, and the repository is lost for good: "
+                "begin again without the job's records and savepoints. It is recorded who did so."
+            ),
+            section="Lost repository",
+        ),
+    }
+
+
+def stop_form(force_after_s: float) -> dict[str, Param]:
+    """The form of `<job>.stop`.
+
+    Args:
+        force_after_s: The job's own patience, in seconds.
+    """
+    return {
+        "savepoint": Param(
+            True,
+            type="boolean",
+            title="Take a savepoint",
+            description="Once the driver has stopped, save the last committed batch.",
+        ),
+        "drain": Param(
+            False,
+            type="boolean",
+            title="Drain",
+            description="Let the job work off what its sources hold now, then stop.",
+        ),
+        "force_after_s": Param(
+            force_after_s,
+            type="number",
+            minimum=0,
+            title="Force after (seconds)",
+            description="How long the running batch may take before it is abandoned.",
+        ),
+        "note": _note(),
+    }
+
+
+def batch_field(query: str | None) -> str:
+    """The field of `<job>.savepoint` for the batch of a query; None for the only one."""
+    return f"batch_{query}" if query else "batch"
+
+
+def savepoint_form(level: str, queries: Sequence[str] = (), *, later: Sequence[str] = ()) -> dict[str, Param]:
+    """The form of `<job>.savepoint`.
+
+    Args:
+        level: How the scheduled runs verify.
+        queries: The job's queries where it has several by name; each counts batches of its own.
+        later: What follows the verifications, names in `LATER`; a run does it unless its form says no.
+    """
+    return {
+        "note": _note(),
+        "pin": Param(
+            False,
+            type="boolean",
+            title="Pin",
+            description="Keep this savepoint until somebody unpins it.",
+        ),
+        "verify": _choice(level, LEVEL_CHOICES, title="Verify"),
+        **{
+            name: Param(True, type="boolean", title=LATER[name][0], description=LATER[name][1])
+            for name in later
+        },
+        **{
+            batch_field(query): Param(
+                None,
+                type=["null", "integer"],
+                minimum=0,
+                title=f"Batch of {query}" if query else "Batch",
+                description="An older batch that Spark still retains; empty: the last committed one.",
+                section="More",
+            )
+            for query in (*queries,) or (None,)
+        },
+    }
+
+
+def sla_form() -> dict[str, Param]:
+    """The form of `<job>.sla`."""
+    return {
+        "on_breach": _choice("fail", BREACH_CHOICES, title="When something is broken"),
+        "tell": Param(
+            True,
+            type="boolean",
+            title="Tell",
+            description="Tell the declared notifiers what is news to them. What they are told now is not "
+            "told again by a scheduled run.",
+        ),
+        "skew": Param(
+            True,
+            type="boolean",
+            title="Skew",
+            description="Look at the files of the state, too: how unevenly it lies over its partitions.",
+            section="More",
+        ),
+        "doctor": Param(
+            True,
+            type="boolean",
+            title="Doctor",
+            description="Look for what will hurt before it does, in a task of its own.",
+            section="More",
+        ),
+    }
+
+
+COMPACT_FIELDS = ("where", "idle_for", "idle_since", "operator", "part", "max_rows")
+"""The fields of `<job>.compact` that say what goes."""
+
+
+def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, Param]:
+    """The form of `<job>.compact`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        declared: What the declaration says of it.
+    """
+    query = query_form(queries)
+    if declared.query is not None and query:
+        query["query"].value = declared.query
+    return {
+        **query,
+        "where": _optional(
+            declared.where,
+            "Keys go where",
+            "SQL over the columns of key and value, such as `value.seen < {now} - interval 30 days`; a key "
+            "goes where it holds for all of its rows. `{watermark}` is the query's.",
+        ),
+        "idle_for": _optional(
+            declared.idle_for,
+            "Keys go that are idle for",
+            "Such as `30d`: not changed since the newest savepoint that is so old. Empty where the field "
+            "above says what goes.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Only say what would go",
+            description="By the newest savepoint; nothing is stopped.",
+        ),
+        **_start_and_note(),
+        "idle_since": _optional(
+            None, "Keys go that are idle since", "A savepoint, instead of a time.", section="More"
+        ),
+        "operator": _optional(
+            declared.operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
+        ),
+        "part": _optional(
+            declared.part,
+            "Part",
+            "Judge by these rows alone: left or right of a join, a state variable.",
+            section="More",
+        ),
+        "max_rows": _optional(
+            declared.max_rows,
+            "Rows at most",
+            "So many rows go at most in this run, of each operator.",
+            kind="integer",
+            section="More",
+        ),
+    }
+
+
+def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
+    """The form of `<job>.rescale`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+    """
+    return {
+        **query_form(queries),
+        "partitions": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Partitions",
+            description="How many state partitions there are to be; needed.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Only check",
+            description="Look whether the newest savepoint can be rescaled; nothing is stopped.",
+        ),
+        **_start_and_note(),
+    }
+
+
+def _start_and_note() -> dict[str, Param]:
+    return {
+        "start": Param(
+            True,
+            type="boolean",
+            title="Start afterwards",
+            description="Start the job and wait for its first batch.",
+        ),
+        "note": _note(),
+    }
+
+
+def _optional(default: Any, title: str, description: str, kind: str = "string", **more: Any) -> Param:
+    return Param(default, type=["null", kind], title=title, description=description, **more)
+
+
+def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> dict[str, Param]:
+    """The form of `<job>.restore`.
+
+    Args:
+        queries: The job's queries where it has several by name.
+        sink: What the declaration says about sinks that are ahead of a savepoint.
+        source: What it says about input that Kafka no longer has.
+    """
+    return {
+        **query_form(queries),
+        "savepoint": Param(
+            "latest-good",
+            type="string",
+            minLength=1,
+            title="Savepoint",
+            description="An id, the beginning of one, or `latest-good`: the newest that verifies.",
+        ),
+        "sink": _choice(
+            sink,
+            SINK_CHOICES,
+            title="Output written after the savepoint",
+            description="The plan, shown before anything happens, says what this means here.",
+        ),
+        "stop_running": Param(
+            False,
+            type="boolean",
+            title="Stop the job if it runs",
+            description="Without it, the approval asks before a job that is alive is stopped.",
+        ),
+        "start": Param(
+            True,
+            type="boolean",
+            title="Start afterwards",
+            description="Start the job from the restored state and wait for its first batch.",
+        ),
+        "note": _note(),
+        "source": _choice(
+            source,
+            SOURCE_CHOICES,
+            title="Input that Kafka no longer has",
+            description="The plan says which records, if any.",
+            section="More",
+        ),
+        "mode": _choice("no-claim", MODE_CHOICES, title="Mode", section="More"),
+        "new_sinks": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": "^\\s*$|=(/|[A-Za-z][A-Za-z0-9+.-]*:/)"},
+            title="New output directories",
+            description="One OLD=NEW a line: the query writes to the new directory NEW instead of the file "
+            "sink OLD. Declare NEW for the job as well, before it starts again.",
+            section="More",
+        ),
+    }

@@ -1,0 +1,59 @@
+"""Spreading the runs of many jobs that declare the same schedule, by shifting each job's minutes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from itertools import pairwise
+
+from streambank.declaration.schedules import PRESETS
+
+_PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?")
+
+
+def staggered(schedule: str, job: str, window_s: float, barred: Iterable[int] = ()) -> str:
+    """The schedule of one of many jobs: up to a window later than declared, each job always by as much.
+
+    Only the minutes move, all by the same number, which the job's name decides: never past the hour, and less
+    than the time between two runs, so that there are as many runs as declared; and not as far as a window in
+    which runs are skipped, so that no job is skipped that was declared before it.
+
+    Args:
+        schedule: A cron expression of five fields or one of Airflow's presets.
+        job: The job's name.
+        window_s: Over how much time jobs are spread, in seconds.
+        barred: Minutes of the hour at which such windows begin.
+
+    Returns:
+        The shifted cron expression; the schedule as it is where nothing can be shifted.
+    """
+    minute, _, rest = PRESETS.get(schedule, schedule).strip().partition(" ")
+    minutes = _minutes(minute)
+    if not minutes or len(rest.split()) != 4:
+        return schedule
+    gaps = [later - earlier for earlier, later in pairwise(minutes)]
+    ahead = [begin - one for begin in barred for one in minutes if begin > one]
+    places = min(int(window_s // 60), 60 - minutes[-1], *gaps, *ahead)
+    if places < 2:
+        return schedule
+    shift = int.from_bytes(sha256(job.encode()).digest()[:8]) % places
+    return f"{','.join(str(one + shift) for one in minutes)} {rest}" if shift else schedule
+
+
+def _minutes(field: str) -> list[int]:
+    """The minutes that a cron field names, in order; none where it is none that is understood here."""
+    found: set[int] = set()
+    for part in field.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            return []
+        first, last, step = (None if text is None else int(text) for text in match.groups())
+        if first is None:
+            first, last = 0, 59
+        elif last is None:
+            last = first if step is None else 59
+        if step == 0 or not 0 <= first <= last <= 59:
+            return []
+        found.update(range(first, last + 1, step or 1))
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Alerts: what is sent to whom, and what was sent already."""

@@ -1,0 +1,44 @@
+"""Airflow's notifiers that a jobs file declares, loaded where somebody is to be told."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+
+from streambank.core.errors import InputError
+from streambank.declaration.notify import Notify
+
+
+def load_notifier(declared: Notify) -> BaseNotifier:
+    """A notifier of a jobs file.
+
+    Raises:
+        InputError: It cannot be loaded, is none, or does not take these arguments (code `bad-notifier`).
+    """
+    module, _, name = declared.path.rpartition(".")
+    try:
+        kind: Any = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"The notifier {declared.path} cannot be loaded: {error}.",
+            code="bad-notifier",
+            hint="Install what it belongs to where Airflow's workers and triggerers are, or mend `notify`.",
+        ) from error
+    if not inspect.isclass(kind) or not issubclass(kind, BaseNotifier):
+        raise InputError(
+            f"{declared.path} is no notifier of Airflow.",
+            code="bad-notifier",
+            hint="Name a class that extends airflow.sdk.BaseNotifier.",
+        )
+    try:
+        notifier: BaseNotifier = kind(**declared.args)
+    except TypeError as error:
+        raise InputError(
+            f"The notifier {declared.path} does not take these arguments: {error}.",
+            code="bad-notifier",
+            hint="Mend `args` in the jobs file.",
+        ) from error
+    return notifier

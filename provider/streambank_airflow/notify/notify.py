@@ -1,0 +1,177 @@
+"""Telling people through Airflow's notifiers: once when something breaks, once when it has healed.
+
+Each notifier has a memory of its own, so one that fails is asked again the next time, and the others are not
+made to tell twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from airflow.sdk import BaseNotifier
+
+from streambank.declaration.declaration import Job
+from streambank.declaration.notify import teller_name
+from streambank.sla import told_record
+from streambank.sla.alerts import Key, News, Open, Told, news, without
+from streambank.sla.assess import Assessment
+from streambank.sla.verdict import Level
+from streambank.storage import using_s3
+from streambank_airflow.failures import said
+from streambank_airflow.notify.notifiers import load_notifier
+from streambank_airflow.notify.send import NotifierError, at_once, redacted, send_once
+from streambank_airflow.notify.sla_news import level_of, news_context, subject_of
+from streambank_airflow.watch.sla import SlaSubject
+
+PATIENCE_S = 60.0
+"""How long notifiers may take, all together: one may have several things to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """One notifier.
+
+    Attributes:
+        name: Under which it is kept what it was told.
+        label: How messages call it.
+        make: Makes the notifier, when there is something to tell.
+        least: From which level on it is told.
+        secrets: Its arguments, which no error may show.
+    """
+
+    name: str
+    label: str
+    make: Callable[[], BaseNotifier]
+    least: Level
+    secrets: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What came of telling one notifier of one job.
+
+    Attributes:
+        told: How many news it got.
+        missed: How many it should have got.
+        why: What went wrong, in a sentence; empty where nothing did.
+    """
+
+    told: int = 0
+    missed: int = 0
+    why: str = ""
+
+
+def declared_tellers(job: Job) -> tuple[Teller, ...]:
+    """Those of `sla.notify`, and of the job's own `notify` with the kind `sla`.
+
+    Their classes are loaded when there is something to tell.
+    """
+    declared = (*job.sla.notify, *(one for one in job.notify if "sla" in one.kinds))
+    found = {one.teller: one for one in declared}
+    return tuple(
+        Teller(one.teller, one.path, partial(load_notifier, one), level_of(one.least), one.args)
+        for one in found.values()
+    )
+
+
+def given_tellers(notifiers: Sequence[BaseNotifier], least: Level) -> tuple[Teller, ...]:
+    """Notifiers that a DAG gives as objects; each is known again by its class and its templates."""
+    seen: Counter[str] = Counter()
+    found: list[Teller] = []
+    for one in notifiers:
+        kind = type(one)
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        name = teller_name(path, [{field: getattr(one, field, None) for field in one.template_fields}, least])
+        seen[name] += 1
+        number = f"-{seen[name]}" if seen[name] > 1 else ""
+        found.append(Teller(name + number, path, partial(_given, one), least))
+    return tuple(found)
+
+
+def tell_all(
+    found: Iterable[tuple[SlaSubject, Assessment, Sequence[Teller]]], context: Mapping[str, Any]
+) -> list[Telling]:
+    """Tell everybody what is news to them, and remember what they got.
+
+    They are told at once, each job's in a thread of its own, and have `PATIENCE_S` together: one that hangs
+    delays no other, and what it has not got by then is news again the next time.
+
+    Args:
+        found: What was judged, with its verdicts and who is told of them.
+        context: The task's.
+
+    Returns:
+        What came of each. Whatever goes wrong is said there: a notifier that fails must not keep the others
+        from being told, nor hide what was found.
+    """
+    letters = [_Letter(subject, each, teller) for subject, each, tellers in found for teller in tellers]
+    for one in letters:
+        one.write()
+    wanted = [one for one in letters if one.items]
+    ends = at_once([partial(one.send, context) for one in wanted], PATIENCE_S)
+    for one, why in zip(wanted, ends, strict=True):
+        one.why = one.why or why
+    return [one.keep() for one in letters]
+
+
+class _Letter:
+    """What one notifier is told of one job."""
+
+    def __init__(self, subject: SlaSubject, found: Assessment, teller: Teller) -> None:
+        self.subject = subject
+        self.found = found
+        self.teller = teller
+        self.items: tuple[News, ...] = ()
+        self.told = 0
+        self.why = ""
+        self._before = Told()
+        self._after: Told | None = None
+        self._others: Mapping[Key, Open] = {}
+
+    def write(self) -> None:
+        """See what is news."""
+        try:
+            with using_s3(self.subject.access):
+                self._before = told_record.read(self.subject.records(), self.teller.name)
+            own = {key: one for key, one in self._before.open.items() if self.subject.concerns(*key[:2])}
+            self._others = {key: one for key, one in self._before.open.items() if key not in own}
+            self.items, self._after = news(self.found.verdicts, Told(own), least=self.teller.least)
+        except Exception as error:
+            self.why = said(error)
+
+    def send(self, context: Mapping[str, Any]) -> None:
+        """Tell in turn, until something goes wrong."""
+        try:
+            notifier = self.teller.make()
+        except Exception as error:
+            self.why = redacted(error, self.teller.secrets)
+            return
+        for one in self.items:
+            try:
+                send_once(notifier, {**context, **news_context(one)}, secrets=self.teller.secrets)
+            except NotifierError as error:
+                self.why = f"{subject_of(one.verdict)} could not be told: {error}"
+                return
+            self.told += 1
+
+    def keep(self) -> Telling:
+        """Remember what was told."""
+        told = self.told  # one that hangs may go on meanwhile
+        if self._after is not None:
+            rest = without(self._after, self._before, self.items[told:]).open
+            try:
+                with using_s3(self.subject.access):
+                    kept = Told({**self._others, **rest})
+                    told_record.keep(self.subject.records(), self.teller.name, kept, self._before)
+            except Exception as error:
+                self.why = said(error)
+        why = self.why and f"{self.teller.label} ({self.subject.ref}): {self.why}"
+        return Telling(told, len(self.items) - told, why)
+
+
+def _given(notifier: BaseNotifier) -> BaseNotifier:
+    return notifier

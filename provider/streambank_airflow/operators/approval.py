@@ -1,0 +1,226 @@
+"""What a person may choose who approves a restore: only what would really work, each in plain words.
+
+A plan knows what the sinks and the sources have against each choice. Where the form's own choices stand in
+the way of a restore, the approval offers those that do not; a job that lives is stopped by the choice that
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.errors import StreambankError
+
+if TYPE_CHECKING:
+    from streambank.recovery.plan import RestorePlan
+
+APPROVE = "Approve"
+REJECT = "Reject"
+HELD = "lease-held"
+"""Code of the refusal of a restore while a driver of the job lives."""
+NOT_KNOWN = "source-not-known"
+NOT_REPEATABLE = "source-cannot-repeat"
+CHOICE_KEY = "choice"
+"""XCom key under which an approval leaves what was chosen."""
+
+_REACHED = ("sink_batch", "newest_batch")
+"""Fields in which sinks say their newest batch."""
+_SINK = {"rollback": "set later output aside", "accept": "leave later output"}
+_INPUT = {NOT_KNOWN: "knowing the input", NOT_REPEATABLE: "the input that cannot be repeated"}
+_SINK_MEANS = {
+    "rollback": "Files of later batches are set aside, and the query writes those batches again.",
+    "accept": "The output stays as it is; *Output written later* says what that means.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One button of an approval; JSON by `to_dict`.
+
+    Attributes:
+        label: Its text.
+        sink: What is done with the sinks.
+        source: What is done where the source lacks input.
+        stop: Whether a job that lives is stopped for it.
+        resolves: Codes of the refusals that a person accepts to settle by it.
+        newest: The newest batch that the plan has shown, by `newest_of`; None in choices from before that was
+            kept.
+    """
+
+    label: str
+    sink: str
+    source: str
+    stop: bool
+    resolves: tuple[str, ...] = ()
+    newest: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"resolves": list(self.resolves)}
+
+    @property
+    def means(self) -> str:
+        """What happens, for people, beside what the label says; empty for nothing more."""
+        parts = ["The job is stopped at a batch boundary first."] if self.stop else []
+        parts += [_SINK_MEANS[self.sink]] if _SINK.get(self.sink, "-") in self.label else []
+        return " ".join(parts)
+
+
+def is_alive(plan: RestorePlan) -> bool:
+    """Whether a driver of the job lives, which has to be stopped before the restore."""
+    return any(one.code == HELD for one in plan.other_refusals)
+
+
+def obstacles(plan: RestorePlan) -> list[StreambankError]:
+    """What speaks against the restore and no choice resolves."""
+    found = [one for one in plan.other_refusals if one.code != HELD]
+    possible = plan.possible_choices
+    if not possible.sink:
+        found += plan.sink_refusals[plan.sink]
+    if not possible.source:
+        found += plan.source_refusals[plan.source]
+    return found
+
+
+def choices_of(plan: RestorePlan, *, may_stop: bool) -> list[Choice]:
+    """What to offer beside *Reject*: one *Approve* where the form's own answers do.
+
+    A job that lives writes on until it is stopped. So what becomes of later output is asked then, too, even
+    where there is none yet: else the job would be stopped, and then not be restored. A source that cannot be
+    repeated is refused whether or not there is later input, so it needs no such rule.
+
+    Args:
+        plan: The plan, with the form's answers, without `obstacles`.
+        may_stop: The form says that the job may be stopped.
+    """
+    alive = is_alive(plan)
+    against = (*plan.sink_refusals[plan.sink], *plan.source_refusals[plan.source])
+    resolves = tuple(dict.fromkeys(one.code for one in against))
+    source = "accept" if plan.source_refusals[plan.source] else plan.source
+    return [
+        Choice(
+            _label(plan, sink, source, stop=alive, approved=may_stop or not alive),
+            sink,
+            source,
+            alive,
+            resolves,
+            newest_of(plan),
+        )
+        for sink in _sinks(plan, alive=alive)
+    ]
+
+
+def newest_of(plan: RestorePlan) -> int:
+    """The newest batch that the query or one of its sinks has, as far as is known; at least the savepoint's.
+
+    Sinks that the restored query leaves for a new output do not count.
+    """
+    sinks = [one for one in plan.sinks if not one.get("new_path")]
+    found: list[int] = [batch for one in sinks for key in _REACHED if (batch := one.get(key)) is not None]
+    if plan.reached is not None and plan.reached.newest is not None:
+        found.append(plan.reached.newest)
+    return max([plan.batch, *found])
+
+
+def _sinks(plan: RestorePlan, *, alive: bool) -> Sequence[str]:
+    possible = plan.possible_choices.sink
+    guarded = all(sink.get("guarded") is True or sink.get("harm") == "none" for sink in plan.sinks)
+    settled = plan.sink == "accept" or not plan.sinks or (plan.sink == "rollback" and guarded)
+    if plan.sink in possible and (settled or not alive):
+        return [plan.sink]
+    found: list[str] = [one for one in ("rollback", "accept") if one in possible and one != plan.sink]
+    if alive and not guarded:
+        # What it writes until it is stopped cannot be taken back there.
+        found = [one for one in found if one != "rollback"]
+    return found or [plan.sink]
+
+
+def _label(plan: RestorePlan, sink: str, source: str, *, stop: bool, approved: bool) -> str:
+    parts = [_SINK[sink]] if sink != plan.sink else []
+    if source != plan.source:
+        codes = {one.code for one in plan.source_refusals[plan.source]}
+        input_without = next((words for code, words in _INPUT.items() if code in codes), "the lost input")
+        parts.append(f"go on without {input_without}")
+    if not parts:
+        return APPROVE if approved else "Stop the job and restore"
+    words = [*(["Stop the job", "restore"] if stop else ["Restore"]), *parts]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str:
+    """The question in one line: what, how far back, and at what price.
+
+    Args:
+        plan: The plan.
+        choices: What is offered.
+        age: How long ago the savepoint was taken, for people.
+    """
+    offered = list(choices)
+    said = [f"Restore {plan.job} to batch {plan.batch}, {age} old?"]
+    if is_alive(plan):
+        said.append("It runs, and will be stopped.")
+    later = _later(plan)
+    if later:
+        sinks = {one.sink for one in offered}
+        fate = {"rollback": "set aside", "accept": "left"}.get(min(sinks)) if len(sinks) == 1 else None
+        one = later.startswith("1 ")
+        verb = ("is" if one else "are") if fate else ("was" if one else "were")
+        said.append(f"{later} {verb} {fate or 'written since'}.")
+    said += _unguarded(plan)
+    codes = {one.code for one in plan.source_refusals["refuse"]}
+    if NOT_KNOWN in codes:
+        said.append("Whether its input is still there is not known.")
+    elif codes:
+        said.append("Input cannot be repeated." if NOT_REPEATABLE in codes else "Input is lost.")
+    return " ".join(said)
+
+
+def _unguarded(plan: RestorePlan) -> list[str]:
+    """What sinks were sent that no choice can roll back: the body says what becomes of it."""
+    sinks = [one for one in plan.sinks if "newest_batch" in one and one.get("safe") is not True]
+    newest = max((one["newest_batch"] or 0 for one in sinks), default=0)
+    if newest > plan.batch:
+        first = plan.batch + 1
+        batches = f"Batch {first} was" if newest == first else f"Batches {first} to {newest} were"
+        return [f"{batches} sent to a sink that is not guarded."]
+    return ["Whether a sink that is not guarded is ahead is not known."] if sinks else []
+
+
+def _later(plan: RestorePlan) -> str:
+    """How much was written after the savepoint, as far as a sink tells."""
+    rows: list[int | None] = []
+    files = 0
+    for sink in plan.sinks:
+        if sink.get("safe") is not False or sink.get("new_path"):
+            continue
+        if "later_files" in sink:
+            files += sink["later_files"]
+            rows.append(sink["later_rows"])
+        elif "repeated_records" in sink:
+            rows.append(sink["repeated_records"])
+    known = [one for one in rows if one is not None]
+    if known and len(known) == len(rows) and sum(known):
+        return _counted(sum(known), "row")
+    return _counted(files, "file") if files else ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def shown_choices(choices: Iterable[Choice]) -> str:
+    """The choices as Markdown below a plan; nothing where there is only *Approve*."""
+    offered = list(choices)
+    if [one.label for one in offered] == [APPROVE]:
+        return ""
+    lines = [f"- **{one.label}**{': ' + one.means if one.means else ''}" for one in offered]
+    return "\n".join(["\nChoose:\n", *lines, f"- **{REJECT}**: Nothing happens."]) + "\n"
+
+
+def chosen_of(value: Mapping[str, Any] | str | None) -> Choice | None:
+    """What was approved, as it came through a template; None where nobody was asked."""
+    if not isinstance(value, Mapping):
+        return None
+    return Choice(**{**value, "resolves": tuple(value.get("resolves", ()))})

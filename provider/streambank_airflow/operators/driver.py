@@ -1,0 +1,99 @@
+"""What the operators on a driver share: its log, and what its end means to a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from streambank.core.errors import (
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    StreambankError,
+)
+from streambank_airflow.failures import describe
+from streambank_airflow.operators.base import StreambankOperator, asked_by
+from streambank_airflow.operators.links import DriverLogLink, persist_driver_page
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from streambank.job.start import StartResult
+
+DRIVER_LINES = 40
+"""How many of a driver's last lines go into the task's log."""
+
+HOPELESS = frozenset(
+    kind.exit_code for kind in (InputError, NotFoundError, FormatError, IntegrityError, RefusedError)
+)
+"""Exit codes of a driver that another start would end with as well."""
+
+UNSTARTABLE = frozenset({"checkpoint-damaged", "state-not-loadable"})
+"""Codes of a checkpoint on which no further start succeeds."""
+
+
+class DriverOperator(StreambankOperator):
+    """What the operators on a driver share."""
+
+    operator_extra_links = (DriverLogLink(),)
+    driver_page: str | None = None
+    """The page, in its cluster, of the driver that this task has started or found; None for none."""
+
+    def link_to(self, context: Context, result: StartResult) -> None:
+        """Let the task's link lead to the driver's page, where it has one."""
+        if result.tracking is not None:
+            self.driver_page = result.tracking
+            persist_driver_page(context, result.tracking)
+
+    def show_driver_log(self) -> None:
+        """Copy the driver's last lines into this task's log."""
+        path, lines = self.hook.driver_log(self.job, DRIVER_LINES)
+        if path is not None:
+            self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
+        for line in lines:
+            self.log.info("driver | %s", line)
+
+    def raise_gone(self, what: str, event: dict[str, Any]) -> NoReturn:
+        """End the task because the driver is gone.
+
+        Raises:
+            AirflowFailException: It gave up with an exit code that says so: starting it again would not help.
+            AirflowException: It died.
+        """
+        kind = AirflowFailException if event["exit_code"] in HOPELESS else AirflowException
+        raise kind(f"{what}: {event['why']}. Hint: the end of the driver's log is above.")
+
+    def raise_hopeless(self, context: Context) -> None:
+        """End the task for good where its driver has died in a way that another start would repeat.
+
+        That is so where the checkpoint cannot be loaded, and where the driver that this run launched before
+        died by the same error, with no batch in between.
+
+        Raises:
+            AirflowFailException: It is so; the message names the way out.
+        """
+        by = asked_by(context)
+        try:
+            why = self.hook.hopeless_death(self.job)
+            if why is None and (error := self.hook.died_alike(self.job, by)) is not None:
+                why = f"two drivers in a row died before their first batch by the same error: {error}"
+                why = self.hook.give_up(self.job, why=why, by=by, failures=2, restarts=1)
+        except StreambankError as error:
+            self.log.warning("Whether another try can help is not known: %s", describe(error))
+            return
+        if why is not None:
+            raise AirflowFailException(why)
+
+    def raise_for_error(self, event: dict[str, Any]) -> None:
+        """End the task where the wait itself failed.
+
+        Raises:
+            AirflowException: The storage failed again and again.
+            AirflowFailException: Something that somebody has to decide or repair.
+        """
+        if event["status"] == "error":
+            kind = AirflowException if event["retryable"] else AirflowFailException
+            raise kind(event["message"])

@@ -1,0 +1,290 @@
+"""How a job is, as sensors and triggers judge it again and again.
+
+A watcher is kept for as long as one waits: a driver on another host is judged by whether its heartbeat moves
+under the observer's eyes, which takes more than one look.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, get_args
+
+from streambank.control.claims import ClaimView
+from streambank.control.control import JobControl
+from streambank.control.watch import SIGN_EVERY_S
+from streambank.core.errors import StreambankError
+from streambank.core.times import utc_now
+from streambank.declaration.declaration import Job
+from streambank.job.health import Health, Observer, Unhealthy, judge_health
+from streambank.job.status import JobState, JobStatus, job_status
+from streambank.storage import S3Access, using_s3
+
+_log = logging.getLogger(__name__)
+
+STATES: tuple[str, ...] = get_args(JobState)
+"""What a job can be, as `streambank job status` says it."""
+
+DOWN = frozenset({"never-started", "repository-lost", "stopped", "failed"})
+"""States in which there is no driver."""
+
+DRIVEN = frozenset({"running", "stopping", "unknown"})
+"""States in which a driver has the lease, or may have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job at one moment; flat but for `unhealthy`, for XComs and events.
+
+    Attributes:
+        job: Its name.
+        state: One of `STATES`.
+        why: What the state rests on.
+        desired: What is meant to be: `running`, `stopped`, or None where nobody ever said.
+        desired_at: Since when, ISO-8601.
+        desired_by: Who said so, for people.
+        desired_why: Why.
+        operation: The operation that works on it now (`restore`, `start`, ...), or None.
+        epoch: The lease's newest epoch.
+        launch_id: The newest launch.
+        batch: The newest committed batch of the query that is looked at; of several, the oldest such.
+        triggered: Whether each query looked at had its first trigger under the driver that lives.
+        finished: Whether the last driver's application ran to its end by itself, and well.
+        exit_code: The exit code with which the last driver gave its lease back; None for one that died.
+        watermark: The event time up to which all output is written and committed, ISO-8601, where that was
+            looked at (event_time.py); None for none yet, and for one beyond what a calendar can say.
+        watermark_ms: The same in milliseconds since the epoch.
+        without_watermark: The query that has no watermark and will not get one, by what its driver says.
+        health: Whether its driver makes progress: `healthy`, `unhealthy` or `unknown`; None without a driver.
+        health_why: What that rests on.
+        unhealthy: Of an unhealthy driver what whoever replaces it needs to know (`Unhealthy.to_dict`).
+        replaced_by: Who watches the job instead of whoever looks here; None where nobody does.
+    """
+
+    job: str
+    state: str
+    why: str = ""
+    desired: str | None = None
+    desired_at: str | None = None
+    desired_by: str | None = None
+    desired_why: str | None = None
+    operation: str | None = None
+    epoch: int | None = None
+    launch_id: str | None = None
+    batch: int | None = None
+    triggered: bool = False
+    finished: bool = False
+    exit_code: int | None = None
+    watermark: str | None = None
+    watermark_ms: int | None = None
+    without_watermark: str | None = None
+    health: str | None = None
+    health_why: str | None = None
+    unhealthy: Mapping[str, Any] | None = None
+    replaced_by: str | None = None
+
+    @property
+    def down(self) -> bool:
+        """Whether there is no driver and nobody works on the job, so that nothing will change by itself."""
+        return self.state in DOWN and self.operation is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Signs:
+    """Leaves a sign of a watcher with a look, once a minute at most, and learns who has taken over.
+
+    Attributes:
+        number: The watcher's number.
+        every_s: How often a sign is left, in seconds.
+        clock: Seconds on a clock that never jumps.
+    """
+
+    number: int
+    every_s: float = SIGN_EVERY_S
+    clock: Callable[[], float] = time.monotonic
+    _left_at: float | None = field(default=None, init=False)
+
+    def leave(self, control: JobControl) -> str | None:
+        """Leave a sign if one is due; who watches instead, or None.
+
+        Where the records cannot be written the watch goes on all the same: a driver that dies is noticed, and
+        whoever judges the job says that no signs come.
+        """
+        now = self.clock()
+        if self._left_at is not None and now - self._left_at < self.every_s:
+            return None
+        self._left_at = now
+        try:
+            desired = control.desired()
+            number = None if desired is None else desired.number
+            return control.watches.sign(self.number, desired=number, next_s=self.every_s)
+        except StreambankError as error:
+            _log.warning("No sign could be left that job %s is watched: %s", control.name, error.message)
+            return None
+
+
+@dataclass(slots=True)
+class JobWatcher:
+    """Looks at one job.
+
+    Args:
+        job: The declared job.
+        query: The query whose batches count; None for all of them.
+        access: How S3 is reached, with every look; None for what the process's own settings say.
+        observer: Sees for how long a driver's heartbeat stands still.
+        failures: How many drivers in a row ended, or made no progress, without a new batch.
+        signs: Leaves signs that somebody watches; None where whoever looks does not keep the job running.
+    """
+
+    job: Job
+    query: str | None = None
+    access: S3Access | None = None
+    observer: Observer = field(default_factory=Observer)
+    failures: int = 0
+    signs: Signs | None = None
+    control: JobControl = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the records, once for all looks."""
+        with using_s3(self.access):
+            self.control = self.job.records()
+
+    def look(self) -> JobView:
+        """How the job is now.
+
+        Raises:
+            StorageError: Its records cannot be reached.
+            FormatError: A record is damaged.
+        """
+        with using_s3(self.access):
+            replaced_by = self.signs.leave(self.control) if self.signs is not None else None
+            return replace(self._look(), replaced_by=replaced_by)
+
+    def _look(self) -> JobView:
+        # The order of these looks counts, for the job goes on meanwhile. What the driver says comes before
+        # the batches: one that says that its first trigger is over has committed what that trigger found. And
+        # the operation comes first: what a start or a restore leaves must not be taken for a death.
+        operation = self._operation()
+        said = self.control.lease.view()
+        status = job_status(self.job, control=self.control, follow=False)
+        view = self.control.lease.view()
+        health, unhealthy = self._health(status, said)
+        return JobView(
+            job=status.job,
+            state=status.state,
+            why=status.why,
+            desired=status.desired,
+            desired_at=status.desired_at,
+            desired_by=person(status.desired_by) if status.desired_by else None,
+            desired_why=status.desired_why or None,
+            operation=_working(status) or operation,
+            epoch=status.epoch,
+            launch_id=status.launch_id,
+            batch=status.batch if self.query is None else status.queries[self.query].batch,
+            triggered=status.state in ("running", "stopping") and self._triggered(said),
+            finished=status.state == "stopped" and self._finished(view),
+            exit_code=None if view is None else view.end.get("exit_code"),
+            health=None if health is None else health.state,
+            health_why=None if health is None else health.why,
+            unhealthy=None if unhealthy is None else unhealthy.to_dict(),
+        )
+
+    def _health(self, status: JobStatus, said: ClaimView | None) -> tuple[Health | None, Unhealthy | None]:
+        """How a driver gets on, by what it said before its batches were looked at."""
+        if said is None:
+            return None, None
+        batches = {name: query.batch for name, query in status.queries.items()}
+        seen = self.observer.look(said, batches)
+        if status.state not in ("running", "stopping") or said.epoch != status.epoch:
+            return None, None
+        policy = self.job.health.after(self.failures)
+        health = judge_health(policy, self.job.queries, said.status, seen)
+        if health.state != "unhealthy":
+            return health, None
+        beat = said.beat.get("beat")
+        return health, Unhealthy(said.epoch, beat, seen.silent_s, batches, health.why, self.failures)
+
+    def _operation(self) -> str | None:
+        view = self.control.operation_lock.view()
+        if view is None or view.free:
+            return None
+        return str(view.holder.details.get("operation")) if view.holder else "operation"
+
+    def _triggered(self, view: ClaimView | None) -> bool:
+        """Whether each query's first trigger is over, by what its driver says with every heartbeat."""
+        said = view.status.get("queries") if view is not None else None
+        queries = said if isinstance(said, dict) else {}
+        names = self.job.queries if self.query is None else (self.query,)
+        return all(isinstance(one := queries.get(name), dict) and one.get("triggered") for name in names)
+
+    def _finished(self, view: ClaimView | None) -> bool:
+        """Whether the application ended by itself, not because it was asked to stop or sent TERM."""
+        if view is None or view.holder is None or view.state != "ended" or view.end.get("exit_code") != 0:
+            return False
+        launch_id = view.holder.details.get("launch_id")
+        return launch_id is not None and self.control.last_event("stop-asked", launch_id=launch_id) is None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedView(JobView):
+    """A job at one moment, and who watches it.
+
+    Attributes:
+        watched: Whether its newest watcher gives signs and has seen what is meant to be now: one from before
+            the last start has not.
+        watcher: Which that is, in words; None for none.
+        gave_up: Why it has given the job up that is meant to run now; None where it has not.
+    """
+
+    watched: bool = False
+    watcher: str | None = None
+    gave_up: str | None = None
+
+
+@dataclass(slots=True)
+class WatchedWatcher:
+    """Looks at a job, and at who watches it.
+
+    Args:
+        job: Looks at the job.
+    """
+
+    job: JobWatcher
+
+    def look(self) -> WatchedView:
+        """How it is now.
+
+        Raises:
+            StorageError: Its records cannot be reached.
+            FormatError: A record is damaged.
+        """
+        with using_s3(self.job.access):
+            newest = self.job.control.watches.view()
+            desired = self.job.control.desired()
+        view = self.job.look().to_dict()
+        if newest is None:
+            return WatchedView(**view)
+        is_meant = desired is not None and desired.state == "running" and newest.desired == desired.number
+        gave_up = str(newest.end.get("why")) if is_meant and newest.end.get("how") == "gave-up" else None
+        return WatchedView(
+            **view, watched=is_meant and newest.acts(utc_now()), watcher=newest.who, gave_up=gave_up
+        )
+
+
+def _working(status: JobStatus) -> str | None:
+    """The operation that works on the job; one whose process died no longer does."""
+    if status.operation_state == "dead":
+        return None
+    return status.operation
+
+
+def person(by: Mapping[str, str]) -> str:
+    """Who asked, for people: who triggered a DAG run before the account that ran its task."""
+    who = by.get("triggered_by") or by.get("user") or "somebody"
+    return f"{who} by {by['dag_id']}" if by.get("dag_id") else f"{who} on {by.get('host', 'some host')}"

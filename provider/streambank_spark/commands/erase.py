@@ -1,0 +1,151 @@
+"""`state erase`: a savepoint without what is kept of one key, and where else that key still is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import JobOption, RepositoryOption
+from streambank.cli.output import console
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank_spark.commands.rewrite import Done, DryRun, Note, Savepoint, carried_out, say, show
+from streambank_spark.commands.subject import Operator, SparkOptions, with_spark
+
+if TYPE_CHECKING:
+    from streambank.declaration.declaration import Declarations, Job
+
+EXAMPLES = """Examples:
+
+  streambank state erase b000041 -r /data/savepoints --key '{"customer": "c-17"}'
+
+  streambank state erase b000041 -r /data/savepoints --key c-17 --replica s3://backups/streambank
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(erase)
+
+
+@with_spark
+def erase(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY", help="The key's only field as text, or some of its fields as a JSON object."
+        ),
+    ],
+    operator: Operator = None,
+    replica: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LOCATION", help="Look for the key there, too. May be repeated."),
+    ] = None,
+    jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--jobs",
+            envvar="STREAMBANK_JOBS",
+            metavar="FILE",
+            help="The file that declares the job: its replicas and its generations.",
+        ),
+    ] = None,
+    no_search: Annotated[
+        bool, typer.Option("--no-search", help="Do not look for the key in other savepoints.")
+    ] = False,
+    job: JobOption = None,
+    dry_run: DryRun = False,
+    note: Note = "",
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint without what is kept of one key, and list what still holds the key."""
+    from streambank.declaration.declaration import load_jobs
+    from streambank_spark.rewrite.request import Order
+
+    declared = load_jobs(jobs) if jobs is not None and not no_search else None
+    order = Order(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
+    with carried_out(order, savepoint, repository, job, spark) as done:
+        document = done.to_dict()
+        if no_search:
+            document |= _not_searched("nobody asked for it (--no-search)")
+        else:
+            try:
+                document |= _search(done, replica or [], declared)
+            except StreambankError as error:  # the savepoint is there, whatever became of the search
+                document |= _not_searched(error.message)
+    console.answer(document, lambda: _show(done, document))
+    if not document["searched"] and not no_search:
+        raise typer.Exit(1)
+
+
+def _not_searched(why: str) -> dict[str, Any]:
+    return {"searched": False, "why": why, "holding": None}
+
+
+def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
+    from streambank_spark.rewrite.expiry import Key
+    from streambank_spark.rewrite.key_locations import search
+    from streambank_spark.rewrite.whereabouts import live_places
+
+    declared = _declared(jobs, done.job)
+    if declared is not None:
+        replicas = list(dict.fromkeys([*replicas, *declared.replicate.to]))
+    assert done.order.key is not None
+    found = search(
+        done.spark,
+        done.repository,
+        done.job,
+        done.derived,
+        Key(done.order.key, done.order.operator),
+        done.workshop,
+        replicas=replicas,
+        live=live_places(done.repository, done.job, declared),
+        say=say,
+    )
+    return found.to_dict() | {"replicas": replicas, "declared": declared is not None}
+
+
+def _declared(jobs: Declarations | None, job: str) -> Job | None:
+    """The declared job; None where no file is at hand, or it declares other jobs."""
+    from streambank.storage.names import split_job
+
+    if jobs is None:
+        return None
+    try:
+        return jobs.job(split_job(job)[0])
+    except NotFoundError as error:
+        console.note(f"{error.message} Its replicas and generations are not known.")
+        return None
+
+
+def _show(done: Done, document: dict[str, Any]) -> None:
+    show(done.order, done.derived)
+    console.line()
+    if not document["searched"]:
+        console.line(f"NOT LOOKED: {document['why']}.")
+        console.line("Other savepoints, replicas and live checkpoints may hold the key.")
+        return
+    looked, every = document["looked_into"], console.count(document["savepoints"], "savepoint")
+    console.line(f"Looked for the key in {every}; {looked} had to be read for it.")
+    rows = [
+        (each["repository"], each["savepoint"] or "", (each["taken_at"] or "")[:19].replace("T", " "),
+         "pinned" if each["pinned"] else "held" if each["held"] else "", each["found"])
+        for each in document["holding"]
+    ]  # fmt: skip
+    if rows:
+        console.table(("repository", "savepoint", "taken at (UTC)", "stays", "holds it"), rows)
+    else:
+        console.line("No savepoint holds it.")
+    if not document["replicas"]:
+        console.line("No replica was named: give --replica LOCATION, or --jobs FILE where they are declared.")
+    for each in document["live"]:
+        console.line(f"live: {each['location']}: {each['found']}")
+    if document["deletion"]:
+        console.line()
+        console.line("This takes them, once the new savepoint is verified and restored:")
+        for command in document["deletion"]:
+            console.line(f"  {command}")
+    console.line("Of other jobs and queries, sources, sinks and logs nothing is known here.")

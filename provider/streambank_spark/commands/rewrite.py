@@ -1,0 +1,288 @@
+"""`state compact`, `state migrate` and `rescale`: a savepoint made from another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import JobOption, RepositoryOption
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank_spark.commands.subject import (
+    Operator,
+    SparkOptions,
+    require_pyspark,
+    spark_of,
+    with_spark,
+    workshop_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streambank.repository.repository import Repository
+    from streambank_spark.rewrite.derive import Derived
+    from streambank_spark.rewrite.request import Order
+    from streambank_spark.state.staging import Workshop
+
+COMPACT_EXAMPLES = """Examples:
+
+  streambank state compact b000041 -r /data/savepoints --where "value.seen < {watermark}" --dry-run
+
+  streambank state compact b000041 -r /data/savepoints --idle-for 30d
+"""
+MIGRATE_EXAMPLE = "Example: streambank state migrate b000041 -r /data/savepoints --provider rocksdb"
+RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --partitions 64"
+
+Savepoint = Annotated[
+    str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the beginning of one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+Note = Annotated[str, typer.Option("--note", help="A note for the new savepoint.")]
+MaxRows = Annotated[
+    int | None,
+    typer.Option("--max-rows", min=1, metavar="N", help="Let so many rows go at most, of each operator."),
+]
+
+Expired = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        help="Keys go for all of whose rows it holds: SQL over key and value, with {now}, {watermark}.",
+    ),
+]
+IdleSince = Annotated[
+    str | None,
+    typer.Option("--idle-since", metavar="SAVEPOINT", help="Keys go that did not change since this one."),
+]
+IdleFor = Annotated[
+    str | None,
+    typer.Option(
+        "--idle-for", metavar="TIME", help="The same since the newest savepoint so much older: 30d."
+    ),
+]
+JudgedPart = Annotated[
+    str | None,
+    typer.Option(
+        "--part", metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."
+    ),
+]
+Update = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND",
+        help="What keeps a key alive: on-create-and-write; disabled lets nothing go; on-read-and-write is "
+        "refused, since Spark notes no reads.",
+    ),
+]
+Visibility = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND", help="Of what has expired: return-if-not-cleaned-up; never-return-expired is refused."
+    ),
+]
+Partitions = Annotated[
+    int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
+]
+
+
+def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
+    """What the options of a compaction ask for.
+
+    Raises:
+        InputError: `idle_for` is no time.
+    """
+    from streambank.core.times import parse_duration_s
+    from streambank_spark.rewrite.request import Order
+
+    idle_for_s = None if idle_for is None else parse_duration_s(idle_for)
+    return Order(operation="compact", idle_for_s=idle_for_s, **asked)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs that belong to `state`."""
+    app.command(epilog=COMPACT_EXAMPLES)(compact)
+    app.command(epilog=MIGRATE_EXAMPLE)(migrate)
+
+
+@with_spark
+def compact(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    where: Expired = None,
+    idle_since: IdleSince = None,
+    idle_for: IdleFor = None,
+    operator: Operator = None,
+    part: JudgedPart = None,
+    max_rows: MaxRows = None,
+    update: Update = "on-create-and-write",
+    visibility: Visibility = "return-if-not-cleaned-up",
+    job: JobOption = None,
+    dry_run: DryRun = False,
+    note: Note = "",
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint without the keys that have expired; the query and this savepoint stay as they are."""
+    order = compact_order(
+        where=where,
+        idle_since=idle_since,
+        idle_for=idle_for,
+        operator=operator,
+        part=part,
+        max_rows=max_rows,
+        update=update,
+        visibility=visibility,
+        dry_run=dry_run,
+        note=note,
+    )
+    _run(order, savepoint, repository, job, spark)
+
+
+@with_spark
+def migrate(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    provider: Annotated[
+        str, typer.Option(metavar="NAME", help="What is to keep the state: rocksdb.")
+    ] = "rocksdb",
+    partitions: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="In another number of state partitions, besides.")
+    ] = None,
+    job: JobOption = None,
+    note: Note = "",
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint with the same state, HDFS-backed till now, in RocksDB."""
+    from streambank_spark.rewrite.request import Order
+
+    order = Order(operation="migrate", provider=provider, partitions=partitions, note=note)
+    _run(order, savepoint, repository, job, spark)
+
+
+@with_spark
+def rescale(
+    savepoint: Savepoint,
+    repository: RepositoryOption,
+    partitions: Partitions,
+    job: JobOption = None,
+    note: Note = "",
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Make a savepoint with the same state in another number of partitions."""
+    from streambank_spark.rewrite.request import Order
+
+    order = Order(operation="rescale", partitions=partitions, note=note)
+    _run(order, savepoint, repository, job, spark)
+
+
+rescale_app = typer.Typer(name="rescale", add_completion=False)
+rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
+
+
+def _run(order: Order, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+    with carried_out(order, reference, location, job, spark) as done:
+        document = done.to_dict()
+    console.answer(document, lambda: show(order, done.derived))
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An order that was carried out.
+
+    Attributes:
+        order: The order.
+        derived: What came of it.
+        repository: Where.
+        job: Whose savepoint it was.
+        spark: The session, for as long as the `with` lasts.
+        workshop: Where state is laid out.
+    """
+
+    order: Order
+    derived: Derived
+    repository: Repository
+    job: str
+    spark: SparkSession
+    workshop: Workshop
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        asked = {"operation": self.order.operation, "dry_run": self.order.dry_run}
+        return self.derived.to_dict() | asked
+
+
+@contextmanager
+def carried_out(
+    order: Order, reference: str, location: str, job: str | None, spark: SparkOptions
+) -> Iterator[Done]:
+    """Carry an order out; the session stays open for a `with`.
+
+    Raises:
+        StreambankError: As `carry_out`; the order cannot be meant, or there is no PySpark.
+    """
+    from streambank.control.processes import who
+
+    order.check()
+    require_pyspark()
+    from streambank_spark.rewrite.request import carry_out
+
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    with spark_of(spark) as session:
+        with console.progress() as progress:
+            derived = carry_out(
+                session,
+                repository,
+                place,
+                savepoint,
+                order,
+                workshop_of(spark, progress),
+                by=who("cli"),
+                say=say,
+            )
+        yield Done(order, derived, repository, place, session, workshop_of(spark))
+
+
+def say(text: str) -> None:
+    """Note what is being done."""
+    console.note(text[:1].lower() + text[1:])
+
+
+def show_going(found: Derived) -> None:
+    """What goes, of each operator, and what that means."""
+    if found.going:
+        console.line()
+        rows: list[tuple[Any, ...]] = [
+            (each.operator, each.name or "", f"{each.keys:,}", f"{each.rows:,}", f"{each.rows_before:,}",
+             console.size(each.about_bytes))
+            for each in found.going
+        ]  # fmt: skip
+        columns = ("operator", "name", "keys that go", "rows that go", "of rows", "about")
+        console.table(columns, rows, right=("operator", "keys that go", "rows that go", "of rows", "about"))
+        for each in found.going:
+            console.line(f"operator {each.operator}: {each.meaning}")
+    for one in found.passed_over or ():
+        console.line(f"PASSED OVER: operator {one.operator} ({one.name}): {one.why}")
+
+
+def show(order: Order, found: Derived) -> None:
+    """What came of an order, for people."""
+    console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
+    show_going(found)
+    console.line()
+    if found.savepoint is not None:
+        console.line(
+            f"Restore {found.savepoint} to go on with it. The query, and {found.of}, are as they were."
+        )
+    elif order.dry_run:
+        console.line("Nothing was written.")
+    else:
+        console.line("Nothing goes, so nothing was written.")

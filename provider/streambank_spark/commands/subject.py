@@ -1,0 +1,232 @@
+"""Whose state a command is about, and Spark to read it with."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streambank.cli.options import Debug, Json, SparkConf
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streambank.work.progress import Progress
+    from streambank_spark.state.staging import LaidOut, Workshop
+    from streambank_spark.state.state import QueryState
+
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="SAVEPOINT|CHECKPOINT", help="With -r a savepoint's id; else a checkpoint directory."
+    ),
+]
+Repository = Annotated[
+    str | None,
+    # Not from the environment as elsewhere: with it, what is meant is a savepoint.
+    typer.Option("--repository", "-r", metavar="LOCATION", help="The repository of the savepoint."),
+]
+OfBatch = Annotated[
+    int | None,
+    typer.Option("--batch", min=0, metavar="N", help="Of a checkpoint: a committed batch, not the newest."),
+]
+Operator = Annotated[
+    int | None, typer.Option("--operator", min=0, metavar="N", help="Only this stateful operator.")
+]
+OfPart = Annotated[
+    str | None,
+    typer.Option(
+        "--part", "--store", metavar="NAME",
+        help="Only this: left or right of a join, a state variable, timers, a store.",
+    ),
+]  # fmt: skip
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        envvar="STREAMBANK_SPARK_MASTER",
+        metavar="URL",
+        help="Spark's master: spark://host:7077, yarn. All cores of this machine where it is left out.",
+    ),
+]
+Work = Annotated[
+    str | None,
+    typer.Option(
+        "--work",
+        metavar="LOCATION",
+        help="Where state is laid out meanwhile; on a cluster, all machines must see it.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """How Spark is started.
+
+    Attributes:
+        master: Its master.
+        conf: Properties, each `KEY=VALUE`.
+        work: Where state is laid out.
+    """
+
+    master: str | None
+    conf: Sequence[str] | None
+    work: str | None
+
+
+def with_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options by which Spark is started, and those that every verb has.
+
+    Args:
+        command: The verb; it takes `spark`, the `SparkOptions` that come of them.
+    """
+
+    def verb(
+        *,
+        master: Master = None,
+        spark_conf: SparkConf = None,
+        work: Work = None,
+        as_json: Json = False,
+        debug: Debug = False,
+        **own: Any,
+    ) -> None:
+        command(**own, spark=SparkOptions(master, spark_conf, work))
+
+    wanted, given = (inspect.signature(each, eval_str=True).parameters for each in (command, verb))
+    parameters = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in [*wanted.values(), *given.values()]
+        if each.name not in ("spark", "own")
+    ]
+    # Typer reads both: the one for names and defaults, the other for what is annotated.
+    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as PEP 362 has it
+    verb.__annotations__ = {each.name: each.annotation for each in parameters}
+    verb.__name__, verb.__doc__ = command.__name__, command.__doc__
+    return verb
+
+
+@dataclass(frozen=True, slots=True)
+class StateOf:
+    """State that can be read.
+
+    Attributes:
+        of: Whose: `job/savepoint`, or the checkpoint.
+        state: The state.
+        spark: The session.
+    """
+
+    of: str
+    state: QueryState
+    spark: SparkSession
+
+
+def require_pyspark() -> None:
+    """Make sure that Spark can be asked.
+
+    Raises:
+        InputError: It cannot (code `no-pyspark`).
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise InputError(
+            "State is read by Spark, and this Python has no PySpark.",
+            code="no-pyspark",
+            hint='Install it (pip install "pyspark>=4.3,<4.4"), or run this where it is.',
+        )
+
+
+def check_place(repository: str | None, job: str | None, batch: int | None) -> None:
+    """Make sure that the options go together.
+
+    Raises:
+        InputError: They do not (code `usage`).
+    """
+    if repository is None and job is not None:
+        raise InputError("--job goes with -r.", code="usage", hint="See `streambank state --help`.")
+    if repository is not None and batch is not None:
+        raise InputError(
+            "--batch is for checkpoints: a savepoint is of one batch.",
+            code="usage",
+            hint="See `streambank state --help`.",
+        )
+
+
+@contextmanager
+def state_of(
+    place: str, repository: str | None, job: str | None, batch: int | None, spark: SparkOptions
+) -> Iterator[StateOf]:
+    """The state of a savepoint, or of a committed batch of a checkpoint, for a `with`.
+
+    Raises:
+        InputError: The options do not go together, or there is no PySpark.
+        StreambankError: The state cannot be had; the message names what and why.
+    """
+    with several([place], repository, job, batch, spark) as (found,):
+        yield found
+
+
+@contextmanager
+def several(
+    places: Sequence[str], repository: str | None, job: str | None, batch: int | None, spark: SparkOptions
+) -> Iterator[list[StateOf]]:
+    """As `state_of`, of several places at once.
+
+    Raises:
+        InputError, StreambankError: As `state_of`.
+    """
+    check_place(repository, job, batch)
+    require_pyspark()
+    from streambank_spark.state.shared import require_shared
+    from streambank_spark.state.staging import checkpoint_laid_out, savepoint_laid_out
+    from streambank_spark.state.state import QueryState
+
+    with ExitStack() as stack:
+        opened = open_repository(repository) if repository is not None else None
+        found: list[LaidOut] = []
+        for place in places:
+            console.note(f"laying out {place}")
+            with console.progress() as progress:
+                workshop = workshop_of(spark, progress)
+                if opened is None:
+                    one = checkpoint_laid_out(place, batch, workshop)
+                else:
+                    one = savepoint_laid_out(opened, *opened.find(place, job), workshop)
+                found.append(stack.enter_context(one))
+        session = stack.enter_context(spark_of(spark))
+        for each in found:
+            require_shared(session, each.location)
+        states = [StateOf(each.of, QueryState(session, each.location), session) for each in found]
+        console.note("reading state")
+        yield states
+
+
+def workshop_of(spark: SparkOptions, progress: Progress | None = None) -> Workshop:
+    """Where state is laid out."""
+    from streambank_spark.state.staging import Workshop
+    from streambank_spark.submit.session import LOCAL
+
+    return Workshop(spark.master or LOCAL, spark.work, console.note, progress)
+
+
+@contextmanager
+def spark_of(spark: SparkOptions) -> Iterator[SparkSession]:
+    """A session for a `with`.
+
+    Raises:
+        InputError: A property is none (code `usage`).
+        StorageError: Spark fails (code `spark-failed`).
+    """
+    from streambank.cli.machines import pair
+    from streambank_spark.submit.session import spark_session
+
+    conf = dict(pair(each) for each in spark.conf or ())
+    console.note("starting Spark")
+    with spark_session(spark.master, conf) as session:
+        yield session

@@ -1,0 +1,189 @@
+"""`state validate`: state against rules, and a savepoint in which the rows that break one are repaired."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from streambank.cli.options import JobOption
+from streambank.cli.output import console
+from streambank.cli.repositories import open_repository
+from streambank.core.errors import InputError
+from streambank_spark.commands.compare import Samples
+from streambank_spark.commands.rewrite import say
+from streambank_spark.commands.subject import (
+    OfBatch,
+    OfPart,
+    Operator,
+    Place,
+    Repository,
+    SparkOptions,
+    require_pyspark,
+    spark_of,
+    state_of,
+    with_spark,
+    workshop_of,
+)
+
+EXAMPLES = """Examples:
+
+  streambank state validate b000041 -r /data/savepoints --rule "0: value.count >= 0"
+
+  streambank state validate b000041 -r /data/savepoints --rule "value.count >= 0" \\
+      --repair "value.count = greatest(value.count, 0)" --dry-run
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(validate)
+
+
+@with_spark
+def validate(
+    place: Place,
+    rule: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SQL",
+            help="What must be true of every row: an expression, or OPERATOR: or OPERATOR/PART: before it. "
+            "May be repeated.",
+        ),
+    ],
+    repository: Repository = None,
+    job: JobOption = None,
+    batch: OfBatch = None,
+    operator: Operator = None,
+    part: OfPart = None,
+    samples: Samples = 10,
+    repair: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SQL",
+            help="Make a savepoint in which broken rows get this: value.COLUMN = EXPRESSION, with OPERATOR: "
+            "or OPERATOR/PART: before it. May be repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --repair: only show rows before and after.")
+    ] = False,
+    note: Annotated[str, typer.Option("--note", help="A note for the new savepoint.")] = "",
+    *,
+    spark: SparkOptions,
+) -> None:
+    """Check all state by rules, and list the rows that break one: exit code 1 where any stays broken."""
+    if repair:
+        if repository is None or batch is not None:
+            raise InputError(
+                "--repair makes a savepoint from a savepoint, so it goes with -r.",
+                code="usage",
+                hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
+            )
+        asked = _Asked(rule, repair, operator, part, samples, dry_run, note)
+        _repair(asked, place, repository, job, spark)
+        return
+    if dry_run or note:
+        raise InputError(
+            "--dry-run and --note go with --repair.",
+            code="usage",
+            hint="See `streambank state validate --help`.",
+        )
+    with state_of(place, repository, job, batch, spark) as found:
+        from streambank_spark.state.validate import Rule, validate_state
+
+        rules = [Rule.parse(text, operator, part) for text in rule]
+        judged = [each.to_dict() for each in validate_state(found.state, rules, samples)]
+        document = {
+            "of": found.of,
+            "batch": found.state.closure.batch,
+            "ok": not any(each["broken"] for each in judged),
+            "rules": judged,
+        }
+    console.answer(document, lambda: _show_judged(judged))
+    if not document["ok"]:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options of a repair."""
+
+    rules: list[str]
+    repairs: list[str]
+    operator: int | None
+    part: str | None
+    samples: int
+    dry_run: bool
+    note: str
+
+
+def _repair(asked: _Asked, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+    from streambank.control.processes import who
+
+    require_pyspark()
+    from streambank_spark.rewrite.repair import Assignment
+    from streambank_spark.rewrite.repairing import repair_savepoint
+    from streambank_spark.state.validate import Rule
+
+    rules = [Rule.parse(text, asked.operator, asked.part) for text in asked.rules]
+    assignments = [Assignment.parse(text, asked.operator, asked.part) for text in asked.repairs]
+    repository = open_repository(location)
+    place, savepoint = repository.find(reference, job)
+    with spark_of(spark) as session, console.progress() as progress:
+        found = repair_savepoint(
+            session,
+            repository,
+            place,
+            savepoint,
+            rules,
+            assignments,
+            workshop_of(spark, progress),
+            limit=asked.samples,
+            dry_run=asked.dry_run,
+            note=asked.note,
+            by=who("cli"),
+            say=say,
+        )
+    document = found.to_dict() | {"dry_run": asked.dry_run}
+    console.answer(document, lambda: _show_repaired(document))
+    if not document["ok"] and document["savepoint"] is None:
+        raise typer.Exit(1)
+
+
+def _show_repaired(document: dict[str, Any]) -> None:
+    _show_judged(document["rules"], examples=False)
+    for each in document["repairs"]:
+        console.line()
+        console.line(
+            f"operator {each['operator']}, {each['part']}: {console.count(each['rows'], 'row')} repaired"
+        )
+        for sample in each["samples"]:
+            console.line(f"  {_text(sample.get('key', {}))}")
+            console.line(f"  - {_text(sample['before'])}")
+            console.line(f"  + {_text(sample['after'])}")
+    console.line()
+    if document["savepoint"] is not None:
+        console.line(f"Restore {document['savepoint']} to go on with it. {document['of']} is as it was.")
+    elif document["ok"]:
+        console.line("No row is broken, so nothing was written.")
+    else:
+        console.line("Nothing was written.")
+
+
+def _show_judged(judged: list[dict[str, Any]], *, examples: bool = True) -> None:
+    rows = [
+        (each["operator"], each["part"], each["rule"], f"{each['rows']:,}", f"{each['broken']:,}")
+        for each in judged
+    ]
+    columns = ("operator", "part", "rule", "rows", "broken")
+    console.table(columns, rows, right=("operator", "rows", "broken"))
+    for each in judged if examples else ():
+        for example in each["examples"]:
+            console.line(f"broken in {each['operator']}/{each['part']}: {_text(example)}")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

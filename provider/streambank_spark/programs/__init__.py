@@ -1,0 +1,1 @@
+"""Programs for spark-submit: each one plan or one request, and a report."""

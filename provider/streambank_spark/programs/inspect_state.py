@@ -1,0 +1,284 @@
+"""Which keys the state of a query belongs to: the driver of `spark_jobs/inspect_state.py`.
+
+Of a checkpoint, or of a savepoint, which is laid out in a folder of its own first and removed afterwards;
+against an earlier savepoint, where one is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.repository.newest import newest_good
+from streambank.repository.repository import Repository
+from streambank.sla.skew.hot_key_record import keep_hot_keys
+from streambank.storage import open_store
+from streambank.storage.names import split_job
+from streambank_spark.failures import say_error
+from streambank_spark.state.hot_keys import by_key, changes, sizes
+from streambank_spark.state.shared import require_shared
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+
+TOP = 20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Inspect what the arguments name.
+
+    Returns:
+        The exit code: 0, or that of the error (errors.py), which stderr shows as a sentence and a hint.
+    """
+    try:
+        options = parse(argv)
+        spark = SparkSession.builder.appName("streambank-inspect-state").getOrCreate()
+        try:
+            report = inspect_state(spark, options)
+        except PySparkException as error:
+            raise StorageError(
+                f"Spark could not read the state: {str(error).strip().splitlines()[0]}",
+                code="spark-failed",
+                hint="The whole of it is in the driver's log. Of a running query, inspect a savepoint.",
+            ) from error
+        finally:
+            spark.stop()
+        if options.record:
+            keep(options, report)
+        if options.report is not None:
+            options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        print("\n".join(lines(report)))
+    except StreambankError as error:
+        return say_error(error)
+    return 0
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments.
+
+    Raises:
+        InputError: Some do not go together (code `usage`).
+    """
+    options = _parser().parse_args(argv)
+    _check(options)
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="inspect_state.py", description="Find the largest keys of a query's state."
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--checkpoint", help="a checkpoint directory: a path or a URI")
+    what.add_argument(
+        "--savepoint",
+        help="a savepoint's id, or the unique beginning of one; with --jobs the newest if left out",
+    )
+    parser.add_argument("--batch", type=int, help="of a checkpoint: a committed batch that is retained")
+    parser.add_argument(
+        "--against", metavar="SAVEPOINT", help="an earlier savepoint: show what changed since"
+    )
+    parser.add_argument("--repository", "-r", help="the repository of the savepoints")
+    parser.add_argument("--jobs", metavar="FILE", help="the declared jobs, instead of --repository")
+    parser.add_argument("--job", help="whose savepoints: job, or job/query")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the size of the largest key among the job's records, for `hot_key` of its SLA",
+    )
+    parser.add_argument("--operator", type=int, help="only this stateful operator")
+    parser.add_argument("--part", help="only this: left, right, a state variable, a store")
+    parser.add_argument("--by", default="key", help="what counts as a key: an SQL expression (default: key)")
+    parser.add_argument("--top", type=int, default=TOP, help="how many keys to show")
+    parser.add_argument(
+        "--work", help="where savepoints are laid out; on a cluster, all machines must see it"
+    )
+    parser.add_argument("--report", type=Path, help="write the answer here, as JSON")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    if (options.jobs is not None or options.record) and (options.jobs is None or options.job is None):
+        raise InputError("--jobs and --job go together.", code="usage", hint="Give --jobs FILE --job NAME.")
+    if options.record and (options.operator is not None or options.part is not None):
+        raise InputError("--record is for all of the state.", code="usage", hint="Leave out what narrows it.")
+    if options.jobs is not None:
+        _declared(options)
+    if options.checkpoint is None and options.savepoint is None:
+        raise InputError(
+            "Say what to inspect.", code="usage", hint="Give --checkpoint, --savepoint, or --jobs and --job."
+        )
+    saved = options.savepoint is not None or options.against is not None
+    if saved and options.repository is None:
+        raise InputError(
+            "A savepoint needs its repository.", code="usage", hint="Give --repository LOCATION."
+        )
+    if options.batch is not None and options.checkpoint is None:
+        raise InputError("--batch is for checkpoints.", code="usage", hint="A savepoint is of one batch.")
+    if options.top < 1:
+        raise InputError("--top must be at least 1.", code="usage", hint="Say how many keys to show.")
+
+
+def _declared(options: argparse.Namespace) -> None:
+    """Fill in what the declaration says: the repository, and its newest savepoint of the query.
+
+    Raises:
+        InputError: The jobs file is wrong, or `--job` names no query (code `which-query`).
+        NotFoundError: There is no such job, or no good savepoint of it (`no-such-savepoint`).
+    """
+    job, query = _job_of(options)
+    options.repository = options.repository or job.repository
+    if options.checkpoint is None and options.savepoint is None:
+        name = job.savepoint_name(query)
+        (newest,) = newest_good(open_store(options.repository), name, 1)[:1] or (None,)
+        if newest is None:
+            raise NotFoundError(
+                f"There is no good savepoint of {name}.", code="no-such-savepoint", hint="Take one first."
+            )
+        options.savepoint = newest.savepoint
+
+
+def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
+    name, query = split_job(options.job)
+    job = load_jobs(options.jobs).job(name)
+    if query not in job.query_names:
+        known = ", ".join(job.savepoint_name(one) for one in job.query_names)
+        raise InputError(f"{options.job} is no query.", code="which-query", hint=f"Say which: {known}.")
+    return job, query
+
+
+def keep(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
+    """Keep the size of each operator's largest key among the job's records.
+
+    Raises:
+        StreambankError: It could not be kept.
+    """
+    job, query = _job_of(options)
+    operators = [
+        {"operator": one["operator"], "keys": one["keys"]}
+        | {name: one["top"][0][name] if one["top"] else None for name in ("times_mean", "rows", "partitions")}
+        for one in report["operators"]
+    ]
+    keep_hot_keys(job.records(), query, of=report["of"], batch=report["batch"], operators=operators)
+
+
+def inspect_state(spark: SparkSession, options: argparse.Namespace) -> dict[str, Any]:
+    """The report that the arguments ask for.
+
+    Raises:
+        StreambankError: It cannot be had; the message names what and why.
+        PySparkException: Spark failed.
+    """
+    master = spark.sparkContext.master or ""
+    with ExitStack() as stack:
+        if options.savepoint is None:
+            source = str(options.checkpoint)
+            state = QueryState(spark, source, options.batch)
+        else:
+            source, folder = stack.enter_context(laid_out(master, options, options.savepoint))
+            require_shared(spark, folder)
+            state = QueryState(spark, folder)
+        report: dict[str, Any] = {
+            "of": source,
+            "batch": state.closure.batch,
+            "by": options.by,
+            "against": None,
+        }
+        earlier = None
+        if options.against is not None:
+            name, folder = stack.enter_context(laid_out(master, options, options.against))
+            require_shared(spark, folder)
+            earlier = QueryState(spark, folder)
+            report["against"] = {"of": name, "batch": earlier.closure.batch}
+        report["operators"] = [
+            _operator(state, earlier, operator.operator, options)
+            for operator in state.operators(options.operator)
+        ]
+        return report
+
+
+def _operator(
+    state: QueryState, earlier: QueryState | None, number: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    (operator,) = state.operators(number)
+    grouped = _grouped(state, number, options).persist()
+    try:
+        found = {
+            "operator": number,
+            "name": operator.name,
+            "parts": [part.name for part in state.parts(operator, options.part)],
+            **sizes(grouped, options.top).to_dict(),
+            "changes": None,
+        }
+        if earlier is not None:
+            found["changes"] = changes(_grouped(earlier, number, options), grouped, options.top).to_dict()
+        return found
+    finally:
+        grouped.unpersist()
+
+
+def _grouped(state: QueryState, number: int, options: argparse.Namespace) -> DataFrame:
+    (operator,) = state.operators(number)
+    parts = state.parts(operator, options.part)
+    return by_key([state.frame(part) for part in parts], options.by)
+
+
+@contextmanager
+def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterator[tuple[str, str]]:
+    """A savepoint's name, and a checkpoint directory of its own that Spark can read, for a `with`.
+
+    Raises:
+        InputError, StreambankError: As `savepoint_laid_out`.
+    """
+    repository = Repository.open(open_store(options.repository))
+    job, savepoint = repository.find(reference, options.job)
+    workshop = Workshop(master, options.work, _warn)
+    with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+        yield found.of, found.location
+
+
+def _warn(text: str) -> None:
+    print(f"streambank: {text}", file=sys.stderr)
+
+
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """The report for people."""
+    yield f"state of {report['of']}, batch {report['batch']}, by {report['by']}"
+    for found in report["operators"]:
+        yield ""
+        name = f" {found['name']}" if found["name"] else ""
+        yield (
+            f"operator {found['operator']}{name} ({', '.join(found['parts'])}): "
+            f"{found['keys']:,} keys, {found['rows']:,} rows, {found['bytes']:,} bytes as JSON"
+        )
+        for key in found["top"]:
+            where = ", ".join(str(number) for number in key["partitions"][:5])
+            yield (
+                f"{key['times_mean']:10.2f} times the mean  {key['rows']:>10,} rows"
+                + f"  {key['bytes']:>14,} bytes"
+                + f"  partition {where}  {json.dumps(key['key'])}"
+                + ("  HOT" if key["hot"] else "")
+            )
+        if found["changes"] is not None:
+            yield from _changed(report["against"], found["changes"])
+
+
+def _changed(against: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"since {against['of']}, batch {against['batch']}: {found['added']:,} keys added, "
+        f"{found['removed']:,} removed, {found['changed']:,} changed, {found['same']:,} the same"
+    )
+    for key in found["top"]:
+        yield (
+            f"{key['bytes'] - key['bytes_before']:>+14,} bytes  "
+            f"{key['rows'] - key['rows_before']:>+10,} rows  {key['change']:<7}  {json.dumps(key['key'])}"
+        )

@@ -1,0 +1,86 @@
+"""The driver of `spark_jobs/rewrite_state.py`: carries out an order on a savepoint's state, on a cluster too.
+
+The plan is a JSON file: `repository`, `job`, `savepoint`, `order` (rewrite/request.py), and where there is
+need `work` and `by`. The report is one, too: what the command prints with `--json`, or `error`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streambank.core.errors import InputError, StorageError, StreambankError
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
+from streambank_spark.failures import say_error
+from streambank_spark.programs.execute_plan import end_group, end_with
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.staging import Workshop
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out the plan that the arguments name.
+
+    Returns:
+        The exit code: 0, or that of the error (errors.py).
+    """
+    parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Write a savepoint's state anew.")
+    parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what is to be done")
+    parser.add_argument("--report", type=Path, required=True, help="write here, as JSON, what was done")
+    parser.add_argument("--owner", type=int, help="end with this process, which is on this machine")
+    options = parser.parse_args(argv)
+    if options.owner is not None:
+        end_with(options.owner, end_group)
+    try:
+        document: dict[str, Any] = _work(_read(options.plan))
+    except StreambankError as error:
+        _write(options.report, {"error": error.to_dict()})
+        return say_error(error)
+    _write(options.report, document)
+    return 0
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        return {name: plan[name] for name in ("repository", "job", "savepoint", "order")} | {
+            name: plan.get(name) for name in ("work", "by")
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is no plan: {error}.", code="usage", hint="See docs/howto/compaction.md."
+        ) from error
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _work(plan: dict[str, Any]) -> dict[str, Any]:
+    order = Order.from_dict(plan["order"])
+    repository = Repository.open(open_store(plan["repository"]))
+    job, savepoint = repository.find(plan["savepoint"], plan["job"])
+    spark = SparkSession.builder.appName(f"streambank-{order.operation}").getOrCreate()
+    try:
+        workshop = Workshop(spark.sparkContext.master or "", plan["work"], _note)
+        done = carry_out(spark, repository, job, savepoint, order, workshop, by=plan["by"], say=_note)
+    except PySparkException as error:
+        raise StorageError(
+            f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",
+            code="spark-failed",
+            hint="The whole of it is in the driver's log. The savepoint is as it was.",
+        ) from error
+    finally:
+        spark.stop()
+    return done.to_dict() | {"operation": order.operation, "dry_run": order.dry_run}
+
+
+def _note(text: str) -> None:
+    print(f"streambank: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,106 @@
+"""What was written anew against what it was made from: the rows that had to stay, each in its place.
+
+Rows are compared as they are stored, by a fingerprint that does not depend on order (digest.py). A row in the
+wrong partition would be there, and never be found by the query; so it is looked where each lies, too.
+
+What was written is read once, for all of that, and so is what it was made from: by a read of its own, since
+a row that the writing had lost as it read would be missing in both if they shared it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from streambank.core.errors import IntegrityError
+from streambank_spark.state.counted import Counted, count_all
+from streambank_spark.state.digest import digest_frame
+from streambank_spark.state.store_rows import StoreRows
+
+_HINT = (
+    "Nothing was saved, and the query and its savepoint are as they were. Report it, with the Spark version."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One store before and after.
+
+    Attributes:
+        operator: The operator.
+        store: The store's name.
+        rows_before: Rows of all column families before.
+        rows: And after.
+        digest: Fingerprint of the rows that were to stay, which those that are there have, too.
+        partitions_before: How many partitions it had.
+        partitions: And has.
+    """
+
+    operator: int
+    store: str
+    rows_before: int
+    rows: int
+    digest: str
+    partitions_before: int
+    partitions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def compare(
+    before: Sequence[StoreRows],
+    kept: Mapping[tuple[int, str], DataFrame],
+    after: Sequence[StoreRows],
+    partitions: int | None,
+    counted: Mapping[tuple[int, str], Counted] | None = None,
+) -> tuple[Compared, ...]:
+    """Compare all stores.
+
+    Args:
+        before: What was read.
+        kept: The rows of each store that were to stay.
+        after: What was written.
+        partitions: How many partitions there have to be; as before for None.
+        counted: What was counted of stores before; what is left out is counted here.
+
+    Raises:
+        IntegrityError: They differ (code `rewrite-differs`).
+    """
+    written = {store.named: store for store in after}
+    if set(written) != {store.named for store in before}:
+        raise _differs(f"it has the stores {sorted(written)}")
+    seen = counted or {}
+    return tuple(
+        _compare(store, kept[store.named], written[store.named], partitions, seen.get(store.named))
+        for store in before
+    )
+
+
+def _compare(
+    before: StoreRows, kept: DataFrame, after: StoreRows, partitions: int | None, seen: Counted | None
+) -> Compared:
+    place = f"operator {before.operator}, store {before.name}"
+    wanted = before.partitions if partitions is None or before.alone else partitions
+    if after.partitions != wanted:
+        raise _differs(f"{place} has {after.partitions} partitions and not {wanted}")
+    rows, digest, odd = count_all(after)
+    if seen is None:
+        seen = Counted(before.frame.count(), *digest_frame(kept))
+    if (rows, digest) != (seen.rows, seen.digest):
+        raise _differs(f"{place} has {rows:,} rows ({digest}) and not {seen.rows:,} ({seen.digest})")
+    if odd and (partitions is not None or odd != count_all(before.of(kept))[2]):
+        raise _differs(f"{odd:,} rows of {place} are in a partition where Spark does not look for them")
+    return Compared(
+        before.operator, before.name, seen.rows_before, rows, digest, before.partitions, after.partitions
+    )
+
+
+def _differs(what: str) -> IntegrityError:
+    return IntegrityError(
+        f"The state that was written is not what it has to be: {what}.", code="rewrite-differs", hint=_HINT
+    )

@@ -1,0 +1,225 @@
+"""A savepoint made from another one: the same batch of the same query with its state written anew.
+
+The first one is laid out, its state is written into a directory of its own and verified (rewrite.py), and of
+that a savepoint is taken into the same repository, which names the first one as `derived_from`. The query is
+not looked at, let alone touched: what becomes of the new savepoint is decided by whoever restores it.
+
+The state is read once to decide which keys go (twice, to compare it with an earlier one), once as it is
+written anew, and once to be counted; what was written is read once. Where nothing is written, a second read
+counts the rows that would go.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import take
+from streambank_spark.private.state_rewriter import quiet_session
+from streambank_spark.rewrite.expiry import Expired, PassedOver
+from streambank_spark.rewrite.meaning import meaning
+from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
+from streambank_spark.rewrite.row_patch import Mended
+from streambank_spark.state.counted import count_going
+from streambank_spark.state.shared import require_shared
+from streambank_spark.state.staging import Workshop, place_beside, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+from streambank_spark.state.store_rows import StoreRows, store_rows
+
+Decide = Callable[[QueryState], list[Expired]]
+"""From the state of the savepoint, which keys go."""
+Mend = Callable[[QueryState], list[Mended]]
+"""From the state of the savepoint, which rows get other values."""
+Write = Callable[..., Rewritten]
+"""As `rewrite`."""
+Say = Callable[[str], None]
+"""Told what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What of one operator goes, as a person wants to know it beforehand.
+
+    Attributes:
+        operator: Its id.
+        name: Spark's name of it.
+        keys: How many keys go.
+        rows: How many rows of its stores go with them.
+        rows_before: Of how many.
+        about_bytes: About how much of the files that is, by the share of rows.
+        meaning: What it means for the output.
+    """
+
+    operator: int
+    name: str | None
+    keys: int
+    rows: int
+    rows_before: int
+    about_bytes: int
+    meaning: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "operator": self.operator,
+            "name": self.name,
+            "keys": self.keys,
+            "rows": self.rows,
+            "rows_before": self.rows_before,
+            "about_bytes": self.about_bytes,
+            "meaning": self.meaning,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A savepoint that was made from another one.
+
+    Attributes:
+        of: The first one: `job/savepoint`.
+        batch: The batch of both.
+        going: What of each operator goes.
+        savepoint: The new one; None where nothing was to be done, or it was only asked what would be.
+        rewritten: What became of each store, where there is a new one.
+        passed_over: Operators that have no such key, where a key was to go; None where none was.
+    """
+
+    of: str
+    batch: int
+    going: tuple[Going, ...]
+    savepoint: str | None = None
+    rewritten: Rewritten | None = None
+    passed_over: tuple[PassedOver, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        passed = self.passed_over
+        return {
+            "of": self.of,
+            "batch": self.batch,
+            "operators": [each.to_dict() for each in self.going],
+            **({} if passed is None else {"passed_over": [each.to_dict() for each in passed]}),
+            "savepoint": self.savepoint,
+            "stores": [] if self.rewritten is None else [one.to_dict() for one in self.rewritten.stores],
+        }
+
+
+def derive(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    workshop: Workshop,
+    *,
+    operation: str,
+    decide: Decide | None = None,
+    partitions: int | None = None,
+    mend: Mend | None = None,
+    write: Write = rewrite,
+    dry_run: bool = False,
+    note: str = "",
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Derived:
+    """Make a savepoint from another one.
+
+    Args:
+        spark: A session; settings of it are left alone.
+        repository: Where both are.
+        job: `job` or `job/query`.
+        savepoint: The id of the first one.
+        workshop: Where state is laid out.
+        operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`.
+        decide: Which keys go; none where nobody says.
+        partitions: Another number of state partitions.
+        mend: Which rows get other values; none where nobody says.
+        write: What writes the state anew, and verifies it; takes `mended` only where there are some.
+        dry_run: Only say what would go.
+        note: A note for the new savepoint.
+        by: Who asks.
+        say: Told what is being done.
+
+    Raises:
+        StreambankError: As `savepoint_laid_out`, `rewrite` and `take`.
+        PySparkException: Spark failed.
+    """
+    with savepoint_laid_out(repository, job, savepoint, workshop) as laid:
+        require_shared(spark, laid.location)
+        state = QueryState(spark, laid.location)
+        if write is rewrite:
+            check_rewritable(state, partitions)
+        say("Looking for what goes")
+        gone = [] if decide is None else decide(state)
+        mended = [] if mend is None else mend(state)
+        kept_by_spark = [each.sized.persist() for each in gone]
+        kept_by_spark += [each.bytes_of.persist() for each in mended]
+        try:
+            keys = [each.sized.count() for each in gone]
+            nothing = (decide is not None and not any(keys)) or (mend is not None and not mended)
+            if dry_run or nothing:
+                session = quiet_session(spark, state.closure.spark.checkpoint_format)
+                counts = _counted(list(store_rows(session, state)), gone) if gone else {}
+                return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
+            with place_beside(laid.location) as target:
+                say("Writing the state anew, and reading it again")
+                token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
+                more: dict[str, Any] = {"mended": mended} if mended else {}
+                done = write(
+                    spark, state, target, derived_from=token, gone=gone, partitions=partitions, **more
+                )
+                say("Saving it")
+                holds = Holds(repository, "restore", by)
+                with holds.held(job, savepoint):
+                    taken = take(
+                        target,
+                        repository,
+                        job,
+                        closure="minimal",
+                        note=note,
+                        taken_by={**(by or {}), "reason": operation},
+                        derived_from=laid.manifest,
+                        progress=workshop.progress,
+                    )
+                for warning in holds.warnings:
+                    workshop.warn(warning)
+            going = _going(gone, keys, _counted_by(done))
+            return Derived(laid.of, state.closure.batch, going, taken.savepoint, done)
+        finally:
+            for frame in kept_by_spark:
+                frame.unpersist()
+
+
+Counts = Mapping[tuple[int, str], tuple[int, int]]
+"""Operator and store -> all of its rows, and those that go."""
+
+
+def _counted(stores: Sequence[StoreRows], gone: Sequence[Expired]) -> Counts:
+    units = {one.operator.operator: one.units for one in gone}
+    return {
+        store.named: count_going(store, units[store.operator]) for store in stores if store.operator in units
+    }
+
+
+def _counted_by(done: Rewritten) -> Counts:
+    return {(one.operator, one.store): (one.rows_before, one.rows_before - one.rows) for one in done.stores}
+
+
+def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tuple[Going, ...]:
+    found = []
+    for each, many in zip(gone, keys, strict=True):
+        operator = each.operator
+        rows = before = size_bytes = 0
+        for store in operator.stores:
+            total, going = counts[operator.operator, store.store]
+            rows, before = rows + going, before + total
+            size_bytes += store.bytes * going // total if total else 0
+        found.append(
+            Going(operator.operator, operator.name, many, rows, before, size_bytes, meaning(operator.name))
+        )
+    return tuple(found)

@@ -1,0 +1,340 @@
+"""Which keys of a query's state expire: those that an SQL expression holds for, or that nothing has changed.
+
+A key goes with all that its operator keeps for it, and only where every row of it has expired. So nothing is
+taken from the middle of what belongs together, and what an expired key means is simple: if it comes again, it
+starts from zero.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from streambank.checkpoint.closure import OperatorState
+from streambank.core.errors import InputError, RefusedError
+from streambank_spark.state.read import is_key
+from streambank_spark.state.row_hash import row_hash
+from streambank_spark.state.state import TIMERS, Part, QueryState
+from streambank_spark.state.unit import UNIT, unit_fields, unit_of
+
+_NOW, _WATERMARK = "{now}", "{watermark}"
+_VALUES = " Its values may tell of somebody all the same."
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Keys expire by what is in their rows.
+
+    Attributes:
+        expression: SQL over `key` and what the state reader shows beside it (`value`, elements of lists and
+            maps); `{now}` and `{watermark}` in it are timestamps. A row for which it is null stays.
+        operator: Of this operator only; may be left out where there is one.
+        part: Judged by these rows alone: a side of a join, a state variable.
+        now: What `{now}` is.
+    """
+
+    expression: str
+    operator: int | None = None
+    part: str | None = None
+    now: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Keys expire that have the same rows in an earlier state.
+
+    Attributes:
+        since: The earlier state, of the same query.
+        operator: Of this operator only; all operators if left out.
+    """
+
+    since: QueryState
+    operator: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Keys expire that are of somebody or something: in every operator whose keys have the fields.
+
+    Attributes:
+        text: The only field as text, or some of the fields as a JSON object.
+        operator: Of this operator only.
+    """
+
+    text: str
+    operator: int | None = None
+
+
+Rule = Where | Idle | Key
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What of one operator expires.
+
+    Attributes:
+        operator: The operator.
+        sized: A frame of `UNIT`, each once, and how many `rows` it was judged by.
+    """
+
+    operator: OperatorState
+    sized: DataFrame
+
+    @property
+    def units(self) -> DataFrame:
+        """A frame of one column `UNIT`, each unit once."""
+        return self.sized.select(UNIT)
+
+    def at_most(self, rows: int) -> Expired:
+        """Only so many units that they have at most this many rows together; always the same ones."""
+        first = self.sized.orderBy(F.xxhash64(UNIT), UNIT).limit(rows)
+        order = Window.orderBy(F.xxhash64(UNIT), UNIT).rowsBetween(
+            Window.unboundedPreceding, Window.currentRow
+        )
+        summed = first.withColumn("so_far", F.sum("rows").over(order))
+        return replace(self, sized=summed.where(F.col("so_far") <= rows).drop("so_far"))
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An operator of which a key was asked that it has not.
+
+    Attributes:
+        operator: The operator's id.
+        name: Spark's name of it.
+        why: Why nothing of it is taken.
+    """
+
+    operator: int
+    name: str | None
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"operator": self.operator, "name": self.name, "why": self.why}
+
+
+def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:
+    """The keys that expire by a rule, operator by operator.
+
+    Args:
+        state: The state.
+        rule: Which.
+        passed_over: Here go the operators that a `Key` is not taken from, and why.
+
+    Raises:
+        InputError: The expression cannot be used (code `bad-expression`), the operator or part does not
+            exist, or has to be named (code `which-operator`).
+        RefusedError: The operator keeps one state for all input, which no key can be taken from (code
+            `no-key`).
+    """
+    if isinstance(rule, Idle):
+        return [_idle(state, rule.since, operator) for operator in _keyed(state, rule.operator)]
+    if isinstance(rule, Key):
+        return _named(state, rule, [] if passed_over is None else passed_over)
+    found = list(state.operators(rule.operator))
+    if len(found) != 1:
+        known = ", ".join(f"{one.operator} ({one.name})" for one in found) or "none"
+        raise InputError(
+            "The expression is about the state of one operator, and it is not said which.",
+            code="which-operator",
+            hint=f"Name it with --operator; there are: {known}.",
+        )
+    return [_where(state, rule, found[0])]
+
+
+def _keyed(state: QueryState, wanted: int | None) -> list[OperatorState]:
+    return [one for one in state.operators(wanted) if unit_of(_any(state, one), one, "") is not None]
+
+
+def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[Expired]:
+    found = []
+    for operator, rows in rows_of_key(state, rule, passed_over):
+        every: DataFrame = reduce(DataFrame.unionByName, rows)
+        found.append(Expired(operator, every.groupBy(UNIT).agg(F.count("*").alias("rows"))))
+    if found:
+        return found
+    whys = " ".join(
+        f"operator {one.operator} ({one.name}): {one.why.removesuffix(_VALUES)}" for one in passed_over
+    )
+    if any(_keyed(state, one.operator) for one in passed_over if rule.operator in (None, one.operator)):
+        raise InputError(
+            f"{rule.text} names no key of any operator: {whys}",
+            code="bad-key-text",
+            hint="`streambank state schema` shows the keys: give the fields of one as a JSON object.",
+        )
+    raise RefusedError(
+        f"The query keeps nothing by a key: {whys or 'it has no state.'}",
+        code="no-key",
+        hint="There is nothing of anybody to erase by a key; what was summed up cannot be taken out again.",
+    )
+
+
+def rows_of_key(
+    state: QueryState, rule: Key, passed_over: list[PassedOver]
+) -> list[tuple[OperatorState, list[DataFrame]]]:
+    """The units of the rows of a key, of each part of each operator that keeps something by such a key.
+
+    Args:
+        state: The state.
+        rule: Which key.
+        passed_over: Here go the other operators, and why.
+    """
+    found = []
+    state.operators(rule.operator)  # there is such a one
+    for operator in state.operators():
+        if rule.operator not in (None, operator.operator):
+            why = "it was not asked for: another operator was named."
+        elif not _keyed(state, operator.operator):
+            why = "it keeps one state for all input, in whose values anybody may be."
+        else:
+            try:
+                parts = state.parts(operator)
+                rows = [_rows_of(state.frame(part), operator, part, rule.text) for part in parts]
+            except InputError as error:
+                why = error.message + _VALUES
+            else:
+                found.append((operator, rows))
+                continue
+        passed_over.append(PassedOver(operator.operator, operator.name, why))
+    return found
+
+
+def _rows_of(frame: DataFrame, operator: OperatorState, part: Part, text: str) -> DataFrame:
+    """The units of the rows whose key has the fields that the text names, with those values."""
+    kind = frame.schema["key"].dataType
+    wanted = _object(text)
+    names = kind.names if isinstance(kind, StructType) else []
+    asked = [name for name in names if wanted is None or name in wanted]
+    fields = [F.col("key").getField(name).alias(name) for name in asked]
+    narrowed = frame.select(
+        _units(frame, operator, part).alias(UNIT),
+        (F.struct(*fields) if fields else F.col("key")).alias("key"),
+    )
+    return narrowed.where(is_key(narrowed, text)).select(UNIT)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _any(state: QueryState, operator: OperatorState) -> DataFrame:
+    return state.frame(state.parts(operator)[0])
+
+
+def _units(frame: DataFrame, operator: OperatorState, part: Part) -> Column:
+    unit = unit_of(frame, operator, part.name)
+    if unit is None:
+        raise RefusedError(
+            f"Operator {operator.operator} ({operator.name}) keeps one state for all input: it has no keys.",
+            code="no-key",
+            hint="Nothing of it can expire. To begin it anew, start the job with an empty checkpoint.",
+        )
+    return unit
+
+
+def _where(state: QueryState, rule: Where, operator: OperatorState) -> Expired:
+    parts = [part for part in state.parts(operator, rule.part) if part.name != TIMERS or rule.part == TIMERS]
+    judged = []
+    for part in parts:
+        frame = state.frame(part)
+        unit = _units(frame, operator, part)
+        judged.append(frame.select(unit.alias(UNIT), _condition(state, rule, frame, part).alias("expired")))
+    every = reduce(DataFrame.unionByName, judged)
+    if len(parts) == 1 and _alone(operator, parts[0], state.frame(parts[0])):
+        return Expired(operator, every.where("expired").select(UNIT, F.lit(1).alias("rows")))
+    grouped = every.groupBy(UNIT).agg(F.min("expired").alias("expired"), F.count("*").alias("rows"))
+    return Expired(operator, grouped.where("expired").select(UNIT, "rows"))
+
+
+def _alone(operator: OperatorState, part: Part, frame: DataFrame) -> bool:
+    """Whether each unit has one row at most, so that nothing has to be grouped."""
+    if "stateVarName" in part.options or "joinSide" in part.options or part.name == TIMERS:
+        return False
+    kind = frame.schema["key"].dataType
+    return isinstance(kind, StructType) and unit_fields(operator, part.name, kind) == kind.names
+
+
+def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> Column:
+    now = rule.now or datetime.now(UTC)
+    text = rule.expression.replace(_NOW, _timestamp(now))
+    if _WATERMARK in text:
+        if state.closure.watermark_ms is None:
+            raise InputError(
+                "The expression asks for the watermark, and the query has none.",
+                code="bad-expression",
+                hint="Use {now}, or a timestamp.",
+            )
+        text = text.replace(
+            _WATERMARK, _timestamp(datetime.fromtimestamp(state.closure.watermark_ms / 1000, UTC))
+        )
+    try:
+        kind = frame.select(F.expr(text).alias("flag")).schema["flag"].dataType.simpleString()
+    except (AnalysisException, ParseException) as error:
+        raise InputError(
+            f"{rule.expression!r} cannot be asked of {part.name}: {str(error).strip().splitlines()[0]}",
+            code="bad-expression",
+            hint=f"It has {_columns(frame)}. Name a side or a state variable with --part.",
+        ) from error
+    if kind != "boolean":
+        raise InputError(
+            f"{rule.expression!r} is a {kind}, and not true or false.",
+            code="bad-expression",
+            hint="Compare it with something.",
+        )
+    return F.coalesce(F.expr(text), F.lit(False))
+
+
+def _timestamp(moment: datetime) -> str:
+    return f"timestamp '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
+
+
+def _columns(frame: DataFrame) -> str:
+    return ", ".join(
+        f"{one.name}: {one.dataType.simpleString()}" for one in frame.schema if one.name != "partition_id"
+    )
+
+
+def _idle(state: QueryState, since: QueryState, operator: OperatorState) -> Expired:
+    (before,) = since.operators(operator.operator)
+    now, then = _contents(state, operator), _contents(since, before)
+    if now.schema[UNIT].dataType != then.schema[UNIT].dataType:
+        raise InputError(
+            f"The keys of operator {operator.operator} are of another type in the earlier savepoint.",
+            code="not-earlier",
+            hint="Compare with a savepoint that was taken since the application changed.",
+        )
+    same = now.join(then, [*now.columns], "left_semi")
+    return Expired(operator, same.select(UNIT, "rows"))
+
+
+def _contents(state: QueryState, operator: OperatorState) -> DataFrame:
+    """All rows of each unit as a few numbers, the same for the same rows."""
+    frames = []
+    for number, part in enumerate(state.parts(operator)):
+        frame = state.whole(part)
+        first, second = row_hash(frame)
+        frames.append(
+            frame.select(
+                _units(frame, operator, part).alias(UNIT),
+                first.alias("a"),
+                second.alias("b"),
+                F.lit(number).alias("part"),
+            )
+        )
+    every: DataFrame = reduce(DataFrame.unionByName, frames)
+    # A sum of hashes is the same in any order of rows; as decimals, since they may overflow.
+    sums = [F.sum(F.xxhash64("part", name).cast("decimal(38,0)")).alias(name) for name in ("a", "b")]
+    return every.groupBy(UNIT).agg(F.count("*").alias("rows"), *sums)

@@ -1,0 +1,175 @@
+"""The files of an HDFS-backed state store: `<version>.snapshot` and `<version>.delta`, read and written.
+
+Both are compressed streams of rows: size and bytes of the key, size and bytes of the value, big-endian sizes;
+in a delta, -1 for the value's size says that the key is gone; -1 for the key's size ends the file (Spark:
+HDFSBackedStateStoreProvider). The codec is that of the offset log.
+
+LZ4, the default, comes in blocks with a checksum each (net.jpountz.lz4.LZ4BlockOutputStream, which Spark
+writes through); the packages `lz4` and `xxhash` do the work.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.core.errors import FormatError, RefusedError, StorageError
+
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct("<8sBiii")
+_END = -1
+_SEED = 0x9747B28C
+_CHECKSUM_MASK = 0x0FFF_FFFF
+_STORED, _PACKED = 0x10, 0x20
+_BLOCK_BYTES = 32 * 1024
+"""`spark.io.compression.lz4.blockSize`, of which any is read."""
+_LEVEL_BASE = 10
+CODECS = ("lz4", "zstd")
+"""Codecs of state files that can be rewritten."""
+
+
+def load_rows(read: Callable[[str], bytes], paths: Iterable[str], codec: str) -> dict[bytes, bytes]:
+    """The rows of one partition: of its snapshot, and of the changes after it.
+
+    Args:
+        read: Reads a file.
+        paths: The snapshot, where there is one, and the deltas after it, in the order of their versions.
+        codec: One of `CODECS`.
+
+    Raises:
+        FormatError: A file is damaged (code `half-written`).
+    """
+    rows: dict[bytes, bytes] = {}
+    for path in paths:
+        _apply(rows, _decompress(read(path), codec, path), path)
+    return rows
+
+
+def _apply(rows: dict[bytes, bytes], data: bytes, path: str) -> None:
+    position = 0
+    unpack = _SIZE.unpack_from
+    try:
+        while (size := unpack(data, position)[0]) != _END:
+            start = position + 4
+            position = start + size
+            key = data[start:position]
+            size = unpack(data, position)[0]
+            position += 4
+            if size == _END:
+                rows.pop(key, None)
+                continue
+            value = data[position : position + size]
+            position += size
+            if position > len(data):
+                raise FormatError(f"{path} ends within a row.", code="half-written", hint=_DAMAGED)
+            rows[key] = value
+    except struct.error as error:
+        raise FormatError(f"{path} ends without its end mark.", code="half-written", hint=_DAMAGED) from error
+
+
+_DAMAGED = "The file is damaged: verify the savepoint, or use another one."
+
+
+def snapshot(rows: Mapping[bytes, bytes], codec: str) -> bytes:
+    """The bytes of a snapshot.
+
+    Args:
+        rows: Key -> value.
+        codec: One of `CODECS`.
+    """
+    pack = _SIZE.pack
+    pieces: list[bytes] = []
+    for key, value in rows.items():
+        pieces += (pack(len(key)), key, pack(len(value)), value)
+    pieces.append(pack(_END))
+    return _compress(b"".join(pieces), codec)
+
+
+def check_codec(codec: str | None) -> str:
+    """The codec of a checkpoint's state files, where it can be rewritten.
+
+    Raises:
+        RefusedError: Another one (code `unknown-codec`).
+    """
+    found = codec or CODECS[0]
+    if found not in CODECS:
+        raise RefusedError(
+            f"HDFS-backed state compressed with {found} cannot be rewritten.",
+            code="unknown-codec",
+            hint=f"It can with {' or '.join(CODECS)}; RocksDB state can with any.",
+        )
+    return found
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise StorageError(
+            f"Rewriting HDFS-backed state takes the package {name.partition('.')[0]}; it is not installed.",
+            code="missing-package",
+            hint="Install streambank[state], on the executors too.",
+        ) from error
+
+
+def _decompress(data: bytes, codec: str, path: str) -> bytes:
+    if codec == "zstd":
+        zstandard = _package("zstandard")
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(
+                io.BytesIO(data), read_across_frames=True
+            ) as reader:
+                return bytes(reader.read())
+        except zstandard.ZstdError as error:
+            raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
+    block, xxh32 = _package("lz4.block"), _package("xxhash").xxh32_intdigest
+    pieces: list[bytes] = []
+    position = 0
+    while True:
+        try:
+            magic, token, packed_bytes, plain_bytes, checksum = _HEADER.unpack_from(data, position)
+        except struct.error as error:
+            raise FormatError(f"{path} ends within a block.", code="half-written", hint=_DAMAGED) from error
+        if magic != MAGIC:
+            raise FormatError(f"{path} is no LZ4 stream.", code="half-written", hint=_DAMAGED)
+        position += _HEADER.size
+        if plain_bytes == 0:
+            return b"".join(pieces)
+        packed = data[position : position + packed_bytes]
+        position += packed_bytes
+        try:
+            plain = (
+                packed if token & 0xF0 == _STORED else block.decompress(packed, uncompressed_size=plain_bytes)
+            )
+        except block.LZ4BlockError as error:
+            raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
+        if len(plain) != plain_bytes or xxh32(plain, _SEED) & _CHECKSUM_MASK != checksum:
+            raise FormatError(
+                f"{path} is damaged: a block's checksum is wrong.", code="half-written", hint=_DAMAGED
+            )
+        pieces.append(plain)
+
+
+def _compress(data: bytes, codec: str) -> bytes:
+    if codec == "zstd":
+        return bytes(_package("zstandard").ZstdCompressor(level=1).compress(data))
+    block, xxh32 = _package("lz4.block"), _package("xxhash").xxh32_intdigest
+    level = max(0, (_BLOCK_BYTES - 1).bit_length() - _LEVEL_BASE)
+    pieces: list[bytes] = []
+    for start in range(0, len(data), _BLOCK_BYTES):
+        plain = data[start : start + _BLOCK_BYTES]
+        packed = block.compress(plain, store_size=False)
+        token = _PACKED
+        if len(packed) >= len(plain):
+            token, packed = _STORED, plain
+        pieces.append(
+            _HEADER.pack(MAGIC, token | level, len(packed), len(plain), xxh32(plain, _SEED) & _CHECKSUM_MASK)
+        )
+        pieces.append(packed)
+    pieces.append(_HEADER.pack(MAGIC, _STORED | level, 0, 0, 0))
+    return b"".join(pieces)

@@ -1,0 +1,176 @@
+"""Writing HDFS-backed state stores anew, which Spark's own rewriter refuses: as files, one task a partition.
+
+What goes is told by the bytes of its keys: Spark's state reader gives the keys, and unsafe_row.py makes of
+them the bytes that are in the files. Everything else is carried over byte for byte, the newest value of each
+key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of its
+task as a whole, as it is in that of the query. The tasks are Python, which comes along (shipping.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from streambank.checkpoint.closure import Closure
+from streambank.checkpoint.grammar import Kind, classify
+from streambank.checkpoint.index import store_folder
+from streambank.core.errors import RefusedError
+from streambank.storage import open_store
+from streambank_spark.rewrite.hdfs_files import check_codec, load_rows, snapshot
+from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.unsafe_row import encoder, plain
+from streambank_spark.state.state import PARTITION, QueryState
+from streambank_spark.submit.shipping import ship, use_packages
+
+ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+_HOLDS = (Kind.SNAPSHOT, Kind.DELTA)
+PACKAGES = ("lz4", "xxhash", "zstandard", "boto3")
+"""What the tasks may import: codecs, and what opens s3://."""
+
+GoneRows = Callable[[int, str], DataFrame | None]
+"""Operator and store -> the rows of it that go, as the state reader gives them; None where none do."""
+_Change = tuple[bytes, bytes | None, bytes | None]
+"""The bytes of a key, of its value, and of its new value; without those, it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """One store: what a task has to know.
+
+    Attributes:
+        source: URI of the checkpoint that is read.
+        target: URI of the one that is written.
+        codec: How state files are compressed.
+        chains: Partition -> its files, in the order in which they are read.
+        names: Partition -> the snapshot to write.
+    """
+
+    source: str
+    target: str
+    codec: str
+    chains: Mapping[int, tuple[str, ...]]
+    names: Mapping[int, str]
+
+    def work(self, pairs: Iterator[tuple[int, _Change | None]]) -> Iterator[tuple[int, int]]:
+        """Write the partitions that the pairs name; gives how many changes of each could be made."""
+        use_packages()
+        changes: dict[int, list[_Change]] = {}
+        for partition, change in pairs:
+            asked = changes.setdefault(partition, [])
+            if change is not None:
+                asked.append(change)
+        read, target = open_store(self.source).read, open_store(self.target)
+        for partition, asked in changes.items():
+            rows = load_rows(read, self.chains[partition], self.codec)
+            found = sum(_made(rows, change) for change in asked)
+            target.write(self.names[partition], snapshot(rows, self.codec))
+            yield partition, found
+
+
+def _made(rows: dict[bytes, bytes], change: _Change) -> bool:
+    """Make one change, if the row is there: let it go, or put a value in the place of the old one."""
+    key, was, new = change
+    if new is None:
+        return rows.pop(key, None) is not None
+    if rows.get(key) != was:
+        return False
+    rows[key] = new
+    return True
+
+
+def rewrite_hdfs_stores(
+    state: QueryState,
+    target: str,
+    gone: GoneRows,
+    mended: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+) -> None:
+    """Write every store of every operator anew.
+
+    Args:
+        state: What is read.
+        target: URI of the checkpoint that is written, with everything but its state in place.
+        gone: What goes; read once.
+        mended: What gets other values, by operator and store.
+
+    Raises:
+        RefusedError: The files cannot be rewritten (codes `unknown-codec`, `row-checksum`), or hold other
+            bytes than those to be replaced (`repair-encoding`).
+        FormatError: A file is damaged.
+        PySparkException: Spark failed.
+    """
+    closure = state.closure
+    codec = check_codec(closure.spark.codec)
+    if closure.offset_conf.get(ROW_CHECKSUM, "false").lower() == "true":
+        raise RefusedError(
+            "HDFS-backed state with checksums of its rows cannot be rewritten.",
+            code="row-checksum",
+            hint=f"{ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
+        )
+    ship(state.session.sparkContext, PACKAGES)
+    for operator in closure.operators:
+        for store in operator.stores:
+            chains = state_files(closure, operator.operator, store.store)
+            name = f"{closure.batch + 1}.snapshot"
+            names = {
+                partition: f"{store_folder(operator.operator, partition, store.store)}/{name}"
+                for partition in range(store.partitions)
+            }
+            work = _Store(state.location, target, codec, chains, names)
+            repair = mended.get((operator.operator, store.store))
+            going = gone(operator.operator, store.store)
+            if repair is not None:
+                made = _run(state, work, repair.bytes_of.rdd.map(_change_of))
+                if made != repair.rows:
+                    lacking = f"{repair.rows - made:,} of them are stored in another way"
+                    raise not_encoded(repair.place, lacking)
+                continue
+            if going is None:
+                _run(state, work)
+                continue
+            kind = going.schema["key"].dataType
+            assert isinstance(kind, StructType)
+            keys: Any = going.select(PARTITION, plain(F.col("key"), kind).alias("key"))
+            _run(state, work, keys.rdd.mapPartitions(partial(_encoded, kind)))
+
+
+def state_files(closure: Closure, operator: int, store: str) -> dict[int, tuple[str, ...]]:
+    """The files of each partition of a store, in the order in which they are read."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for path in closure.paths:
+        part = classify(path)
+        if part.kind in _HOLDS and (part.operator, part.store) == (operator, store):
+            assert part.partition is not None and part.version is not None
+            found.setdefault(part.partition, []).append((part.version, path))
+    return {partition: tuple(path for _, path in sorted(files)) for partition, files in found.items()}
+
+
+def _run(state: QueryState, work: _Store, changes: Any = None) -> int:
+    """One task a partition, each with the changes to it, an RDD; how many of them could be made."""
+    count = len(work.names)
+    context = state.session.sparkContext
+    pairs: Any = context.parallelize([(partition, None) for partition in work.names], count)
+    if changes is not None:
+        pairs = pairs.union(changes)
+    placed = pairs.partitionBy(count, _itself)
+    return sum(made for _, made in placed.mapPartitions(work.work).collect())
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _change_of(row: Any) -> tuple[int, _Change]:
+    return row[0], (bytes(row[1]), bytes(row[2]), bytes(row[3]))
+
+
+def _encoded(kind: StructType, rows: Iterator[Any]) -> Iterator[tuple[int, _Change]]:
+    encode = encoder(kind)
+    for row in rows:
+        yield row[0], (encode(row[1]), None, None)

@@ -1,0 +1,208 @@
+"""Which savepoints still hold a key: each one is looked into by the state reader, none is guessed about.
+
+A savepoint that is the same to the byte as one that was looked into, as in a replica, has the same answer.
+One that cannot be read, or that keeps its state by other keys, has the answer that nobody knows.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streambank.core.errors import StreambankError
+from streambank.core.times import to_json_time
+from streambank.repository.repository import Repository
+from streambank_spark.rewrite.derive import Derived, Say
+from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
+from streambank_spark.rewrite.whereabouts import Live, Place, identity, places
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+from streambank_spark.submit.session import first_line
+
+YES, NO, UNKNOWN = "yes", "no", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A savepoint that holds a key, or of which nobody knows.
+
+    Attributes:
+        place: Which.
+        found: `yes`, or `unknown: ` and why.
+    """
+
+    place: Place
+    found: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        place = self.place
+        return {
+            "repository": place.location,
+            "job": place.job,
+            "savepoint": place.savepoint,
+            "batch": place.batch,
+            "taken_at": to_json_time(place.taken_at) if place.taken_at else None,
+            "pinned": place.pinned,
+            "held": place.held,
+            "found": self.found,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a search for a key came to.
+
+    Attributes:
+        savepoints: How many savepoints there are.
+        looked_into: How many of them were read for it; the others are the same as one of those, or cannot be.
+        holding: Those that hold it, and those of which nobody knows.
+        live: Directories of live checkpoints, into which nobody looked.
+        deletion: Commands that take what holds it.
+    """
+
+    savepoints: int
+    looked_into: int
+    holding: tuple[Holding, ...]
+    live: tuple[Live, ...]
+    deletion: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "searched": True,
+            "savepoints": self.savepoints,
+            "looked_into": self.looked_into,
+            "holding": [each.to_dict() for each in self.holding],
+            "live": [each.to_dict() for each in self.live],
+            "deletion": list(self.deletion),
+        }
+
+
+def search(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    derived: Derived,
+    key: Key,
+    workshop: Workshop,
+    *,
+    replicas: Sequence[str] = (),
+    live: Sequence[Live] = (),
+    say: Say = lambda text: None,
+) -> Search:
+    """Look for a key in all savepoints of a job, there and in replicas, after it was erased from one.
+
+    Args:
+        spark: A session.
+        repository: Where it was erased.
+        job: `job` or `job/query`.
+        derived: What erasing came to.
+        key: The key that was erased.
+        workshop: Where state is laid out.
+        replicas: Locations of replicas.
+        live: Directories of live checkpoints, for the answer.
+        say: Told about each savepoint that is looked into.
+
+    Raises:
+        StreambankError: The repository cannot be listed. What else fails is in the answer.
+    """
+    every = places(repository, replicas, job)
+    first = derived.of.rpartition("/")[2]
+    known = {identity(repository, job, first): YES if any(one.keys for one in derived.going) else NO}
+    if derived.savepoint is not None:
+        known[identity(repository, job, derived.savepoint)] = NO  # it was read again and compared
+    known.pop("", None)
+    passed = {_operator(one) for one in derived.passed_over or ()}
+    found = []
+    looked = 0
+    for number, place in enumerate(every, 1):
+        answer = known.get(place.identity) if place.identity else None
+        if place.why_unknown is not None:
+            answer = f"{UNKNOWN}: {place.why_unknown}"
+        elif answer is None:
+            say(f"Looking into {place.job}/{place.savepoint} in {place.location} ({number} of {len(every)})")
+            answer = _look(spark, place, key, passed, workshop)
+            looked += 1
+            if place.identity and not answer.startswith(UNKNOWN):
+                known[place.identity] = answer
+        if answer != NO:
+            found.append(Holding(place, answer))
+    return Search(len(every), looked, tuple(found), tuple(live), tuple(deletion(repository, found)))
+
+
+def _look(
+    spark: SparkSession,
+    place: Place,
+    key: Key,
+    passed: set[tuple[int, str | None]],
+    workshop: Workshop,
+) -> str:
+    assert place.repository is not None and place.savepoint is not None
+    try:
+        with savepoint_laid_out(place.repository, place.job, place.savepoint, workshop) as laid:
+            return holds_key(QueryState(spark, laid.location), key, passed)
+    except StreambankError as error:
+        return f"{UNKNOWN}: {error.message}"
+    except (PySparkException, Py4JError) as error:
+        return f"{UNKNOWN}: Spark cannot read it: {first_line(error)}"
+
+
+def holds_key(state: QueryState, key: Key, passed: set[tuple[int, str | None]]) -> str:
+    """Whether state has rows of a key: `yes`, `no`, or `unknown: ` and why.
+
+    Args:
+        state: The state.
+        key: The key.
+        passed: Operators, by id and name, that are known to keep nothing by such a key; any other one that
+            does not may have kept it by another key.
+
+    Raises:
+        InputError: There is no such operator.
+        PySparkException: Spark cannot read it.
+    """
+    others: list[PassedOver] = []
+    for _, rows in rows_of_key(state, key, others):
+        if any(not frame.isEmpty() for frame in rows):
+            return YES
+    new = [
+        f"operator {one.operator} ({one.name}): {one.why}" for one in others if _operator(one) not in passed
+    ]
+    return f"{UNKNOWN}: {'; '.join(new)}" if new else NO
+
+
+def _operator(one: PassedOver) -> tuple[int, str | None]:
+    return one.operator, one.name
+
+
+def deletion(repository: Repository, holding: Sequence[Holding]) -> list[str]:
+    """The commands that take what holds the key; none of them is run here.
+
+    The newest savepoint stays in each place: the one that was just made, unless another one has been taken
+    since. Replicas get it first.
+    """
+    own = repository.store.uri
+    commands = []
+    some: dict[tuple[str, str], list[Place]] = {}
+    for each in holding:
+        if each.place.savepoint is not None:
+            some.setdefault((each.place.location, each.place.job), []).append(each.place)
+    for (location, job), found in some.items():
+        where = f"-r {shlex.quote(location)} --job {shlex.quote(job)}"
+        if location != own:
+            target = shlex.quote(location)
+            commands.append(
+                f"streambank replicate -r {shlex.quote(own)} --job {shlex.quote(job)} --to {target}"
+            )
+        pinned = [place.savepoint for place in found if place.pinned and not place.expired]
+        commands += [f"streambank unpin {savepoint} {where}" for savepoint in pinned]
+        commands.append(f"streambank expire {where} --keep-last 1 --min-verified 0 --dry-run")
+        commands.append(f"streambank expire {where} --keep-last 1 --min-verified 0")
+        commands.append(f"streambank sweep -r {shlex.quote(location)}")
+    return commands

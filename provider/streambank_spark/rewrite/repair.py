@@ -1,0 +1,270 @@
+"""Repairing rows of state that break a rule: value columns get what an expression says, all else stays.
+
+What is to be changed is found by the state reader, and changed by the bytes: a row is replaced where the
+store has exactly the bytes that unsafe_row.py makes of the row as it was read. So state in another encoding
+is never changed by guess; it is refused. Keys decide where a row lies, and other rows count on them: they
+cannot be changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import and_
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StructField, StructType
+
+from streambank.checkpoint.closure import OperatorState
+from streambank.core.errors import InputError, RefusedError
+from streambank_spark.rewrite.hdfs_rewriter import PACKAGES
+from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.unsafe_row import encoder, plain
+from streambank_spark.state.digest import digest_frame
+from streambank_spark.state.read import KEY, Choice, bad_expression, chosen_parts
+from streambank_spark.state.shown import as_json, storable
+from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.state.validate import Rule
+from streambank_spark.submit.session import first_line
+from streambank_spark.submit.shipping import ship
+
+VALUE = "value"
+_ASSIGNMENT = re.compile(
+    r"\s*(?:(?P<operator>\d+)(?:/(?P<part>[^\s:]+))?\s*:)?\s*"
+    r"(?P<path>\w+(?:\.\w+)*)\s*=(?!=)(?P<expression>.+)",
+    re.DOTALL,
+)
+_ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
+_ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+_SESSION_WINDOW = "session_window"
+_CHANGES = StructType(
+    [StructField("partition", IntegerType())]
+    + [StructField(name, BinaryType()) for name in ("key_was", "value_was", "value_new")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a column of a broken row becomes.
+
+    Attributes:
+        column: The field of the value, with dots between nested ones: `count`, `groupState.n`.
+        expression: SQL over the columns of the row as it was.
+        operator: Of which operator; of all that have broken rows for None.
+        part: Of which part.
+    """
+
+    column: str
+    expression: str
+    operator: int | None = None
+    part: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, operator: int | None = None, part: str | None = None) -> Assignment:
+        """An assignment from `value.COLUMN = EXPRESSION`, with `OPERATOR:` or `OPERATOR/PART:` before it.
+
+        Args:
+            text: The assignment.
+            operator: Of which operator where the text does not say.
+            part: Of which part where the text does not say.
+
+        Raises:
+            InputError: It is none (code `bad-expression`).
+            RefusedError: It would change a key (code `repair-key`).
+        """
+        match = _ASSIGNMENT.fullmatch(text)
+        root, _, column = match["path"].partition(".") if match else ("", "", "")
+        if root == KEY:
+            raise _changes_key(text)
+        if match is None or root != VALUE or not column:
+            raise InputError(
+                f"The repair {text!r} assigns no column of the value.",
+                code="bad-expression",
+                hint="Write it so: --repair '0: value.count = greatest(value.count, 0)'.",
+            )
+        given = match["operator"]
+        return cls(
+            column,
+            match["expression"].strip(),
+            operator if given is None else int(given),
+            match["part"] or part,
+        )
+
+
+def _changes_key(text: str) -> RefusedError:
+    return RefusedError(
+        f"The repair {text!r} would change a key, by which Spark finds the row.",
+        code="repair-key",
+        hint="Other columns of the value can be repaired; a key can be taken away: `streambank state erase`.",
+    )
+
+
+def mend(state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]) -> list[Mended]:
+    """What becomes of the rows that break a rule, part by part; parts without such rows are left out.
+
+    Args:
+        state: The state.
+        rules: What must be true of every row, before or after.
+        assignments: What broken rows get.
+
+    Raises:
+        InputError: An expression cannot be used (code `bad-expression`), or rows break a rule all the same
+            (`not-repaired`).
+        RefusedError: State that cannot be repaired (codes `repair-part`, `repair-encoding`, `row-checksum`,
+            `key-type`).
+    """
+    parts: dict[tuple[int, str], tuple[Part, list[Rule]]] = {}
+    for rule in rules:
+        for part in chosen_parts(state, Choice(rule.operator, rule.part)):
+            parts.setdefault((part.operator, part.name), (part, []))[1].append(rule)
+    found = (_mend(state, part, its, assignments) for part, its in parts.values())
+    return [each for each in found if each is not None]
+
+
+def _mend(
+    state: QueryState, part: Part, rules: Sequence[Rule], assignments: Sequence[Assignment]
+) -> Mended | None:
+    frame = state.frame(part)
+    holds = reduce(and_, (F.coalesce(F.expr(rule.expression), F.lit(False)) for rule in rules))
+    rows = frame.where(~holds).count()
+    if not rows:
+        return None
+    mine = [
+        one for one in assignments if one.operator in (None, part.operator) and one.part in (None, part.name)
+    ]
+    place = f"operator {part.operator}, {part.name}"
+    if not mine:
+        raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no repair is given for them.")
+    (operator,) = state.operators(part.operator)
+    _check(state, operator, part, frame)
+    new = _assigned(frame, mine, place)
+    mended = Mended(part, operator.stores[0].store, _family(part), rows, frame, holds, new)
+    _evaluate(mended, place)
+    changes = _changes(state, frame.where(~holds), new)
+    return mended.with_changes(changes)
+
+
+def _check(state: QueryState, operator: OperatorState, part: Part, frame: DataFrame) -> None:
+    place = f"operator {operator.operator} ({operator.name}), {part.name}"
+    conf = state.closure.offset_conf
+    if VALUE not in frame.columns or len(operator.stores) != 1:
+        raise RefusedError(
+            f"Rows of {place} cannot be repaired: they are no single values by their keys, or Spark keeps "
+            "more about them elsewhere.",
+            code="repair-part",
+            hint="Repair what the query reads, and begin it anew; or let the keys go: `streambank state "
+            "compact --where`.",
+        )
+    encoding = conf.get(_ENCODING, "unsaferow")
+    if encoding.lower() != "unsaferow":
+        raise not_encoded(place, f"it is encoded as {encoding}")
+    if conf.get(_ROW_CHECKSUM, "false").lower() == "true":
+        raise RefusedError(
+            f"Rows of {place} have checksums of their own, and cannot be repaired.",
+            code="row-checksum",
+            hint=f"Run the query without {_ROW_CHECKSUM} for its next snapshots.",
+        )
+
+
+def _family(part: Part) -> str:
+    return part.options.get("stateVarName", "default")
+
+
+def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -> Column:
+    value = F.col(VALUE)
+    columns = [one.column for one in assignments]
+    if len(set(columns)) < len(columns):
+        raise InputError(
+            f"A column of {place} is assigned twice.", code="bad-expression", hint="Assign each column once."
+        )
+    # Some operators keep the key in the value once more; the two must stay the same.
+    key = {*_struct(frame, KEY).names, _SESSION_WINDOW}
+    for one in assignments:
+        if one.column.split(".")[0] in key:
+            raise _changes_key(f"value.{one.column} = {one.expression}")
+        kind = _kind(frame.schema[VALUE].dataType, one.column.split("."))
+        try:
+            if kind is None:
+                raise AnalysisException(message=f"{place} has no column value.{one.column}.")
+            value = value.withField(one.column, F.expr(one.expression).cast(kind))
+            frame.select(value)
+        except AnalysisException as error:
+            raise bad_expression(frame, f"value.{one.column} = {one.expression}", error) from error
+    return value
+
+
+def _kind(kind: DataType, path: Sequence[str]) -> DataType | None:
+    for name in path:
+        if not isinstance(kind, StructType) or name not in kind.names:
+            return None
+        kind = kind[name].dataType
+    return kind
+
+
+def _evaluate(mended: Mended, place: str) -> None:
+    """Make sure that the repaired rows keep the rules, and are the same whenever they are asked for."""
+    try:
+        # Planned twice: Spark gives rand() its seed, and now() its moment, when it plans.
+        first, again = digest_frame(mended.repaired), digest_frame(mended.repaired)
+        still = mended.repaired.where(~mended.holds).count()
+    except (PySparkException, Py4JError) as error:
+        raise InputError(
+            f"The repair of {place} cannot be computed: {first_line(error)}",
+            code="bad-expression",
+            hint="Look at the broken rows: `streambank state validate` lists them.",
+        ) from error
+    if first != again:
+        raise InputError(
+            f"The repair of {place} gives another value each time.",
+            code="bad-expression",
+            hint="Write constants in the place of rand(), uuid() or current_timestamp().",
+        )
+    if still:
+        raise _not_repaired(f"{still:,} of {mended.rows:,} rows of {place} would break a rule all the same.")
+
+
+def _not_repaired(what: str) -> InputError:
+    return InputError(
+        what, code="not-repaired", hint="Nothing was written. Give a --repair after which every rule holds."
+    )
+
+
+def _changes(state: QueryState, broken: DataFrame, new: Column) -> DataFrame:
+    """Of each broken row the partition, and the bytes of its key, its value, and its new value."""
+    ship(state.session.sparkContext, PACKAGES)
+    key, value = (_struct(broken, name) for name in (KEY, VALUE))
+    columns = [(F.col(KEY), key), (F.col(VALUE), value), (new, value)]
+    rows = broken.select(F.col(PARTITION), *(plain(one, kind).alias(f"_{n}") for n, (one, kind) in
+                                             enumerate(columns))).rdd  # fmt: skip
+    return state.session.createDataFrame(rows.mapPartitions(partial(_encoded, key, value)), _CHANGES)
+
+
+def _struct(frame: DataFrame, name: str) -> StructType:
+    kind = frame.schema[name].dataType
+    assert isinstance(kind, StructType)
+    return kind
+
+
+def _encoded(
+    key: StructType, value: StructType, rows: Iterator[Any]
+) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    key_of, value_of = encoder(key), encoder(value)
+    for partition, of_key, was, new in rows:
+        # Of a struct without fields, `plain` makes one with a field, as Spark has no other.
+        yield partition, key_of(of_key) if key.fields else b"", value_of(was), value_of(new)
+
+
+def samples(mended: Mended, limit: int) -> list[dict[str, Any]]:
+    """Some repaired rows, before and after, as JSON: `partition`, `key`, `before`, `after`."""
+    broken = mended.frame.where(~mended.holds)
+    shown = storable(broken.select(PARTITION, KEY, F.col(VALUE).alias("before"), mended.new.alias("after")))
+    names = [name for name in shown.columns if name != PARTITION]
+    told = shown.select(PARTITION, as_json(shown, names).alias("row")).limit(limit)
+    return [{"partition": row[PARTITION]} | json.loads(row["row"]) for row in told.collect()]

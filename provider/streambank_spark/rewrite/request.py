@@ -1,0 +1,269 @@
+"""What is asked of a savepoint's state, as data: by a command, or by a plan's file for spark-submit.
+
+Kinds of time to live that Flink and others have, and which of them this can be: state that holds no times has
+none of when it was read, so what is idle is told by writes alone; and expired rows are there until a
+compaction takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streambank.control.generations import Generation
+from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
+from streambank.repository.catalog import SavepointSummary
+from streambank.repository.repository import Repository
+from streambank_spark.rewrite.derive import Derived, Say, derive
+from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Where, expired
+from streambank_spark.rewrite.migrate import migrate
+from streambank_spark.rewrite.rewrite import rewrite
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+
+OPERATIONS = ("compact", "erase", "rescale", "migrate")
+PROVIDERS = ("rocksdb",)
+UPDATES = ("on-create-and-write", "on-read-and-write", "disabled")
+VISIBILITIES = ("return-if-not-cleaned-up", "never-return-expired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked; JSON by `to_dict`.
+
+    Attributes:
+        operation: One of `OPERATIONS`.
+        where: Compact: keys go for whose rows this SQL expression holds.
+        idle_since: Compact: keys go that have the same rows in this earlier savepoint.
+        idle_for_s: Compact: the same, of the newest savepoint that is so many seconds older, or more.
+        key: Erase: keys that have these fields go.
+        partitions: Rescale: how many state partitions there are to be. Migrate: the same, besides.
+        provider: Migrate: what is to keep the state, one of `PROVIDERS`.
+        operator: Of this operator only.
+        part: Judged by these rows alone.
+        max_rows: So many rows go at most, of each operator.
+        update: What keeps a key alive, one of `UPDATES`.
+        visibility: Whether what has expired can still be seen, one of `VISIBILITIES`.
+        dry_run: Only say what would go.
+        note: A note for the new savepoint.
+    """
+
+    operation: str
+    where: str | None = None
+    idle_since: str | None = None
+    idle_for_s: float | None = None
+    key: str | None = None
+    partitions: int | None = None
+    provider: str | None = None
+    operator: int | None = None
+    part: str | None = None
+    max_rows: int | None = None
+    update: str = UPDATES[0]
+    visibility: str = VISIBILITIES[0]
+    dry_run: bool = False
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Order:
+        """From what `to_dict` gave.
+
+        Raises:
+            InputError: It is no order (code `usage`).
+        """
+        unknown = set(data) - {one.name for one in fields(cls)}
+        if unknown or data.get("operation") not in OPERATIONS:
+            raise InputError(
+                f"This is no order: {', '.join(sorted(unknown)) or data.get('operation')}.",
+                code="usage",
+                hint=f"The operation is one of {', '.join(OPERATIONS)}.",
+            )
+        order = cls(**data)
+        order.check()
+        return order
+
+    def check(self) -> None:
+        """Make sure that it can be meant.
+
+        Raises:
+            InputError: It cannot (code `usage`).
+            RefusedError: A kind of time to live that state of Spark's cannot have (code `no-such-ttl`).
+        """
+        rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.provider or self.partitions]
+        given = sum(rule is not None for rule in rules)
+        needs = {
+            "compact": "--where, --idle-since or --idle-for",
+            "erase": "--key",
+            "rescale": "--partitions",
+            "migrate": "--provider rocksdb",
+        }
+        migrates = self.operation == "migrate"
+        if (
+            given != 1
+            or migrates is not (self.provider is not None)
+            or self.provider not in (None, *PROVIDERS)
+        ):
+            raise InputError(
+                f"{self.operation} takes one of {needs[self.operation]}.",
+                code="usage",
+                hint=f"See `streambank state {self.operation} --help`.",
+            )
+        if (self.partitions is not None and self.partitions < 1) or (
+            self.max_rows is not None and self.max_rows < 1
+        ):
+            raise InputError("It takes 1 at least.", code="usage", hint="Give a whole number above 0.")
+        if self.update == "on-read-and-write":
+            raise RefusedError(
+                "Spark does not note when state is read, so reading cannot keep a key alive.",
+                code="no-such-ttl",
+                hint="Use on-create-and-write, or let a transformWithState write the value when it reads it.",
+            )
+        if self.visibility == "never-return-expired":
+            raise RefusedError(
+                "What has expired is there until a compaction takes it, and the query sees it till then.",
+                code="no-such-ttl",
+                hint="Use transformWithState with a TTL, which hides expired values by itself.",
+            )
+
+
+def carry_out(
+    spark: SparkSession,
+    repository: Repository,
+    job: str,
+    savepoint: str,
+    order: Order,
+    workshop: Workshop,
+    *,
+    by: Mapping[str, str] | None = None,
+    say: Say = lambda text: None,
+) -> Derived:
+    """Do what is asked of a savepoint; what comes of it is another savepoint.
+
+    Args:
+        spark: A session.
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: Its id.
+        order: What is asked.
+        workshop: Where state is laid out.
+        by: Who asks.
+        say: Told what is being done.
+
+    Raises:
+        InputError: The order cannot be meant, or does not fit the state.
+        StreambankError: As `derive`.
+    """
+    order.check()
+    with ExitStack() as stack:
+        since: QueryState | None = None
+        reference = order.idle_since
+        if order.idle_for_s is not None:
+            reference = _older(repository, job, savepoint, order.idle_for_s)
+        if reference is not None:
+            place, earlier = repository.find(reference, job)
+            _check_earlier(repository, job, savepoint, place, earlier)
+            laid = stack.enter_context(savepoint_laid_out(repository, place, earlier, workshop))
+            since = QueryState(spark, laid.location)
+
+        passed_over: list[PassedOver] = []
+
+        def decide(state: QueryState) -> list[Expired]:
+            if order.update == "disabled":
+                return []
+            found = expired(state, _rule(order, since), passed_over)
+            return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
+
+        derived = derive(
+            spark,
+            repository,
+            job,
+            savepoint,
+            workshop,
+            operation=order.operation,
+            decide=None if order.operation in ("rescale", "migrate") else decide,
+            partitions=order.partitions,
+            write=rewrite if order.provider is None else migrate,
+            dry_run=order.dry_run,
+            note=order.note,
+            by=by,
+            say=say,
+        )
+        return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
+
+
+def check_where(spark: SparkSession, generation: Generation | None, order: Order) -> None:
+    """Let Spark look at an expression before a job is stopped for it; no row of the state is read.
+
+    Args:
+        spark: A session.
+        generation: Where the query works, which may go on meanwhile.
+        order: What is asked.
+
+    Raises:
+        InputError: The expression cannot be used with the state (code `bad-expression`), or the operator or
+            part does not exist, or has to be named.
+        RefusedError: The operator keeps one state for all input (code `no-key`).
+    """
+    if generation is None or order.where is None:
+        return
+    try:
+        expired(QueryState(spark, generation.location), _rule(order, None))
+    except (InputError, RefusedError):
+        raise
+    except (StreambankError, PySparkException):
+        return  # it goes on while it is looked at; the savepoint of the stop will tell
+
+
+def _rule(order: Order, since: QueryState | None) -> Where | Idle | Key:
+    if since is not None:
+        return Idle(since, order.operator)
+    if order.key is not None:
+        return Key(order.key, order.operator)
+    assert order.where is not None
+    return Where(order.where, order.operator, order.part)
+
+
+def _head(repository: Repository, job: str, savepoint: str) -> SavepointSummary:
+    return next(one for one in repository.manifests(job) if (one.job, one.savepoint) == (job, savepoint))
+
+
+def _older(repository: Repository, job: str, savepoint: str, seconds: float) -> str:
+    taken_at = _moment(_head(repository, job, savepoint))
+    before = taken_at - timedelta(seconds=seconds)
+    old = [
+        one
+        for one in repository.manifests(job)
+        if one.job == job and one.error is None and one.derived_from is None and _moment(one) <= before
+    ]
+    if not old:
+        raise NotFoundError(
+            f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
+            code="no-such-savepoint",
+            hint="What was idle for so long is not known: keep savepoints for longer, or use --where.",
+        )
+    return max(old, key=_moment).savepoint
+
+
+def _moment(summary: SavepointSummary) -> datetime:
+    assert summary.taken_at is not None
+    return summary.taken_at
+
+
+def _check_earlier(repository: Repository, job: str, savepoint: str, place: str, earlier: str) -> None:
+    now, then = repository.load(job, savepoint), repository.load(place, earlier)
+    if now.query_id != then.query_id or then.batch >= now.batch:
+        raise InputError(
+            f"{earlier} is of batch {then.batch} of query {then.query_id}, which is not earlier than batch "
+            f"{now.batch} of query {now.query_id}.",
+            code="not-earlier",
+            hint="Name a savepoint of the same query with a lower batch.",
+        )

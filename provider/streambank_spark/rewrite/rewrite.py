@@ -1,0 +1,190 @@
+"""A query's state written anew after the same batch: without some keys, or in other partitions.
+
+What is read is a savepoint that was laid out, and what is written is a directory of its own. Neither the
+query nor its savepoint notices. Logs and schemas are carried over (skeleton.py), the state is written by
+Spark where it is RocksDB (private/state_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py).
+Then it is all read again and compared (check.py); what is not as it has to be is no checkpoint for long.
+
+What there is is read twice: to be written anew, and once more to be counted (counted.py), since what one read
+has lost is not missed by itself; HDFS-backed state a third time, by the tasks that write its files. What was
+written is read once. Whoever decides which keys go has read it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streambank.core.errors import RefusedError
+from streambank.storage.store import Store
+from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
+from streambank_spark.rewrite.check import Compared, compare
+from streambank_spark.rewrite.expiry import Expired
+from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
+from streambank_spark.rewrite.row_patch import Mended, not_encoded
+from streambank_spark.rewrite.skeleton import lay_skeleton
+from streambank_spark.state.counted import count_kept
+from streambank_spark.state.state import QueryState
+from streambank_spark.state.store_rows import StoreRows, store_rows
+from streambank_spark.state.unit import UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """State that was written anew.
+
+    Attributes:
+        location: The checkpoint that has it.
+        batch: After which batch.
+        stores: What became of each store.
+    """
+
+    location: str
+    batch: int
+    stores: tuple[Compared, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "location": self.location,
+            "batch": self.batch,
+            "stores": [store.to_dict() for store in self.stores],
+        }
+
+
+def rewrite(
+    spark: SparkSession,
+    state: QueryState,
+    target: Store,
+    *,
+    derived_from: str,
+    gone: Sequence[Expired] = (),
+    partitions: int | None = None,
+    mended: Sequence[Mended] = (),
+) -> Rewritten:
+    """Write the state of a checkpoint anew, verify it, and make the target a checkpoint.
+
+    Args:
+        spark: A session; settings of it are left alone.
+        state: What is read; nobody may write there meanwhile.
+        target: An empty place of our own.
+        derived_from: Where the state comes from, for the offset log.
+        gone: What is left out.
+        partitions: Another number of state partitions.
+        mended: Rows that get other values.
+
+    Raises:
+        RefusedError: It cannot be done with this state; the code says why.
+        IntegrityError: What was written is not what it has to be (code `rewrite-differs`); there is no
+            checkpoint.
+        FormatError: Another Spark, or a file that is not understood.
+        StorageError: Spark or the environment failed.
+    """
+    check_rewritable(state, partitions)
+    closure = state.closure
+    hdfs = closure.spark.provider == "hdfs"
+    units = {one.operator.operator: one.units for one in gone}
+    session = quiet_session(spark, closure.spark.checkpoint_format)
+    stores = list(store_rows(session, state))
+    alone = frozenset(one.operator for one in stores if one.alone)
+    skeleton = lay_skeleton(
+        state.store, target, closure, derived_from=derived_from, partitions=partitions, alone=alone
+    )
+    repairs = {one.named: one for one in mended}
+    if not hdfs:
+        _require_as_encoded(stores, repairs.values())
+    if hdfs:
+        rewrite_hdfs_stores(state, target.uri, _going(stores, units), repairs)
+        ids = None
+    else:
+        change = _change(stores, units, partitions, repairs)
+        ids = rewrite_stores(session, state.location, target.uri, closure.batch, change)
+    kept = {store.named: store.without(units.get(store.operator)) for store in stores}
+    counted = {
+        store.named: count_kept(store, units.get(store.operator))
+        for store in stores
+        if store.named not in repairs
+    }
+    for named, one in repairs.items():
+        kept[named] = one.in_rows(kept[named]) if hdfs else one.in_raw(kept[named])
+    with skeleton.finished(ids):
+        written = QueryState(spark, target.uri, closure.batch)
+        compared = compare(stores, kept, list(store_rows(session, written)), partitions, counted)
+        for one in mended:
+            one.verify(written)
+    return Rewritten(target.uri, closure.batch, compared)
+
+
+def check_rewritable(state: QueryState, partitions: int | None) -> None:
+    """Make sure that state can be written anew at all, before anything is written.
+
+    Args:
+        state: The state.
+        partitions: Another number of state partitions.
+
+    Raises:
+        RefusedError: There is none (code `no-state`), or it is HDFS-backed and is to be spread over another
+            number of partitions (`hdfs-backed`).
+    """
+    provider = state.closure.spark.provider
+    if provider is None:
+        raise RefusedError(
+            "The query keeps no state: there is nothing to rewrite.",
+            code="no-state",
+            hint="`streambank inspect` shows what a checkpoint holds.",
+        )
+    if provider == "hdfs" and partitions is not None:
+        raise RefusedError(
+            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
+            code="hdfs-backed",
+            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
+        )
+
+
+def _require_as_encoded(stores: Sequence[StoreRows], repairs: Iterable[Mended]) -> None:
+    """Make sure that the very bytes are stored which a repair replaces."""
+    by_name = {store.named: store for store in stores}
+    for one in repairs:
+        found = one.found_raw(by_name[one.named].frame)
+        if found != one.rows:
+            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another way")
+
+
+def _change(
+    stores: Sequence[StoreRows],
+    units: Mapping[int, DataFrame],
+    partitions: int | None,
+    repairs: Mapping[tuple[int, str], Mended] = MappingProxyType({}),
+) -> Any:
+    by_name = {store.named: store for store in stores}
+
+    def change(operator: int, name: str, frame: DataFrame) -> DataFrame:
+        store = by_name[operator, name].of(frame)
+        kept = store.without(units.get(operator))
+        if store.named in repairs:
+            kept = repairs[store.named].in_raw(kept)
+        if partitions is None or store.alone:
+            return kept
+        return kept.repartition(partitions, F.col("partition_key"))
+
+    return change
+
+
+def _going(stores: Sequence[StoreRows], units: Mapping[int, DataFrame]) -> GoneRows:
+    by_name = {store.named: store for store in stores}
+
+    def going(operator: int, name: str) -> DataFrame | None:
+        gone = units.get(operator)
+        if gone is None:
+            return None
+        return by_name[operator, name].only(gone)
+
+    return going
+
+
+__all__ = ["UNIT", "Rewritten", "rewrite"]

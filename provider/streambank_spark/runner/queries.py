@@ -1,0 +1,209 @@
+"""The queries of a running driver: which ones are declared, which one a `start` is, which ones still run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from streambank.control.generations import MAIN
+from streambank.core.errors import RefusedError
+from streambank.driver.preflight import Output
+from streambank.driver.spec import QuerySpec
+from streambank_spark.private import jvm
+
+_DECLARE = (
+    "Name each query in the application with queryName(...), and list the names as `queries` of the job."
+)
+
+_END_S = 30.0
+"""How long a query that was told to end is waited for before it is started again."""
+
+
+@dataclass(slots=True)
+class Managed:
+    """One query that was started.
+
+    Attributes:
+        name: Its declared name, or `main`.
+        spec: Where its checkpoint is.
+        query: PySpark's `StreamingQuery`.
+        query_id: The id in its checkpoint.
+        run_id: This run of it.
+        last_batch: The newest batch whose progress was recorded; -1 before the first.
+        triggered: Whether a first trigger has finished, with data or without.
+        ended: Set when its thread has ended.
+        over: Whether its end was written down.
+        failure: Why it failed.
+        kafka: Its Kafka sources, and what was said about a Kafka sink: servers and topics.
+        trigger_s: The interval of its trigger in seconds, 0 for as fast as it can; None where it has none.
+        output: Where it writes, as its application says; None where that is not known.
+    """
+
+    name: str
+    spec: QuerySpec
+    query: Any
+    query_id: str
+    run_id: str
+    last_batch: int = -1
+    triggered: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+    over: bool = False
+    failure: str | None = None
+    trigger_s: float | None = None
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    output: Output | None = None
+
+    @property
+    def key(self) -> str | None:
+        """How the job's records call it: None for the only query of a job."""
+        return None if self.name == MAIN else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What a query looks like before Spark starts it, so that two of them can be told apart.
+
+    Attributes:
+        name: The name that the application gave it; None for none.
+        sources: What it reads, in Spark's words.
+        output: Where it is to write; None where that is not known.
+        operators: Its operators that keep state, in Spark's words.
+        checkpoint: The checkpoint location that the application itself named; None for none.
+    """
+
+    name: str | None
+    sources: tuple[str, ...]
+    output: Output | None = None
+    operators: tuple[str, ...] = ()
+    checkpoint: str | None = None
+
+    def unlike(self, other: Looks) -> str | None:
+        """In what it differs from an earlier one, for people; None where it may be the same query."""
+        if self.name != other.name:
+            return f"was {_shown(other.name)} before"
+        if self.sources != other.sources:
+            return "read something else"
+        if self.output != other.output:
+            return f"wrote to {other.output}, and not to {self.output}"
+        if self.operators != other.operators:
+            return f"kept state for {_listed(other.operators)}, and not for {_listed(self.operators)}"
+        if self.checkpoint != other.checkpoint:
+            return f"named the checkpointLocation {other.checkpoint}, and not {self.checkpoint}"
+        return None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a declared query looked like when it was started first."""
+
+    looks: Looks
+    starting: bool = False
+    runs: list[Managed] = field(default_factory=list)
+
+
+class Queries:
+    """Every query of this driver, by its declared name. Safe to use from several threads.
+
+    Args:
+        job: The job, for messages.
+        declared: The declared queries: by name, or only `main`, which is any one query.
+    """
+
+    def __init__(self, job: str, declared: Mapping[str, QuerySpec]) -> None:
+        self.job = job
+        self.declared = dict(declared)
+        self._seen: dict[str, _Seen] = {}
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def starting(self, looks: Looks) -> Iterator[tuple[str, QuerySpec]]:
+        """Decide which declared query a start is, and keep its place while Spark starts it.
+
+        Args:
+            looks: What it looks like.
+
+        Raises:
+            RefusedError: It is not declared (code `undeclared-query`), or runs already
+            (`query-runs-already`).
+        """
+        spark_name = looks.name
+        name = self._identify(spark_name)
+        self._wait_for_the_end(name)
+        with self._changed:
+            seen = self._seen.setdefault(name, _Seen(looks))
+            if seen.starting or any(not run.ended.is_set() for run in seen.runs):
+                raise RefusedError(
+                    f"Job {self.job} starts {_shown(spark_name)} while its query {name} runs.",
+                    code="undeclared-query" if name == MAIN else "query-runs-already",
+                    hint=_DECLARE,
+                )
+            other = looks.unlike(seen.looks)
+            if other is not None:
+                raise RefusedError(
+                    f"Job {self.job} starts {_shown(spark_name)} on the checkpoint of its query {name}, "
+                    f"which {other}.",
+                    code="undeclared-query",
+                    hint=_DECLARE,
+                )
+            seen.starting = True
+        try:
+            yield name, self.declared[name]
+        finally:
+            with self._changed:
+                seen.starting = False
+                if not seen.runs:
+                    del self._seen[name]  # it was refused, or failed: nothing was written by it
+                self._changed.notify_all()
+
+    def _wait_for_the_end(self, name: str) -> None:
+        """An application may start a query again before the thread here that waits, too, has heard of it."""
+        for run in self.running():
+            if run.name == name and not run.query.isActive:
+                run.ended.wait(_END_S)
+
+    def _identify(self, spark_name: str | None) -> str:
+        if set(self.declared) == {MAIN}:
+            return MAIN
+        if spark_name is None or spark_name not in self.declared:
+            raise RefusedError(
+                f"Job {self.job} declares {', '.join(sorted(self.declared))}, and not {_shown(spark_name)}.",
+                code="undeclared-query",
+                hint="Give the query a declared name with queryName(...), or declare its name.",
+            )
+        return spark_name
+
+    def add(self, managed: Managed) -> None:
+        """Remember a query that Spark has started; call it inside `starting`."""
+        with self._changed:
+            self._seen[managed.name].runs.append(managed)
+
+        def wait() -> None:
+            jvm.wait_ended(managed.query)
+            managed.ended.set()
+
+        threading.Thread(target=wait, name=f"streambank-end-of-{managed.name}", daemon=True).start()
+
+    def all(self) -> list[Managed]:
+        """Every run of every query, in the order of their starts within a query."""
+        with self._changed:
+            return [run for seen in self._seen.values() for run in seen.runs]
+
+    def running(self) -> list[Managed]:
+        """Those whose thread has not ended."""
+        return [run for run in self.all() if not run.ended.is_set()]
+
+    def is_starting(self) -> bool:
+        """Whether Spark is at work on a start right now."""
+        with self._changed:
+            return any(seen.starting for seen in self._seen.values())
+
+
+def _listed(operators: tuple[str, ...]) -> str:
+    return ", ".join(operators) or "nothing"
+
+
+def _shown(spark_name: str | None) -> str:
+    return "a query without a name" if spark_name is None else f"query {spark_name!r}"

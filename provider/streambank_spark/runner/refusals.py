@@ -1,0 +1,141 @@
+"""What cannot be run, refused by name before it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from streambank.core.errors import InputError, RefusedError
+from streambank.driver.preflight import left_for
+from streambank.storage import normalize_location
+
+_CONNECT_HINT = "Run it with classic PySpark: no remote(...), no SPARK_REMOTE, and spark.api.mode=classic."
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Refuse a driver that is not one of classic PySpark under spark-submit.
+
+    Raises:
+        RefusedError: Spark Connect (code `connect-not-supported`), no spark-submit (`not-spark-submit`), or
+            Python threads without a JVM thread of their own (`threads-not-pinned`).
+    """
+    remote = environment.get("SPARK_REMOTE") or environment.get("SPARK_CONNECT_MODE_ENABLED")
+    if remote or environment.get("SPARK_API_MODE", "").lower() == "connect":
+        raise connect_refused("the environment asks for it")
+    if "PYSPARK_GATEWAY_PORT" not in environment:
+        raise RefusedError(
+            "The runner was not started by spark-submit, so the JVM that it has to watch is not there.",
+            code="not-spark-submit",
+            hint="spark-submit run_query.py --job NAME -- app.py ARGS, or streambank job start NAME.",
+        )
+    # PySpark's own test in java_gateway.py. The lock that a stop takes in the JVM belongs to a JVM thread.
+    if environment.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        raise RefusedError(
+            "PYSPARK_PIN_THREAD is off, so the runner cannot stop a query at a batch boundary: each of its "
+            "calls might come in another thread of the JVM.",
+            code="threads-not-pinned",
+            hint="Take PYSPARK_PIN_THREAD out of the driver's environment, or set it to true.",
+        )
+
+
+def connect_refused(why: str) -> RefusedError:
+    """The refusal of Spark Connect: its queries run in a server that the runner neither sees nor stops."""
+    return RefusedError(
+        f"Spark Connect cannot be run by the runner ({why}).",
+        code="connect-not-supported",
+        hint=_CONNECT_HINT,
+    )
+
+
+def refuse_connect_sessions() -> None:
+    """Make `SparkSession.builder` refuse to open a Connect session."""
+    from pyspark.sql import SparkSession
+
+    def guard(original: Callable[..., Any]) -> Callable[..., Any]:
+        def open_session(self: Any, *args: Any, **kwargs: Any) -> Any:
+            options = self._options
+            if "spark.remote" in options or str(options.get("spark.api.mode", "")).lower() == "connect":
+                raise connect_refused("the application's session is a Connect session")
+            check_environment(os.environ)
+            return original(self, *args, **kwargs)
+
+        return open_session
+
+    def remote(_self: Any, _url: str) -> NoReturn:
+        raise connect_refused("the application asks for a remote session")
+
+    builder: Any = SparkSession.Builder
+    original_config = builder.config
+
+    def config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Spark would refuse it too, beside the master that spark-submit sets, but say something else.
+        named = [*args[:1], kwargs.get("key"), *(kwargs.get("map") or {})]
+        if "spark.remote" in [name for name in named if isinstance(name, str)]:
+            raise connect_refused("the application sets spark.remote")
+        return original_config(self, *args, **kwargs)
+
+    builder.remote = remote
+    builder.config = config
+    builder.getOrCreate = guard(builder.getOrCreate)
+    builder.create = guard(builder.create)
+
+
+def check_trigger(arguments: Mapping[str, Any]) -> None:
+    """Refuse triggers without batches that could be committed one by one.
+
+    Args:
+        arguments: What `DataStreamWriter.trigger` was called with.
+
+    Raises:
+        RefusedError: Continuous processing (code `continuous-not-supported`) or real-time mode
+            (`real-time-not-supported`).
+    """
+    refused = {"continuous": "Continuous processing", "realTime": "Real-time mode"}
+    for argument, what in refused.items():
+        if arguments.get(argument) is not None:
+            code = "continuous-not-supported" if argument == "continuous" else "real-time-not-supported"
+            raise RefusedError(
+                f"{what} cannot be run by the runner: its checkpoints have no batches.",
+                code=code,
+                hint="Use processingTime, availableNow or once.",
+            )
+
+
+def check_option(key: str, value: Any) -> None:
+    """Refuse writer options under which the checkpoint runs behind the sink.
+
+    Raises:
+        RefusedError: Asynchronous progress tracking (code `async-progress-not-supported`).
+    """
+    if key.lower() == "asyncprogresstrackingenabled" and str(value).lower() == "true":
+        raise RefusedError(
+            "Asynchronous progress tracking cannot be run by the runner: its checkpoint is behind its sink.",
+            code="async-progress-not-supported",
+            hint="Leave out the option asyncProgressTrackingEnabled.",
+        )
+
+
+def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
+    """Refuse the output from which a restore took a query away.
+
+    It may have later batches, and Spark skips in silence what the query writes again under their numbers.
+
+    Args:
+        path: Where the query is to write, in the application's words; None for none.
+        new_sinks: Old output directories of the query, each with the new one.
+
+    Raises:
+        RefusedError: It is an old one (code `old-sink`).
+    """
+    try:
+        place = normalize_location(path) if path else None
+    except InputError:
+        return  # Spark will say what it thinks of it
+    new = left_for(place, new_sinks)
+    if new is not None:
+        raise RefusedError(
+            f"The query is to write to {place}, but was restored to write to {new}.",
+            code="old-sink",
+            hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
+        )

@@ -1,0 +1,190 @@
+"""Rows of state for people and programs: all of them, those of one key, or those that an expression picks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from streambank.core.errors import InputError
+from streambank_spark.state.shown import as_json, column, fields_of, storable
+from streambank_spark.state.state import PARTITION, Part, QueryState
+from streambank_spark.submit.session import first_line
+
+KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which rows.
+
+    Attributes:
+        operator: Only of this stateful operator.
+        part: Only of this part.
+        key: Only those of this key: the text of its one field, or a JSON object of its fields.
+        where: Only those for which this SQL expression over the columns is true.
+    """
+
+    operator: int | None = None
+    part: str | None = None
+    key: str | None = None
+    where: str | None = None
+
+
+def chosen_parts(state: QueryState, choice: Choice) -> list[Part]:
+    """The parts to look at.
+
+    Raises:
+        InputError: There are none of that operator or name.
+    """
+    operators = state.operators(choice.operator)
+    if choice.part is None or choice.operator is not None:
+        return [part for operator in operators for part in state.parts(operator, choice.part)]
+    found: list[Part] = []
+    missing: InputError | None = None
+    for operator in operators:
+        try:
+            found += state.parts(operator, choice.part)
+        except InputError as error:
+            missing = error
+    if not found and missing is not None:
+        raise missing
+    return found
+
+
+def chosen(state: QueryState, part: Part, choice: Choice) -> DataFrame:
+    """The rows of a part that a choice picks, of types that can be written.
+
+    Raises:
+        InputError: The key or the expression does not fit the columns (codes `bad-key-text`,
+            `bad-expression`).
+    """
+    frame = state.frame(part)
+    if choice.key is not None:
+        frame = frame.where(is_key(frame, choice.key))
+    if choice.where is not None:
+        frame = filtered(frame, choice.where)
+    return storable(frame)
+
+
+def filtered(frame: DataFrame, where: str) -> DataFrame:
+    """The rows for which an SQL expression is true.
+
+    Raises:
+        InputError: It cannot be used (code `bad-expression`).
+    """
+    try:
+        return frame.where(where)
+    except AnalysisException as error:
+        raise bad_expression(frame, where, error) from error
+
+
+def bad_expression(frame: DataFrame, text: str, error: AnalysisException) -> InputError:
+    """What an expression that Spark cannot use comes to."""
+    return InputError(
+        f"The expression {text!r} cannot be used: {first_line(error)}",
+        code="bad-expression",
+        hint=f"Give an SQL expression over these columns: {frame.schema.simpleString()}",
+    )
+
+
+def read_rows(state: QueryState, choice: Choice, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    """Rows as JSON, and whether there are more of them.
+
+    Args:
+        state: The state.
+        choice: Which.
+        limit: How many at most; 0 for all.
+
+    Raises:
+        InputError: As `chosen_parts` and `chosen`.
+    """
+    found: list[dict[str, Any]] = []
+    for row in _rows(state, choice, limit + 1 if limit else 0):
+        if limit and len(found) == limit:
+            return found, True
+        found.append(row)
+    return found, False
+
+
+def iterate_rows(state: QueryState, choice: Choice) -> Iterator[dict[str, Any]]:
+    """All rows as JSON, one partition of them in memory at a time.
+
+    Raises:
+        InputError: As `chosen_parts` and `chosen`.
+    """
+    return _rows(state, choice, 0)
+
+
+def _rows(state: QueryState, choice: Choice, limit: int) -> Iterator[dict[str, Any]]:
+    given = 0
+    for part in chosen_parts(state, choice):
+        frame = chosen(state, part, choice)
+        names = [name for name in frame.columns if name != PARTITION]
+        told = frame.select(PARTITION, as_json(frame, names).alias("row"))
+        if limit:
+            told = told.limit(limit - given)
+        for row in told.collect() if limit else told.toLocalIterator():
+            given += 1
+            head = {"operator": part.operator, "part": part.name, "partition": row[PARTITION]}
+            yield head | json.loads(row["row"])
+        if limit and given >= limit:
+            return
+
+
+def is_key(frame: DataFrame, text: str) -> Column:
+    """Whether a row is of the key that a text names.
+
+    Raises:
+        InputError: The text does not fit the key (code `bad-key-text`).
+    """
+    kind = frame.schema[KEY].dataType
+    if not isinstance(kind, StructType) or not kind.fields:
+        raise _bad_key(text, kind, "there is nothing to look up by")
+    try:
+        wanted = json.loads(text)
+    except ValueError:
+        wanted = text
+    if not isinstance(wanted, dict):
+        if len(kind.fields) > 1:
+            raise _bad_key(text, kind, "it has several fields")
+        # As it was given: a text that looks like a number is still a text.
+        wanted = {kind.names[0]: wanted if isinstance(wanted, (list, str, type(None))) else text}
+    return _matches(frame, column(KEY), kind, wanted, text)
+
+
+def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str, Any], text: str) -> Column:
+    if set(wanted) != set(kind.names):
+        raise _bad_key(text, kind, f"its fields are {', '.join(kind.names)}")
+    conditions = []
+    for field, inner in zip(kind.fields, fields_of(value, kind), strict=True):
+        given = wanted[field.name]
+        if isinstance(field.dataType, StructType) and isinstance(given, dict):
+            conditions.append(_matches(frame, inner, field.dataType, given, text))
+        elif given is None:
+            conditions.append(inner.isNull())
+        elif isinstance(given, (dict, list)):
+            raise _bad_key(text, kind, f"{field.name} is no such thing")
+        else:
+            plain = json.dumps(given) if isinstance(given, bool) else str(given)
+            typed = F.lit(plain).try_cast(field.dataType)
+            if frame.sparkSession.range(1).select(typed.isNull()).collect()[0][0]:
+                raise _bad_key(text, kind, f"{plain} is no {field.dataType.simpleString()}")
+            conditions.append(inner == typed)
+    return reduce(and_, conditions)
+
+
+def _bad_key(text: str, kind: DataType, why: str) -> InputError:
+    return InputError(
+        f"{text} names no key of this state: {why}.",
+        code="bad-key-text",
+        hint=f"The key is {kind.simpleString()}: give its fields as a JSON object, or its only one as text.",
+    )

@@ -1,0 +1,159 @@
+"""State where Spark can read it: a checkpoint directory of our own, made from a savepoint and removed again.
+
+Never a live checkpoint, whose files Spark deletes while they are read: of one, a savepoint of the batch is
+taken first, into a repository that lasts only as long. Large files are linked where that is possible, and
+nothing that reads state writes to them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+
+from streambank.control.processes import who
+from streambank.core.errors import InputError
+from streambank.recovery.owner import restoring
+from streambank.repository.hold_keeper import Holds
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.materialize import lay_out
+from streambank.savepoint.take import take
+from streambank.storage import Store, open_store
+from streambank.storage.locations import is_inside
+from streambank.work.progress import Progress
+from streambank.work.target import check_target_apart
+
+_LIVE = "inspected"
+"""The job name in the repository that lasts only as long as one live checkpoint is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """State where Spark can read it.
+
+    Attributes:
+        of: Whose state: `job/savepoint`, or the checkpoint.
+        location: The directory, for as long as the `with` lasts.
+        manifest: The savepoint it was made from.
+    """
+
+    of: str
+    location: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where and how state is laid out.
+
+    Attributes:
+        master: Spark's master. What is not this machine cannot see its temporary folder.
+        work: Under which location; a temporary folder of this machine where nobody says.
+        warn: Told what goes wrong and does no harm.
+        progress: Told about files and bytes.
+    """
+
+    master: str
+    work: str | None
+    warn: Callable[[str], None]
+    progress: Progress | None = None
+
+
+@contextmanager
+def savepoint_laid_out(
+    repository: Repository, job: str, savepoint: str, workshop: Workshop
+) -> Iterator[LaidOut]:
+    """A savepoint as a checkpoint directory, for a `with`; nobody lets it expire meanwhile.
+
+    Raises:
+        InputError: On a cluster nobody said where (code `usage`), or it lies where nothing is ever laid out.
+        StreambankError: As `lay_out`.
+    """
+    with ExitStack() as stack:
+        work = _work(stack, workshop)
+        found = stack.enter_context(_laid_out(repository, job, savepoint, work, workshop))
+        yield LaidOut(f"{job}/{savepoint}", found.location, found.manifest)
+
+
+@contextmanager
+def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) -> Iterator[LaidOut]:
+    """A committed batch of a checkpoint, whose query may be running, as a checkpoint directory for a `with`.
+
+    Args:
+        checkpoint: The checkpoint; it is only read.
+        batch: A committed batch that is retained; the newest one for None.
+        workshop: Where and how.
+
+    Raises:
+        InputError: As `savepoint_laid_out`, or the work would lie in the checkpoint.
+        StreambankError: As `take` and `lay_out`.
+    """
+    source = open_store(checkpoint)
+    with ExitStack() as stack:
+        work = _work(stack, workshop)
+        place = open_store(f"{work}/repository-{uuid.uuid4().hex}")
+        if is_inside(place.uri, source.uri):
+            raise InputError(
+                f"{work} lies in the checkpoint {source.uri}.",
+                code="inside-checkpoint",
+                hint="Give a --work beside it: nothing is ever written into a live checkpoint.",
+            )
+        stack.callback(_remove, place)
+        repository = Repository.open(place, create=True)
+        taken = take(source, repository, _LIVE, batch=batch, closure="minimal", progress=workshop.progress)
+        found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, workshop))
+        yield LaidOut(source.uri, found.location, found.manifest)
+
+
+@contextmanager
+def place_beside(location: str) -> Iterator[Store]:
+    """An empty place beside what was laid out, for a `with`; gone with all that is in it when that ends."""
+    target = open_store(f"{location.rstrip('/')}-{uuid.uuid4().hex[:8]}")
+    try:
+        yield target
+    finally:
+        _remove(target)
+
+
+def _work(stack: ExitStack, workshop: Workshop) -> str:
+    if workshop.work is not None:
+        return for_spark(workshop.work.rstrip("/"))
+    if not workshop.master.startswith("local"):
+        raise InputError(
+            "On a cluster state is laid out where all of its machines see it.",
+            code="usage",
+            hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
+        )
+    return stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
+
+
+def for_spark(location: str) -> str:
+    """A location as Spark spells it: `s3a://` for S3, which has no other file system there."""
+    return f"s3a{location[2:]}" if location.startswith("s3://") else location
+
+
+@contextmanager
+def _laid_out(
+    repository: Repository, job: str, savepoint: str, work: str, workshop: Workshop
+) -> Iterator[LaidOut]:
+    folder = f"{work}/inspect-{uuid.uuid4().hex}"
+    target = open_store(folder)
+    holds = Holds(repository, "restore", who("inspect_state"))
+    with ExitStack() as stack:
+        with holds.held(job, savepoint), restoring(exclusive=False) as owner:
+            manifest = repository.load(job, savepoint)
+            check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
+            stack.callback(_remove, target)
+            lay_out(repository, manifest, target, owner=owner, link=True, progress=workshop.progress)
+        for warning in holds.warnings:
+            workshop.warn(warning)
+        yield LaidOut(f"{job}/{savepoint}", folder, manifest)
+
+
+def _remove(target: Store) -> None:
+    for info in list(target.list()):
+        target.delete(info.path)
+    target.prune()

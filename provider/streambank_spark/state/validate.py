@@ -1,0 +1,131 @@
+"""Rules that state has to keep: an SQL expression that must be true for every row.
+
+Null is not true: a rule that cannot be judged for a row is broken by it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from streambank.core.errors import InputError
+from streambank_spark.state.read import Choice, bad_expression, chosen_parts
+from streambank_spark.state.shown import as_json, storable
+from streambank_spark.state.state import PARTITION, Part, QueryState
+
+_RULE = re.compile(r"\s*(?P<operator>\d+)(?:/(?P<part>[^\s:]+))?\s*:(?P<expression>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must be true.
+
+    Attributes:
+        expression: SQL over the columns of a part.
+        operator: Of which operator; of all for None.
+        part: Of which part; of all for None.
+    """
+
+    expression: str
+    operator: int | None = None
+    part: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, operator: int | None = None, part: str | None = None) -> Rule:
+        """A rule from `EXPRESSION`, `OPERATOR: EXPRESSION` or `OPERATOR/PART: EXPRESSION`.
+
+        Args:
+            text: The rule.
+            operator: Of which operator where the text does not say.
+            part: Of which part where the text does not say.
+
+        Raises:
+            InputError: There is no expression in it (code `bad-expression`).
+        """
+        match = _RULE.fullmatch(text)
+        expression = (match["expression"] if match else text).strip()
+        if not expression:
+            raise InputError(
+                f"The rule {text!r} holds no expression.",
+                code="bad-expression",
+                hint='Write it so: --rule "0: value.count >= 0".',
+            )
+        if match is None:
+            return cls(expression, operator, part)
+        return cls(expression, int(match["operator"]), match["part"] or part)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How a part keeps a rule.
+
+    Attributes:
+        rule: The expression.
+        operator: The stateful operator's id.
+        part: The part.
+        rows: Its rows.
+        broken: How many of them break the rule.
+        examples: Some of those.
+    """
+
+    rule: str
+    operator: int
+    part: str
+    rows: int
+    broken: int
+    examples: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The judgement as JSON."""
+        return {
+            "rule": self.rule,
+            "operator": self.operator,
+            "part": self.part,
+            "rows": self.rows,
+            "broken": self.broken,
+            "examples": self.examples,
+        }
+
+
+def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[Judged]:
+    """Judge every row of state by the rules.
+
+    Args:
+        state: The state.
+        rules: The rules.
+        limit: How many broken rows to list for each rule and part.
+
+    Raises:
+        InputError: There is no such operator or part, or a rule does not fit the columns of a part that it
+            is for (code `bad-expression`).
+    """
+    return [
+        _judge(state, part, rule, limit)
+        for rule in rules
+        for part in chosen_parts(state, Choice(rule.operator, rule.part))
+    ]
+
+
+def _judge(state: QueryState, part: Part, rule: Rule, limit: int) -> Judged:
+    frame = state.frame(part)
+    try:
+        holds = F.coalesce(F.expr(rule.expression), F.lit(False))
+        counted = frame.select(holds.alias("holds")).agg(
+            F.count(F.lit(1)), F.count(F.when(~F.col("holds"), F.lit(1)))
+        )
+    except AnalysisException as error:
+        raise bad_expression(frame, rule.expression, error) from error
+    rows, broken = counted.collect()[0]
+    examples = []
+    if broken and limit:
+        bad = storable(frame.where(~holds))
+        names = [name for name in bad.columns if name != PARTITION]
+        told = bad.select(PARTITION, as_json(bad, names).alias("row")).limit(limit)
+        examples = [{"partition": row[PARTITION]} | json.loads(row["row"]) for row in told.collect()]
+    return Judged(rule.expression, part.operator, part.name, rows, broken, examples)

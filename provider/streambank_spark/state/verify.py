@@ -1,0 +1,107 @@
+"""The deepest verification: Spark opens every store of a savepoint, and rows are as many as were counted.
+
+What hashing cannot tell, this does: that the files are not only those that were saved, but state that Spark
+can go on from. RocksDB counts its rows in each snapshot; where a partition has changes after its newest one,
+or is HDFS-backed, nobody has counted, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streambank.checkpoint.closure import OperatorState
+from streambank.core.errors import FormatError, NotFoundError
+from streambank.core.finding import Finding
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank_spark.state.shared import require_shared
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import Part, QueryState, parts_of, store_part
+from streambank_spark.submit.session import first_line
+
+_EFFECT = "A query restored from this savepoint would fail, or go on with other state than it had."
+_HINT = "Restore another savepoint, and look at the Spark version that wrote this one."
+
+
+def look_deep(
+    spark: SparkSession, repository: Repository, job: str, savepoint: str, workshop: Workshop
+) -> list[Finding]:
+    """Open all state of a savepoint, and compare how many rows there are.
+
+    Args:
+        spark: A session.
+        repository: Where the savepoint is.
+        job: `job` or `job/query`.
+        savepoint: Its whole id.
+        workshop: Where it is laid out meanwhile.
+
+    Returns:
+        What is wrong, and of which stores nobody had counted the rows.
+
+    Raises:
+        StreambankError: It cannot be laid out, or executors do not see it.
+    """
+    with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+        require_shared(spark, found.location)
+        try:
+            state = QueryState(spark, found.location)
+        except (NotFoundError, FormatError) as error:
+            return [Finding(error.code, "error", "state", error.message, _EFFECT, _HINT)]
+        counts = _counts(found.manifest)
+        return [
+            finding
+            for operator in state.operators()
+            for part, counted in _readings(operator, counts)
+            for finding in _open(state, part, counted)
+        ]
+
+
+def _open(state: QueryState, part: Part, counted: int | None) -> Iterator[Finding]:
+    where = f"state/{part.operator}, {part.name}"
+    try:
+        rows = state.frame(part).count()
+    except (PySparkException, Py4JError) as error:
+        cause = f"Spark cannot read it: {first_line(error)}"
+        yield Finding("state-unreadable", "error", where, cause, _EFFECT, _HINT)
+        return
+    if counted is None:
+        yield Finding(
+            "rows-not-counted",
+            "info",
+            where,
+            f"Spark reads it, {rows:,} rows; nothing in the savepoint says how many there must be.",
+            "That none is missing rests on the bytes alone, which are those that were saved.",
+            "RocksDB counts rows in its snapshots: a savepoint right after one has numbers to compare.",
+        )
+    elif counted != rows:
+        cause = f"Spark reads {rows:,} rows, and the savepoint says {counted:,}."
+        yield Finding("rows-differ", "error", where, cause, _EFFECT, _HINT)
+
+
+def _counts(manifest: Manifest) -> dict[tuple[int, str], int | None]:
+    """How many rows each store has, as the manifest says."""
+    return {
+        (operator["operator"], store["store"]): store.get("rows")
+        for operator in manifest.operators
+        for store in operator.get("stores", ())
+    }
+
+
+def _readings(
+    operator: OperatorState, counts: dict[tuple[int, str], int | None]
+) -> Iterator[tuple[Part, int | None]]:
+    """What is read, and how many rows it must have.
+
+    Stores of their own are read one by one, so that their rows can be compared. Where one store holds several
+    parts, rows are counted over all of them and over Spark's own indexes, which its reader does not show.
+    """
+    parts = parts_of(operator)
+    if (len(operator.stores) == 1 and len(parts) > 1) or operator.variables or operator.timers:
+        yield from ((part, None) for part in parts)
+        return
+    for store in operator.stores:
+        yield store_part(operator, store.store), counts.get((operator.operator, store.store))

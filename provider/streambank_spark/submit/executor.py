@@ -1,0 +1,226 @@
+"""An `Executor` that sends tasks to a Spark cluster: one spark-submit for each call, in client mode.
+
+Its folder (submit_folder.py) holds the plan, the report, the zips and the configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from streambank.core.errors import ConflictError, StorageError, StreambankError
+from streambank.driver.installed import entry_path, find_installation
+from streambank.storage import scheme_of
+from streambank.work.executor import O, T, Threads, Work
+from streambank.work.plan_lines import read_error, write_plan
+from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
+from streambank_spark.submit.submission import Running, Submission, Submit, spark_submit
+from streambank_spark.submit.submit_folder import LOG, submit_folder, write_properties
+
+ENTRY = "execute_plan.py"
+POLL_S = 0.2
+TRIES = 3
+"""How often Spark tries a portion, unless the cluster's own settings say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExecutor:
+    """Sends tasks to Spark executors.
+
+    Attributes:
+        master: Master URL: `spark://host:7077`, `yarn`, `k8s://...`, `local[2]`.
+        conf: Spark properties.
+        properties: A properties file of the user's, for what is secret.
+        parallel: How many tasks of one portion an executor does at once; None for as many as is best.
+        say: Told where Spark's output goes.
+        submit: Hands the application to Spark.
+        output: Where Spark's output is, in an error; the log file where nothing else is said.
+    """
+
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    properties: Path | None = None
+    parallel: int | None = None
+    say: Callable[[str], None] = lambda text: None
+    submit: Submit = spark_submit
+    output: str | None = None
+
+    def run(self, work: Work[T, O], tasks: Sequence[T], done: Callable[[T, O], None]) -> None:
+        """See `Executor.run`.
+
+        Raises:
+            StorageError: Spark did not do all of it (code `spark-failed`); the message names its log.
+            RefusedError: A worker does not see the same files (code `paths-not-shared`).
+        """
+        near = [task for task in tasks if not work.is_portable(task)]
+        Threads(self.parallel).run(work, near, done)
+        far = [task for task in tasks if work.is_portable(task)] if near else tasks
+        if not far:
+            return
+        with submit_folder() as folder:
+            _Run(self, work, far, done, folder).run()
+
+
+class _Run:
+    """One application, from its plan to its report."""
+
+    def __init__(
+        self,
+        executor: SparkExecutor,
+        work: Work[Any, Any],
+        tasks: Sequence[Any],
+        done: Callable[[Any, Any], None],
+        folder: Path,
+    ) -> None:
+        self.executor = executor
+        self.work = work
+        self.tasks = tasks
+        self.done = done
+        self.folder = folder
+        self.log = folder / LOG
+        self.output = executor.output or str(self.log)
+        self.waiting = set(range(len(tasks)))
+        self.ended = False
+        self.moved: StreambankError | None = None
+
+    def run(self) -> None:
+        installation = find_installation()
+        plan, report = self.folder / "plan.jsonl", self.folder / "report.jsonl"
+        write_plan(plan, self.work, self.tasks, self.executor.parallel)
+        report.touch()
+        submission = Submission(
+            installation=installation,
+            master=self.executor.master,
+            name=f"streambank-{self.work.kind}",
+            entry=entry_path(ENTRY),
+            arguments=("--plan", str(plan), "--report", str(report), "--owner", str(os.getpid())),
+            properties=self._properties(),
+            py_files=write_bundle(self.folder / "streambank.zip"),
+            archives=f"{self._write_packages()}#{PACKAGES}",
+            log=self.log,
+        )
+        self.executor.say(
+            f"{self.work.kind}: {len(self.tasks)} tasks go to {self.executor.master}; log: {self.output}"
+        )
+        if not self.work.keeps():
+            self._judge(self._submit(submission, report))
+            return
+        with closing(self.work.portions(self.tasks)) as portions:
+            kept, here = next(portions)
+            exit_code = self._submit(submission, report)
+            self._rescue(len(kept), here)
+        self._judge(exit_code)
+
+    def _submit(self, submission: Submission, report: Path) -> int:
+        """From the first line of the report to the end of the application."""
+        with (
+            report.open(encoding="utf-8") as lines,
+            self.executor.submit(submission) as running,
+        ):
+            try:
+                return self._follow(running, lines)
+            finally:
+                self.work.done_elsewhere()
+
+    def _properties(self) -> Path:
+        ours = {"spark.driver.maxResultSize": "0"}
+        always = {"spark.task.maxFailures": str(TRIES)}
+        if self.work.kind in ("move", "place"):
+            # A second attempt that lost would leave files of a restore that are there and not yet durable, or
+            # a copy by the service that nobody has compared.
+            always["spark.speculation"] = "false"
+        return write_properties(self.folder, self.executor.properties, self.executor.conf, ours, always)
+
+    def _write_packages(self) -> Path:
+        header = self.work.header()
+        texts = [value for value in header.values() if isinstance(value, str)]
+        names = ["blake3"] if find_spec("blake3") is not None else []  # a repository may do without
+        if any(scheme_of(text) in ("s3", "s3a") for text in texts):
+            names.append("boto3")
+        return write_packages(self.folder / "packages.zip", names)
+
+    def _follow(self, running: Running, lines: IO[str]) -> int:
+        """Take the report in as it grows, until the application has ended and all of it is read."""
+        rest = ""
+        while True:
+            # What it wrote last is read after it has ended.
+            exit_code = running.wait(POLL_S)
+            while text := lines.readline():
+                rest += text
+                if rest.endswith("\n"):
+                    self._take(json.loads(rest))
+                    rest = ""
+            if exit_code is not None:
+                return exit_code
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        if "task" in line:
+            number = line["task"]
+            if number in self.waiting:
+                self.waiting.discard(number)
+                task = self.tasks[number]
+                self.done(task, self.work.read_outcome(task, line["outcome"]))
+        elif "counts" in line:
+            self.work.absorb(line["counts"])
+        elif "error" in line:
+            error = read_error(line["error"])
+            if error.code == "spark-failed":
+                raise self._failed(error.message)
+            if not isinstance(error, ConflictError):
+                raise error
+            # Whoever asked plans again; what the others are at is worth waiting for.
+            self.moved = self.moved or error
+        elif "end" in line:
+            self.ended = True
+
+    def _rescue(self, kept: int, here: Callable[[Any], Any]) -> None:
+        """Copy here what executors found gone, where this process has held it all the while.
+
+        Args:
+            kept: So many tasks, from the first one on, are held here.
+            here: Does one of them.
+
+        Raises:
+            ConflictError: One was not held, and is gone.
+        """
+        if (
+            self.moved is None
+            or self.moved.code != "checkpoint-moved"
+            or max(self.waiting, default=0) >= kept
+        ):
+            return
+
+        def one(number: int) -> None:
+            self.done(self.tasks[number], here(self.tasks[number]))
+
+        with ThreadPoolExecutor(self.executor.parallel or self.work.at_once()) as pool:
+            list(pool.map(one, sorted(self.waiting)))
+        self.waiting.clear()
+        self.moved = None
+
+    def _judge(self, exit_code: int) -> None:
+        if self.moved is not None:
+            raise self.moved
+        if not self.ended:
+            raise self._failed(f"spark-submit ended with {exit_code}")
+        if self.waiting:
+            raise self._failed(f"{len(self.waiting)} of {len(self.tasks)} tasks were not reported")
+
+    def _failed(self, why: str) -> StorageError:
+        kept = (
+            " What has arrived is kept: a second try copies only the rest."
+            if self.work.kind == "copy"
+            else ""
+        )
+        return StorageError(
+            f"Spark at {self.executor.master} did not do all of it: {why}. Its output is in {self.output}.",
+            code="spark-failed",
+            hint=f"Read the log, and try again.{kept}",
+        )

@@ -1,0 +1,114 @@
+"""A Spark session for one command of the command line: quiet, and gone with the command.
+
+What the JVM writes goes to a file and not between the lines of an answer: to stdout it would break a JSON
+document. Where Spark fails, the error names what it said, and the file is kept and named.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkstemp
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streambank.core.errors import StorageError, StreambankError
+from streambank_spark.submit.properties import with_deep_stack
+from streambank_spark.submit.workers import VARIABLE, python_of_workers
+
+LOCAL = "local[*]"
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def spark_session(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session for a `with`: the process's own where it has one, which is left as it is.
+
+    Args:
+        master: Spark's master; all cores of this machine where nobody says.
+        conf: Spark properties.
+
+    Raises:
+        StorageError: Spark does not start, or fails in the block (code `spark-failed`).
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        with _failures(None):
+            yield running
+        return
+    handle, name = mkstemp(prefix="streambank-spark-", suffix=".log")
+    log = Path(name)
+    failed = True
+    try:
+        with _failures(log):
+            session = _start(handle, master, conf)
+            try:
+                yield session
+            finally:
+                session.stop()
+        failed = False
+    except StreambankError as error:
+        failed = error.code == "spark-failed"
+        raise
+    finally:
+        os.close(handle)
+        if not failed:
+            log.unlink()
+
+
+def _start(handle: int, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.Builder().appName("streambank-state").master(master or LOCAL)
+    for key, value in with_deep_stack({**_SETTINGS, **conf}).items():
+        builder = builder.config(key, value)
+    if (python := python_of_workers(master or LOCAL)) is not None:
+        os.environ[VARIABLE] = python
+    with _sent_to(handle):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _sent_to(handle: int) -> Iterator[None]:
+    """Let what is started in the block write to a file: a child process inherits where this one writes to."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number, _ in kept:
+            os.dup2(handle, number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+@contextmanager
+def _failures(log: Path | None) -> Iterator[None]:
+    """Turn what Spark throws into an error of ours."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        where = f" The whole of it is in {log}." if log is not None else ""
+        raise StorageError(
+            f"Spark failed: {first_line(error)}",
+            code="spark-failed",
+            hint="Give it more memory by --spark-conf spark.driver.memory=4g if that is what it lacks."
+            + where,
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Spark says, without its traceback."""
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    if lines and lines[0].startswith("An error occurred while calling") and len(lines) > 1:
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else type(error).__name__

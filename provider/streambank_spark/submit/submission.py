@@ -1,0 +1,120 @@
+"""How an application is handed to Spark: what there is to say, and spark-submit as a child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from streambank.driver.environment import driver_environment
+from streambank.driver.installed import Installation
+from streambank_spark.submit.workers import VARIABLE, python_of_workers
+
+STOP_S = 20.0
+"""How long an application may take to end when it is asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One application.
+
+    Attributes:
+        installation: Whose spark-submit and engine it gets.
+        master: Master URL.
+        name: What Spark calls it.
+        entry: The file that spark-submit gets.
+        arguments: Those of that file.
+        properties: The properties file: the only place where a secret may be.
+        py_files: The engine.
+        archives: The packages, as `path#folder`.
+        log: Where spark-submit's output goes.
+    """
+
+    installation: Installation
+    master: str
+    name: str
+    entry: Path
+    arguments: tuple[str, ...]
+    properties: Path
+    py_files: Path
+    archives: str
+    log: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the driver needs in its environment, beside what every driver gets."""
+        settings = {
+            "SPARK_HOME": str(self.installation.spark_home),
+            "PYTHONPATH": os.pathsep.join(self.installation.python_path),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+        if (python := python_of_workers(self.master)) is not None:
+            settings[VARIABLE] = python
+        return settings
+
+
+class Running(Protocol):
+    """A submitted application."""
+
+    def wait(self, seconds: float) -> int | None:
+        """How it ended, once it has; None where it still runs after waiting so long."""
+
+
+Submit = Callable[[Submission], AbstractContextManager[Running]]
+"""Hands an application to Spark for a `with`; whoever leaves that early, as by Ctrl-C, ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+
+    def wait(self, seconds: float) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(seconds)
+        return None
+
+
+@contextmanager
+def spark_submit(submission: Submission) -> Iterator[Running]:
+    """Run spark-submit in client mode, in a session of its own; its output goes to the log."""
+    command = [
+        str(submission.installation.spark_submit),
+        *("--master", submission.master),
+        *("--name", submission.name),
+        *("--properties-file", str(submission.properties)),
+        "--load-spark-defaults",
+        *("--py-files", str(submission.py_files)),
+        *("--archives", submission.archives),
+        str(submission.entry),
+        *submission.arguments,
+    ]
+    with submission.log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env=driver_environment(os.environ, settings=submission.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for this process, which then ends that one in good order
+        )
+        try:
+            yield _Child(process)
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, so that the cluster is told; and see to it that nothing of it stays."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):  # what follows does not ask
+            process.wait(STOP_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

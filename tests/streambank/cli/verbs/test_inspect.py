@@ -1,0 +1,94 @@
+"""`streambank inspect`: what is measured, for people and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import StorageError
+from streambank.storage import open_store
+from tests.support.checkpoints import unpack
+from tests.support.cli import streambank, succeed
+from tests.support.histories import FOLDER
+from tests.support.live_checkpoint import LiveCheckpoint
+
+
+@pytest.fixture
+def rocksdb(tmp_path: Path) -> Path:
+    return unpack("4.3.0/rocksdb-changelog-window", tmp_path) / "checkpoint"
+
+
+def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
+    shown = succeed("inspect", rocksdb).out
+    assert "measured by its files: 14 batches, 2026-11-21T10:23:27.000Z to 2026-11-21T10:23:32.000Z" in shown
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line}
+    assert rows["state_rows"][:2] == ["14", "rows"]
+    assert rows["state_bytes"][:2] == ["8.7", "kB"]
+    assert rows["watermark_lag_s"][1] == "days"
+    assert rows["oldest_snapshot_age_batches"][:2] == ["10", "batches"]
+    assert "state from batch 3 to 13: +5.9 kB, +0 rows in 3 s" in shown
+    assert "0          1  default        12     7  4.4 kB        2" in shown
+    assert "recorded progress" not in shown
+
+
+def test_what_was_recorded_is_shown_beside_it(rocksdb: Path) -> None:
+    shown = succeed("inspect", rocksdb, "--history", FOLDER / "driver-killed").out
+    assert "recorded progress of driver-killed, 2 runs: 7 batches, 2026-11-21T10:47:03.029Z to" in shown
+    assert "note: 1 lost: batches between others of which no progress was kept." in shown
+
+
+def test_so_much_of_the_history_as_is_wanted(rocksdb: Path) -> None:
+    def told(*options: str) -> object:
+        place = FOLDER / "hourly-delays" / "0000000001.jsonl"
+        return succeed("inspect", rocksdb, "--history", place, *options, "--json").document["history"][
+            "batches"
+        ]
+
+    assert (told(), told("--within", "20s"), told("--within", "1s")) == (5, 4, 1)
+
+
+def test_many_partitions_are_left_to_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    LiveCheckpoint(open_store(tmp_path)).run(6)
+    assert "snapshot" in succeed("inspect", tmp_path).out
+    monkeypatch.setattr("streambank.cli.verbs.measures._MOST_PARTITIONS", 1)
+    assert "2 stores in partitions: --json lists them" in succeed("inspect", tmp_path).out
+    assert len(succeed("inspect", tmp_path, "--json").document["measured"]["partitions"]) == 2
+
+
+def test_before_the_first_commit_nothing_is_measured(tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(tmp_path)).plan()
+    answer = succeed("inspect", tmp_path, "--json").document
+    assert answer["measured"] is None and answer["history"] is None
+    assert "measured" not in succeed("inspect", tmp_path).out
+
+
+def test_what_cannot_be_read_for_measuring_is_a_finding(
+    rocksdb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("state/0/0/3.zip cannot be read.", code="io-error", hint="Look at the disk.")
+
+    monkeypatch.setattr("streambank.sla.history.unmanaged.measure_checkpoint", fail)
+    answer = succeed("inspect", rocksdb, "--json").document
+    assert answer["measured"] is None
+    assert [(one["code"], one["effect"]) for one in answer["findings"]] == [
+        ("io-error", "The checkpoint is not measured.")
+    ]
+    assert "The checkpoint is not measured." in succeed("inspect", rocksdb).out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--history", "nowhere"], 3, "There are no progress records at nowhere."),
+        (["--history", str(FOLDER / "driver-killed"), "--within", "6"], 2, "'6' is no duration."),
+    ],
+)
+def test_a_history_that_is_not_there_is_an_error(
+    rocksdb: Path, options: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(rocksdb)
+    answer = streambank("inspect", rocksdb, *options)
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith(says)

@@ -1,0 +1,117 @@
+"""The verbs on declared jobs, with a driver that has no Spark in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.storage import open_store
+from tests.support.cli import streambank, succeed
+from tests.support.jobs import end_drivers, fake_launcher, write_jobs
+from tests.support.live_checkpoint import LiveCheckpoint
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    file = write_jobs(tmp_path)
+    monkeypatch.setenv("STREAMBANK_JOBS", str(file))
+    for module in ("start", "stop", "status"):
+        monkeypatch.setattr(f"streambank.job.{module}.launcher_for", lambda job: fake_launcher(tmp_path))
+    job = load_jobs(file).job("flights")
+    yield job
+    end_drivers(job.records())
+
+
+@pytest.mark.usefixtures("job")
+def test_a_job_is_started_once_looked_at_and_stopped() -> None:
+    assert succeed("job", "status", "flights", "--json").document["state"] == "never-started"
+    started = succeed("job", "start", "flights", "--why", "a test", "--json").document
+    assert (started["state"], started["batch"]) == ("started", 0)
+    again = succeed("job", "start", "flights")
+    assert "ran already" in again.out and str(started["pid"]) in again.out
+
+    found = succeed("job", "status", "flights", "--json").document
+    assert (found["state"], found["desired"], found["pid"]) == ("running", "running", started["pid"])
+    text = succeed("job", "status", "flights").out
+    assert "job flights: running" in text and "main" in text
+
+    restarted = succeed("job", "restart", "flights", "--why", "new code", "--json").document
+    assert (restarted["state"], restarted["how"], restarted["stopped_epoch"]) == ("restarted", "boundary", 1)
+    assert restarted["pid"] != started["pid"]
+
+    refused = streambank("job", "break", "flights", "--why", "a mistake")
+    assert refused.code == 8 and "is held by" in refused.err
+
+    stopped = succeed("job", "stop", "flights", "--force-after", "5s", "--json").document
+    assert (stopped["state"], stopped["how"]) == ("stopped", "boundary")
+    assert "already stopped" in succeed("job", "stop", "flights").out
+    assert "meant to be stopped, so nothing was started" in succeed("job", "restart", "flights").out
+    nothing = succeed("job", "break", "flights", "--operation", "--why", "a test", "--json").document
+    assert nothing["broken"] is False
+
+
+def test_a_savepoint_of_a_job_and_its_next_generation(job: Job) -> None:
+    LiveCheckpoint(open_store(job.checkpoint)).run(5)
+    taken = succeed("job", "savepoint", "flights", "--note", "by job", "--pin", "--json").document
+    assert (taken["batch"], taken["job"]) == (4, "flights")
+    assert "It was there already" in succeed("job", "savepoint", "flights").out
+    arguments = ("latest-good", "-r", job.repository, "--job", "flights", "--generation")
+    plan = succeed("restore", *arguments, "--dry-run")
+    assert "would restore savepoint" in plan.out and "generation 2: " in plan.out
+    restored = succeed("restore", *arguments, "--json").document
+    assert restored["generation"] == 2
+    assert restored["location"] == f"{job.checkpoint}.g0002"
+    current = job.records().generation()
+    assert current is not None and current.location == restored["location"]
+
+
+def test_a_managed_checkpoint_tells_its_sinks_to_take(job: Job, tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={"user": "test"})
+    records.record_query(None, {"sink": "ForeachBatchSink", "spark_version": "4.3.0"})
+    taken = succeed("take", job.checkpoint, "-r", job.repository, "--job", "flights", "--json").document
+    shown = succeed("show", taken["savepoint"], "-r", job.repository, "--json").document
+    assert [(sink["kind"], sink["guarded"]) for sink in shown["sinks"]] == [("ForeachBatchSink", False)]
+    assert shown["spark_version"] == "4.3.0"
+    assert "not guarded" in succeed("show", taken["savepoint"], "-r", job.repository).out
+
+
+def test_a_sink_that_is_not_guarded_from_take_to_restore(job: Job, tmp_path: Path) -> None:
+    live = LiveCheckpoint(open_store(job.checkpoint)).run(3)
+    records = job.records()
+    records.generations().ensure_first(job.checkpoint, by={"user": "test"})
+    records.record_query(None, {"query_id": live.query_id, "sink": "ForeachBatchSink"})
+    taken = succeed("job", "savepoint", "flights")
+    assert "warning: The sink ForeachBatchSink is not guarded" in taken.out
+    live.run(6)
+    stopped = succeed("job", "stop", "flights", "--savepoint", "--json").document
+    assert stopped["warnings"] == [], "it was said before"
+    arguments = ("restore", "b000002", "-r", job.repository, "--generation")
+    refused = streambank(*arguments)
+    assert refused.code == 8 and "batches 3 to 8" in refused.err and "--sink accept" in refused.err
+    done = succeed(*arguments, "--sink", "accept").out
+    assert "It was sent batches 3 to 8 after the savepoint's batch 2" in done
+    assert "skipped for good" in done and "It was accepted as it is." in done
+    again = streambank("restore", "b000008", "-r", job.repository, "--into", tmp_path / "other")
+    assert again.code == 0 and "was sent nothing after the savepoint" in again.out
+
+
+@pytest.mark.usefixtures("job")
+def test_what_is_not_declared_is_exit_code_3_and_no_jobs_file_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = streambank("job", "status", "nothing")
+    assert answer.code == 3 and "hint: Declared: flights." in answer.err
+    assert streambank("job", "status", "flights", "--jobs", tmp_path / "none.toml").code == 2
+    monkeypatch.delenv("STREAMBANK_JOBS")
+    assert streambank("job", "status", "flights").code == 2
+
+
+@pytest.mark.usefixtures("job")
+def test_a_duration_without_a_unit_is_a_mistake_in_the_arguments() -> None:
+    answer = streambank("job", "stop", "flights", "--force-after", "60")
+    assert answer.code == 2 and "'60' is no duration." in answer.err

@@ -1,0 +1,277 @@
+"""The verb `sla`: a table, an exit code, JSON, plots and a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streambank.cli.output import console, plots
+from streambank.cli.output.html import page
+from streambank.cli.verbs import sla as verb
+from streambank.declaration.declaration import Job
+from streambank.declaration.sla import Mute
+from streambank.sla.assess import Assessment
+from streambank.sla.verdict import Verdict
+from streambank.storage import open_store
+from tests.support.assessing import grow
+from tests.support.cli import streambank, succeed
+from tests.support.histories import at
+from tests.support.jobs import declare
+from tests.support.live_checkpoint import LiveCheckpoint
+
+LEAKING = '[jobs.flights.sla]\nstate_bytes = {breach = "3GB"}\n'
+
+
+def leaking(folder: Path, more: str = LEAKING, **history: Any) -> Job:
+    job = declare(folder, more=more)
+    LiveCheckpoint(open_store(job.checkpoint), retain=9).run(5)
+    grow(job, **{"hours": 24 * 5, "per_hour": 1.2e7, **history})
+    return job
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "streaming_jobs.toml"
+    monkeypatch.setenv("STREAMBANK_JOBS", str(file))
+    monkeypatch.setenv("COLUMNS", "100")
+    return file
+
+
+def test_what_is_not_well_is_explained(tmp_path: Path, jobs: Path) -> None:
+    leaking(tmp_path)
+    said = succeed("sla", "flights").out
+    assert said.startswith("flights: warn, judged at 20")
+    rows = {
+        line.split()[1]: line.split() for line in said.splitlines() if re.match("(ok|warn|unknown) ", line)
+    }
+    assert rows["state_bytes"] == ["ok", "state_bytes", "2.44", "GB", "3", "GB"]
+    assert rows["time_to_limit"][0] == "warn" and rows["hot_key"][0] == "unknown"
+    assert "warn: time_to_limit: Until state_bytes reaches 3 GB: 1 d" in said
+    assert "  what to do: See what the state keeps" in said and "  - Tried 5 times on its own past" in said
+    assert "unknown: hot_key: Nobody looked" in said
+
+
+def test_a_breach_is_exit_code_1_and_a_muted_one_is_not(tmp_path: Path, jobs: Path) -> None:
+    broken = '[jobs.flights.sla]\nstate_bytes = {breach = "2GB"}\n'
+    leaking(tmp_path, broken)
+    answer = streambank("sla", "flights")
+    assert answer.code == 1 and answer.out.startswith("flights: breach")
+    row = next(line for line in answer.out.splitlines() if line.startswith("breach "))
+    assert re.search(r"2\.44 GB +2 GB +20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ$", row)
+    declare(tmp_path, more=broken + 'mute = {until = 2099-01-01T00:00:00Z, why = "moving"}\n')
+    muted = succeed("sla", "flights")
+    assert "breach (muted)" in muted.out and "  muted until 2099-01-01T00:00:00.000Z: moving" in muted.out
+    assert json.loads(succeed("sla", "flights", "--json").out)["level"] == "ok"
+
+
+def test_a_checkpoint_alone_has_verdicts_too(tmp_path: Path) -> None:
+    LiveCheckpoint(open_store(tmp_path / "orders"), retain=9).run(5)
+    said = succeed("sla", tmp_path / "orders").out
+    assert said.startswith("orders: unknown") and "savepoint_age" not in said
+    said = succeed("sla", tmp_path / "orders", "-r", tmp_path / "repository", "--job", "shop/orders").out
+    assert said.startswith("shop: warn") and "There is no savepoint of it." in said
+
+
+def test_records_may_be_elsewhere(tmp_path: Path, jobs: Path) -> None:
+    job = leaking(tmp_path)
+    records = tmp_path / "repository/jobs/flights/progress/main"
+    alone = streambank("sla", tmp_path / "checkpoints/flights", "--history", records, "--json")
+    assert {one["objective"]: one for one in alone.document["verdicts"]}["growth"]["level"] == "warn"
+    records.rename(tmp_path / "moved")
+    other = streambank("sla", job.name, "--history", tmp_path / "moved", "--json")
+    assert {one["objective"]: one for one in other.document["verdicts"]}["growth"]["level"] == "warn"
+    assert streambank("sla", job.name, "--history", tmp_path / "nothing").code == 1
+
+
+def test_what_is_neither_a_job_nor_a_checkpoint_is_not_found(tmp_path: Path, jobs: Path) -> None:
+    declare(tmp_path)
+    answer = streambank("sla", "flihgts")
+    assert answer.code == 3 and "neither a declared job nor a checkpoint" in answer.err
+    assert "Declared: flights." in answer.err
+    (tmp_path / "something").mkdir()
+    (tmp_path / "something" / "else").write_text("")
+    assert streambank("sla", tmp_path / "something").code == 1, "there, and unreadable"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("flights", "--json", "--watch"), "usage"),
+        (("flights", "--json", "--plot"), "usage"),
+        (("flights", "-r", "x"), "usage"),
+        (("flights", "--job", "x"), "usage"),
+        (("flights", "--every", "10"), "bad-duration"),
+        (("pair", "--history", "x"), "which-query"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, jobs: Path, options: tuple[str, ...], code: str
+) -> None:
+    declare(tmp_path)
+    pair = '\n[jobs.pair]\napplication = "app.py"\ncheckpoint = "pair"\nqueries = ["left", "right"]\n'
+    jobs.write_text(jobs.read_text() + pair)
+    answer = streambank("sla", *options, "--json")
+    assert answer.code == 2 and answer.document["error"] == code
+
+
+def test_one_query_of_several_can_be_meant(tmp_path: Path, jobs: Path) -> None:
+    job = declare(tmp_path, more='queries = ["left", "right"]\n')
+    LiveCheckpoint(open_store(job.queries["left"]), retain=9).run(3)
+    both = succeed("sla", "flights").out
+    assert re.search(r"^ok +left +history", both, re.MULTILINE)
+    assert re.search(r"^unknown: history of right: ", both, re.MULTILINE)
+    one = json.loads(succeed("sla", "flights/left", "--json").out)
+    assert {verdict["query"] for verdict in one["verdicts"]} == {"left"}
+
+
+def test_watching_judges_until_somebody_ends_it(
+    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaking(tmp_path)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    # Only the verb's own name for it: other threads of this process sleep, too.
+    monkeypatch.setattr(verb, "time", SimpleNamespace(sleep=wait))
+    answer = streambank("sla", "flights", "--watch", "--every", "2s")
+    assert answer.code == 130 and waits == [2.0] * 3
+    assert answer.out.count("flights: warn, judged at") == 3 and verb.CLEAR not in answer.out
+
+
+def test_a_plot_shows_history_limit_and_forecast(tmp_path: Path, jobs: Path) -> None:
+    leaking(tmp_path, epochs=3)
+    said = succeed("sla", "flights", "--plot").out
+    drawn = said[said.index("state_bytes: size of the state") :]
+    state = drawn[: drawn.index("\n\n")]
+    assert "GB┤" in state and "\x1b" not in state
+    assert "=====" in state and "++++" in state and "▀" in state and "│" in state
+    assert "=== limit 3 GB; +++ forecast, ... its 95 % interval; ||| 2 restarts" in state
+    assert all(len(line) <= 100 for line in state.splitlines())
+    assert "warning 1 min, far above; limit 10 min, far above" in drawn
+    assert "source_lag" not in drawn, "only what is judged"
+
+
+def test_a_terminal_that_knows_no_such_characters_gets_others(
+    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaking(tmp_path)
+    monkeypatch.setattr(console, "is_utf8", lambda: False)
+    said = succeed("sla", "flights", "--plot").out
+    assert said.isascii() and "GB+=====" in said
+
+
+@pytest.mark.parametrize(("option", "package"), [("--plot", "plotext"), ("--html", "plotly")])
+def test_what_draws_is_asked_for_in_one_line_where_it_is_missing(
+    tmp_path: Path, jobs: Path, monkeypatch: pytest.MonkeyPatch, option: str, package: str
+) -> None:
+    declare(tmp_path)
+    gone = lambda name: None if name == package else object()  # noqa: E731
+    monkeypatch.setattr(plots, "find_spec", gone)
+    monkeypatch.setattr("streambank.cli.output.html.find_spec", gone)
+    answer = streambank("sla", "flights", option, *(["x.html"] if option == "--html" else []))
+    assert answer.code == 7 and f"{option} needs the package {package}" in answer.err
+    assert "pip install 'airflow-provider-streambank[plots]'" in answer.err
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._in = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in = tag
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._in == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+
+def test_a_page_is_whole_by_itself(tmp_path: Path, jobs: Path) -> None:
+    from plotly import graph_objects
+    from plotly.offline import get_plotlyjs
+
+    leaking(tmp_path, epochs=3)
+    answer = succeed("sla", "flights", "--html", tmp_path / "page.html")
+    assert answer.err == f"written: {tmp_path / 'page.html'}\n"
+    found = Elements((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert not [one for one in found.tags if one[0] in ("link", "img", "iframe", "object", "embed")]
+    assert not [one for one in found.tags if {"src", "href", "onclick", "onload"} & one[1].keys()]
+    data, library, own = found.scripts
+    assert library == get_plotlyjs() and "Plotly.newPlot" in own
+    policy = next(one["content"] for tag, one in found.tags if "http-equiv" in one)
+    assert policy is not None and policy.startswith("default-src 'none'; script-src 'sha256-")
+    charts = json.loads(data)
+    plots_in_page = [one for tag, one in found.tags if one.get("class") == "plot"]
+    assert len(charts) == len(plots_in_page) >= 7
+    for chart in charts:
+        graph_objects.Figure(chart["data"], chart["layout"])  # refuses what plotly does not know
+    names = {trace.get("name") for trace in charts[0]["data"]}
+    assert {"measured", "smallest to largest", "forecast", "95 % interval", "limit"} <= names
+    assert len(charts[0]["layout"]["shapes"]) == 2
+    assert "state_bytes, query main" in found.text and "What to do: See what the state keeps" in found.text
+
+
+def test_nothing_on_a_page_is_trusted(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J"
+    verdict = Verdict(
+        job=evil, query=evil, objective="history", level="breach", why=evil, subject=evil, evidence=(evil,),
+        advice=evil, mute=Mute(at(0), evil), at=at(0),
+    )  # fmt: skip
+    text = page(Assessment(evil, at(0), (verdict,)), [])
+    found = Elements(text)
+    assert len(found.scripts) == 3 and not [tag for tag, _ in found.tags if tag == "img"]
+    assert "<img" not in text.replace(found.scripts[1], "") and "\x1b" not in text.replace(
+        found.scripts[1], ""
+    )
+    assert found.text.count("alert(1)") >= 8
+
+
+def test_nothing_in_the_terminal_is_trusted(capsys: pytest.CaptureFixture[str]) -> None:
+    from streambank.cli.output.verdicts import show
+
+    evil = "no space\x1b]0;owned\x07\nbreach: all is well"
+    verdict = Verdict(
+        job="flights", query="main", objective="history", level="breach", why=evil, evidence=(evil,), at=at(0)
+    )
+    show(Assessment(evil, at(0), (verdict,)))
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and "\x07" not in said and "\nbreach: all" not in said
+
+
+def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path, jobs: Path) -> None:
+    declare(tmp_path)
+    (tmp_path / "file").write_text("")
+    answer = streambank("sla", "flights", "--html", tmp_path / "file" / "page.html")
+    assert answer.code == 7
+
+
+def test_a_history_that_cannot_be_read_has_a_page_without_plots(tmp_path: Path, jobs: Path) -> None:
+    job = declare(tmp_path)
+    job.records().store.write("generation/main/0000000001.json", b"{damaged")
+    answer = streambank("sla", "flights", "--plot", "--html", tmp_path / "page.html")
+    assert answer.code == 1 and "Nothing was measured." in (tmp_path / "page.html").read_text()

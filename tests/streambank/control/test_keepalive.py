@@ -1,0 +1,125 @@
+"""A claim whose beats do not arrive: its holder is gone before others may take over, however they fail."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.control.claims import Claim, Claims, Clock, Holder
+from streambank.control.keepalive import Keeper
+from streambank.control.processes import ProcessId
+from streambank.storage import open_store
+from streambank.storage.store import Store
+from tests.support.jobs import ELSEWHERE, FakeClock, poll
+
+
+class Hanging:
+    """A store whose writes hang while that is wanted."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.answers = threading.Event()
+        self.answers.set()
+        self.hung = 0
+
+    def write(self, *args: object, **kwargs: object) -> None:
+        if not self.answers.is_set():
+            self.hung += 1
+            self.answers.wait()
+        self._store.write(*args, **kwargs)  # type: ignore[arg-type]  # as it was called
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Hanging]:
+    found = Hanging(open_store(tmp_path))
+    yield found
+    found.answers.set()
+
+
+def claimed(store: Any, *, beat_s: float, ttl_s: float, clock: Clock | None = None) -> Claim:
+    holder = Holder(ELSEWHERE, (ProcessId("python", 1, 1),), {}, beat_s, ttl_s)
+    claim = Claims(store, "lease", clock=clock).claim(holder)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def test_who_holds_a_claim_is_gone_in_time_although_a_beat_hangs(store: Hanging) -> None:
+    claim = claimed(store, beat_s=0.1, ttl_s=2.0)
+    overdue: list[float] = []
+    keeper = Keeper(claim, on_lost=lambda why: overdue.append(claim.overdue_s())).start()
+    store.answers.clear()
+    poll(lambda: overdue)
+    assert store.hung == 1 and overdue[0] < 0.0, "others may have taken over before"
+    assert keeper.lost == "no beat could be confirmed for 2 s: it hangs"
+    store.answers.set()
+    keeper.stop()
+    assert len(overdue) == 1
+
+
+def test_beats_that_hang_for_a_while_lose_nothing(store: Hanging) -> None:
+    claim = claimed(store, beat_s=0.1, ttl_s=4.0)
+    keeper = Keeper(claim, on_lost=lambda why: None).start()
+    store.answers.clear()
+    poll(lambda: store.hung)
+    time.sleep(1.0)
+    store.answers.set()
+    beats = claim._beats
+    poll(lambda: claim._beats > beats + 3)
+    assert keeper.lost is None
+    keeper.stop()
+
+
+def test_an_operation_rides_out_a_beat_that_hangs_for_longer_than_the_ttl(store: Hanging) -> None:
+    claim = claimed(store, beat_s=0.05, ttl_s=0.3)
+    keeper = Keeper(claim).start()
+    store.answers.clear()
+    poll(lambda: claim.overdue_s() > 0)
+    store.answers.set()
+    poll(lambda: claim.overdue_s() < 0)
+    assert keeper.lost is None and claim.held()
+    keeper.stop()
+
+
+def test_any_failure_of_a_beat_is_one_of_silence(tmp_path: Path) -> None:
+    claim = claimed(open_store(tmp_path), beat_s=0.05, ttl_s=1.0)
+    failing = threading.Event()
+
+    def status() -> dict[str, object]:
+        if failing.is_set():
+            raise KeyError("secret")
+        return {}
+
+    lost: list[str] = []
+    keeper = Keeper(claim, on_lost=lost.append, status=status).start()
+    failing.set()
+    poll(lambda: claim.overdue_s() > -0.8)
+    failing.clear()
+    poll(lambda: claim.overdue_s() < -0.9)
+    assert keeper.lost is None, "it beats again after an error of any kind"
+    failing.set()
+    poll(lambda: lost)
+    assert lost == ["no beat could be confirmed for 1 s: KeyError"] and claim.overdue_s() < 0.2
+    keeper.stop()
+
+
+def test_who_was_frozen_and_was_not_replaced_goes_on(tmp_path: Path) -> None:
+    clock = FakeClock()
+    started = time.monotonic()
+    ticking = Clock(lambda: clock.now + time.monotonic() - started)
+    claim = claimed(open_store(tmp_path), beat_s=0.5, ttl_s=5.0, clock=ticking)
+    lost: list[str] = []
+    keeper = Keeper(claim, on_lost=lost.append).start()
+    clock.now += 60.0
+    assert claim.overdue_s() > 0
+    poll(lambda: claim.overdue_s() < 0)
+    time.sleep(0.5)
+    assert lost == []
+    keeper.stop()

@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.declaration.declaration import Declarations, load_jobs
+from streambank.declaration.sla import Declared, Mute, SlaPolicy
+from streambank.retention.policy import Policy
+from tests.support.places import ROOT
+
+FULL = """
+repository = "repo"
+control = "control"
+
+[defaults]
+master = "local[2]"
+env = ["AWS_PROFILE"]
+tags = ["team"]
+
+[defaults.spark]
+"spark.sql.shuffle.partitions" = 2
+spark.ui.enabled = true
+
+[defaults.stop]
+force_after = "90s"
+
+[jobs.orders]
+description = "Orders"
+application = "apps/orders.py"
+args = ["--input", "${DATA}/in", "--price", "5$$"]
+checkpoint = "file:///data/ck/orders"
+python = "../venv/bin/python"
+working_dir = "work"
+[jobs.orders.spark]
+spark.ui.enabled = false
+spark.driver.memory = "1g"
+[jobs.orders.savepoint]
+schedule = "@hourly"
+closure = "minimal"
+verify = "full"
+share = "2.5%"
+blackout = ["22:00-06:00", "12:00-24:00"]
+time_zone = "Europe/Berlin"
+stagger = "5m"
+sweep = true
+[jobs.orders.retention]
+keep_daily = 7
+[jobs.orders.replicate]
+to = ["s3://backups/streambank", "replica"]
+retention.keep_monthly = 12
+[jobs.orders.restore]
+sink = "rollback"
+approval_timeout = "2h"
+[jobs.orders.stop]
+drain_timeout = "5m"
+[jobs.orders.start]
+timeout = "1m30s"
+schedule = "*/5 * * * *"
+[jobs.orders.lease]
+beat = "500ms"
+ttl = "10s"
+[jobs.orders.logs]
+max_bytes = 20_000
+files = 3
+[jobs.orders.progress]
+max_bytes = 30_000
+files = 4
+[jobs.orders.sla]
+mute = {until = 2026-12-01T00:00:00+01:00, why = "moving house"}
+hot_key = false
+time_to_limit = {breach = "2d", min_history = "3h"}
+[jobs.orders.sla.state_bytes]
+warn = "1.5GB"
+breach = "5 GiB"
+window = "30m"
+statistic = "max"
+severity = "warn"
+mute = {until = 2026-12-02T00:00:00Z, why = "known"}
+
+[jobs.pairs]
+application = "/apps/pairs.py"
+checkpoint = "ck/pairs"
+queries = ["left", "right"]
+"""
+
+
+def load(folder: Path, text: str, **variables: str) -> Declarations:
+    file = folder / "streaming_jobs.toml"
+    file.write_text(text, encoding="utf-8")
+    return load_jobs(file, variables=variables)
+
+
+def job(more: str = "", top: str = 'repository = "r"') -> str:
+    """A declaration whose job's table begins on line 3, and whose `more` begins on line 6."""
+    return f'{top}\n\n[jobs.a]\napplication = "a.py"\ncheckpoint = "ck"\n{more}\n'
+
+
+def mistake(folder: Path, text: str) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load(folder, text)
+    assert caught.value.code == "bad-declaration"
+    return caught.value
+
+
+def test_everything_that_can_be_declared(tmp_path: Path) -> None:
+    declared = load(tmp_path, FULL, DATA="/d")
+    assert declared.repository == f"file://{tmp_path}/repo"
+    assert list(declared.jobs) == ["orders", "pairs"]
+    orders = declared.job("orders")
+    assert orders.application == f"{tmp_path}/apps/orders.py"
+    assert orders.args == ("--input", "/d/in", "--price", "5$")
+    assert orders.checkpoint == "file:///data/ck/orders"
+    assert orders.queries == {"main": "file:///data/ck/orders"} and orders.query_names == (None,)
+    assert orders.control == f"file://{tmp_path}/control"
+    assert orders.records().store.uri == f"file://{tmp_path}/control/orders"
+    assert orders.python == f"{tmp_path}/../venv/bin/python"
+    assert (orders.master, orders.env, orders.tags) == ("local[2]", ("AWS_PROFILE",), ("team",))
+    assert orders.working_dir == f"{tmp_path}/work"
+    assert orders.spark == {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+    }
+    assert (orders.savepoint.schedule, orders.savepoint.closure, orders.savepoint.verify) == (
+        "@hourly",
+        "minimal",
+        "full",
+    )
+    assert (orders.savepoint.share, orders.savepoint.stagger_s, orders.savepoint.sweep) == (
+        "2.5%",
+        300.0,
+        True,
+    )
+    assert [str(window) for window in orders.savepoint.blackout] == ["22:00-06:00", "12:00-24:00"]
+    assert orders.savepoint.time_zone == "Europe/Berlin"
+    assert orders.replicate.to == ("s3://backups/streambank", f"file://{tmp_path}/replica")
+    assert orders.retention is not None and orders.retention.keep_daily == 7
+    assert orders.replicate.retention == Policy(keep_monthly=12)
+    assert (orders.restore.sink, orders.restore.approval_timeout_s) == ("rollback", 7200.0)
+    assert (orders.stop.force_after_s, orders.stop.drain_timeout_s) == (90.0, 300.0)
+    assert (orders.start.timeout_s, orders.start.schedule) == (90.0, "*/5 * * * *")
+    assert (orders.limits.beat_s, orders.limits.ttl_s) == (0.5, 10.0)
+    assert (orders.limits.log_max_bytes, orders.limits.log_files) == (20_000, 3)
+    assert (orders.limits.progress_max_bytes, orders.limits.progress_files) == (30_000, 4)
+    assert orders.sla == SlaPolicy(
+        {
+            "state_bytes": Declared(
+                warn=1.5e9,
+                breach=5 * 2.0**30,
+                window_s=1800.0,
+                statistic="max",
+                severity="warn",
+                mute=Mute(datetime(2026, 12, 2, tzinfo=UTC), "known"),
+            ),
+            "time_to_limit": Declared(breach=172_800.0, min_history_s=10_800.0),
+            "hot_key": Declared(off=True),
+        },
+        Mute(datetime(2026, 11, 30, 23, tzinfo=UTC), "moving house"),
+        usual={"savepoint_age": 3 * 20 * 3600.0},
+    )
+    assert orders.line == 17
+    pairs = declared.job("pairs")
+    assert pairs.queries == {
+        "left": f"file://{tmp_path}/ck/pairs/left",
+        "right": f"file://{tmp_path}/ck/pairs/right",
+    }
+    assert pairs.savepoint_name("left") == "pairs/left"
+    assert (pairs.stop.force_after_s, pairs.python) == (90.0, sys.executable)
+
+
+def test_a_short_declaration_is_enough(tmp_path: Path) -> None:
+    declared = load(tmp_path, job())
+    only = declared.job("a")
+    assert only.control == f"{declared.repository}/jobs"
+    assert only.working_dir == str(tmp_path)
+    assert (only.savepoint.schedule, only.env) == (None, ())
+    assert (only.replicate.to, only.retention, only.savepoint.sweep) == ((), None, False)
+    assert only.replicate.retention is None
+    assert (only.limits.progress_files, only.limits.progress_age_s) == (64, None)
+    assert (only.savepoint.blackout, only.savepoint.time_zone) == ((), "UTC")
+    assert (only.savepoint.stagger_s, only.savepoint.share) == (900.0, "10%")
+    with pytest.raises(NotFoundError) as caught:
+        declared.job("b")
+    assert caught.value.code == "no-such-job" and "a" in caught.value.hint
+
+
+def test_progress_that_is_kept_for_days_may_fill_more_files(tmp_path: Path) -> None:
+    kept = load(tmp_path, job() + "[jobs.a.progress]\ndays = 30\n").job("a").limits
+    assert (kept.progress_age_s, kept.progress_files) == (30 * 86_400.0, 4096)
+    kept = load(tmp_path, job() + "[jobs.a.progress]\ndays = 30\nfiles = 100\n").job("a").limits
+    assert (kept.progress_age_s, kept.progress_files) == (30 * 86_400.0, 100)
+    assert "at least 1" in mistake(tmp_path, job() + "[jobs.a.progress]\ndays = 0\n").message
+
+
+def test_the_projects_own_declaration_is_right() -> None:
+    file = ROOT / "dags" / "streaming_jobs.toml"
+    declared = load_jobs(file, variables={"STREAMBANK_HOME": "/home/x"})
+    assert "flights" in declared.jobs
+    assert all(Path(one.application).is_file() for one in declared.jobs.values())
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "field", "says"),
+    [
+        ('checkpiont = "x"', 6, "jobs.a.checkpiont", "no such field"),
+        ("args = 5", 6, "jobs.a.args", "list of strings"),
+        ('args = ["a",\n 5]', 6, "jobs.a.args", "list of strings"),
+        ("description = true", 6, "jobs.a.description", "a string"),
+        ('master = ""', 6, "jobs.a.master", "empty"),
+        ('[jobs.a.stop]\n\nforce_after = "60"', 8, "jobs.a.stop.force_after", "'60' is no duration"),
+        ("[jobs.a.stop]\nforce_after = 60", 7, "jobs.a.stop.force_after", "a duration"),
+        ('stop = {force_after = "0s"}', 6, "jobs.a.stop.force_after", "longer than nothing"),
+        ('stop.force_after = "1 hour"', 6, "jobs.a.stop.force_after", "no duration"),
+        ('[jobs.a.savepoint]\n# why\nverify = "deep"', 8, "jobs.a.savepoint.verify", "none of its values"),
+        ('[jobs.a.savepoint]\nclosure = "saef"', 7, "jobs.a.savepoint.closure", "none of its values"),
+        ('[jobs.a.drill]\nschedule = "@weekly"', 6, "jobs.a.drill", "not built yet"),
+        ("rehearse = {}", 6, "jobs.a.rehearse", "not built yet"),
+        ("[jobs.a.upgrade]", 6, "jobs.a.upgrade", "not built yet"),
+        ('[jobs.a.savepoint]\nevery = "1h"', 7, "jobs.a.savepoint.every", "no such field"),
+        ('[jobs.a.savepoint]\nblackout = "22:00-06:00"', 7, "jobs.a.savepoint.blackout", "a list"),
+        ('[jobs.a.savepoint]\nblackout = ["22-6"]', 7, "jobs.a.savepoint.blackout", "no window of the day"),
+        ('[jobs.a.savepoint]\nblackout = ["06:00-06:00"]', 7, "jobs.a.savepoint.blackout", "no window"),
+        ('[jobs.a.savepoint]\nblackout = ["24:00-06:00"]', 7, "jobs.a.savepoint.blackout", "no window"),
+        ('[jobs.a.savepoint]\ntime_zone = "Mars"', 7, "jobs.a.savepoint.time_zone", "no time zone"),
+        ('[jobs.a.savepoint]\ntime_zone = "../UTC"', 7, "jobs.a.savepoint.time_zone", "no time zone"),
+        ('[jobs.a.savepoint]\nstagger = "2h"', 7, "jobs.a.savepoint.stagger", "one minute and one hour"),
+        ("[jobs.a.savepoint]\nstagger = 60", 7, "jobs.a.savepoint.stagger", "a duration"),
+        ('[jobs.a.savepoint]\nshare = "0%"', 7, "jobs.a.savepoint.share", "no share"),
+        ('[jobs.a.savepoint]\nsweep = "yes"', 7, "jobs.a.savepoint.sweep", "true or false"),
+        ('[jobs.a.replicate]\nto = "s3://b"', 7, "jobs.a.replicate.to", "a list of strings"),
+        ("[jobs.a.replicate.retention]\nkeep_last = 1", 6, "jobs.a.replicate.to", "missing"),
+        (
+            '[jobs.a.replicate]\nto = ["x"]\n[jobs.a.replicate.retention]\nmin_verified = 1',
+            8,
+            "jobs.a.replicate.retention",
+            "it keeps nothing",
+        ),
+        ("[jobs.a.replicate]\nto = []", 7, "jobs.a.replicate.to", "no replica"),
+        ('[jobs.a.replicate]\nwhere = ["s3://b"]', 6, "jobs.a.replicate.to", "missing"),
+        ('[jobs.a.replicate]\nto = ["x"]\nfrom = "y"', 8, "jobs.a.replicate.from", "no such field"),
+        ('[jobs.a.replicate]\nto = ["x", "./x/y"]', 7, "jobs.a.replicate.to", "twice, or one"),
+        ('[jobs.a.replicate]\nto = ["r/x"]', 7, "jobs.a.replicate.to", "is the repository"),
+        ('[jobs.a.replicate]\nto = ["a://"]', 7, "jobs.a.replicate.to", "'a://'"),
+        ('env = ["AIRFLOW__API_AUTH__JWT_SECRET"]', 6, "jobs.a.env", "never passes"),
+        ('env = ["_AIRFLOW_X"]', 6, "jobs.a.env", "never passes"),
+        ('env = ["A=b"]', 6, "jobs.a.env", "no name of an environment variable"),
+        ('queries = ["x", "x"]', 6, "jobs.a.queries", "twice"),
+        ('queries = ["main"]', 6, "jobs.a.queries", "main"),
+        ('queries = ["../x"]', 6, "jobs.a.queries", "'../x'"),
+        ('[jobs.a.spark]\n"spark.master" = "local"', 7, "jobs.a.spark.spark.master", "field of its own"),
+        (
+            '[jobs.a.spark]\n"spark.hadoop.fs.s3a.secret.key" = "x"',
+            7,
+            "jobs.a.spark.spark.hadoop.fs.s3a.secret.key",
+            "it is a credential",
+        ),
+        (
+            '[jobs.a.spark]\n"spark.hadoop.fs.s3a.bucket.b.access.key" = "x"',
+            7,
+            "jobs.a.spark.spark.hadoop.fs.s3a.bucket.b.access.key",
+            "it is a credential",
+        ),
+        ('[jobs.a.spark]\n"spark.x" = [1]', 7, "jobs.a.spark.spark.x", "a string, a number or a boolean"),
+        ("compact = 5", 6, "jobs.a.compact", "a table"),
+        ("sla = 5", 6, "jobs.a.sla", "a table"),
+        ("[jobs.a.sla]\nstate_bytes = 5", 7, "jobs.a.sla.state_bytes", "a table, or false"),
+        ("[jobs.a.sla]\nstate_bytes = true", 7, "jobs.a.sla.state_bytes", "a table, or false"),
+        ('[jobs.a.sla]\nstate_byte = {breach = "1GB"}', 7, "jobs.a.sla.state_byte", "no such field"),
+        ("[jobs.a.sla]\n\nstate_bytes.breach = 5", 8, "jobs.a.sla.state_bytes.breach", "a size such as"),
+        ('[jobs.a.sla]\nstate_bytes.warn = "5"', 7, "jobs.a.sla.state_bytes.warn", "'5' is no size"),
+        ('[jobs.a.sla]\ngrowth.warn = "5MB"', 7, "jobs.a.sla.growth.warn", "no growth an hour"),
+        ('[jobs.a.sla.growth]\nbreach = "x/h"', 7, "jobs.a.sla.growth.breach", "'x' is no size"),
+        ('[jobs.a.sla]\nstate_rows.warn = "5"', 7, "jobs.a.sla.state_rows.warn", "a number"),
+        ("[jobs.a.sla]\nstate_rows.warn = -1", 7, "jobs.a.sla.state_rows.warn", "at least 0"),
+        ("[jobs.a.sla]\nstate_rows.warn = inf", 7, "jobs.a.sla.state_rows.warn", "at least 0"),
+        ("[jobs.a.sla]\nhot_key.warn = nan", 7, "jobs.a.sla.hot_key.warn", "at least 0"),
+        ("[jobs.a.sla]\naccess_latency.warn = 5", 7, "jobs.a.sla.access_latency.warn", "a duration"),
+        ('[jobs.a.sla]\nstate_bytes.warn = "1TB"', 7, "jobs.a.sla.state_bytes.warn", "by default"),
+        (
+            '[jobs.a.sla]\nstate_bytes = {warn = "2GB", breach = "1GB"}',
+            7,
+            "jobs.a.sla.state_bytes.warn",
+            "after the breach, which is at 1e+09 bytes",
+        ),
+        (
+            '[jobs.a.sla.time_to_limit]\nwarn = "1d"\nbreach = "2d"',
+            7,
+            "jobs.a.sla.time_to_limit.warn",
+            "after the breach",
+        ),
+        ('[jobs.a.sla]\nstate_bytes.window = "0s"', 7, "jobs.a.sla.state_bytes.window", "longer"),
+        ('[jobs.a.sla]\nhot_key.window = "1h"', 7, "jobs.a.sla.hot_key.window", "no such field"),
+        ('[jobs.a.sla]\nhot_key.statistic = "p95"', 7, "jobs.a.sla.hot_key.statistic", "no such field"),
+        ('[jobs.a.sla]\npause.min_history = "1h"', 7, "jobs.a.sla.pause.min_history", "no such field"),
+        ('[jobs.a.sla]\npause.statistic = "p42"', 7, "jobs.a.sla.pause.statistic", "none of its values"),
+        ('[jobs.a.sla]\npause.severity = "high"', 7, "jobs.a.sla.pause.severity", "none of its values"),
+        ('[jobs.a.sla]\nmute = {why = "x"}', 7, "jobs.a.sla.mute.until", "missing"),
+        ("[jobs.a.sla.mute]\nuntil = 2026-12-01T00:00:00Z", 6, "jobs.a.sla.mute.why", "missing"),
+        ('[jobs.a.sla]\nmute = {until = 2026-12-01, why = "x"}', 7, "jobs.a.sla.mute.until", "a time such"),
+        (
+            '[jobs.a.sla]\nmute = {until = 2026-12-01T00:00:00, why = "x"}',
+            7,
+            "jobs.a.sla.mute.until",
+            "no time zone",
+        ),
+        ('[jobs.a.lease]\nttl = "2s"', 7, "jobs.a.lease.ttl", "5 beats"),
+        ("[jobs.a.logs]\nmax_bytes = 5", 7, "jobs.a.logs.max_bytes", "at least"),
+        ("[jobs.a.logs]\nfiles = true", 7, "jobs.a.logs.files", "a whole number"),
+        ('description = "${NOT_SET}"', 6, "jobs.a.description", "NOT_SET is not set"),
+        ('description = "${"', 6, "jobs.a.description", "begins no variable"),
+        ('[jobs.a.x]\n"y z" = 1', 6, "jobs.a.x", "no such field"),
+        ('[jobs."../b"]\napplication = "b.py"\ncheckpoint = "ck2"', 6, "jobs.../b", "'../b'"),
+        ('[jobs.b]\ncheckpoint = "ck2"', 6, "jobs.b.application", "missing"),
+        ('[jobs.b]\napplication = "b.py"', 6, "jobs.b.checkpoint", "missing"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "ck"', 8, "jobs.b.checkpoint", "checkpoint"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "./ck/in"', 8, "jobs.b.checkpoint", "of a, or around"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "."', 8, "jobs.b.checkpoint", "or around"),
+        ('[jobs.b]\napplication = "b.py"\ncheckpoint = "r"', 8, "jobs.b.checkpoint", "the repository file:"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_field(
+    tmp_path: Path, more: str, line: int, field: str, says: str
+) -> None:
+    error = mistake(tmp_path, job(more))
+    assert f"line {line}, {field}: " in error.message
+    assert says in error.message
+    assert "streaming_jobs.toml" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        (job(top=""), 1, "repository"),
+        (job(top="repository = 5"), 1, "repository"),
+        (job(top='repository = ""'), 1, "repository"),
+        (job(top='repository = "r"\nrepo = "x"'), 2, "repo"),
+        (job(top='repository = "r"\ncontrol = "ck/jobs"'), 6, "jobs.a.checkpoint"),
+        (job(top='repository = "r"\n[defaults]\ncheckpoint = "ck"'), 3, "defaults.checkpoint"),
+        (job(top='repository = "r"\n[defaults]\nmastr = "x"'), 3, "defaults.mastr"),
+        (job(top='repository = "r"\n[defaults.stop]\nforce_after = "x"'), 3, "defaults.stop.force_after"),
+        (
+            job(top='repository = "r"\n[defaults.sla]\n\nstate_bytes.breach = 1'),
+            4,
+            "defaults.sla.state_bytes.breach",
+        ),
+        ('jobs = 1\nrepository = "r"', 1, "jobs"),
+        ('repository = "r"\n[jobs]\na = 1', 3, "jobs.a"),
+    ],
+)
+def test_a_mistake_above_the_jobs_is_named_too(tmp_path: Path, text: str, line: int, field: str) -> None:
+    assert f"line {line}, {field}: " in mistake(tmp_path, text).message
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("true", 900.0), ("false", 0.0), ('"1h"', 3600.0)])
+def test_staggering_may_be_switched_off_or_have_its_own_window(
+    tmp_path: Path, value: str, seconds: float
+) -> None:
+    declared = load(tmp_path, job(f"savepoint.stagger = {value}"))
+    assert declared.job("a").savepoint.stagger_s == seconds
+
+
+def test_replicas_may_be_declared_for_all_jobs(tmp_path: Path) -> None:
+    top = 'repository = "r"\n[defaults.replicate]\nto = ["s3://backups/r"]'
+    assert load(tmp_path, job(top=top)).job("a").replicate.to == ("s3://backups/r",)
+
+
+def test_objectives_may_be_declared_for_all_jobs_and_changed_by_one(tmp_path: Path) -> None:
+    top = 'repository = "r"\n[defaults.sla]\nhot_key = false\nstate_bytes = {warn = "1GB", breach = "2GB"}'
+    sla = load(tmp_path, job('[jobs.a.sla]\nhot_key.warn = 5\nstate_bytes.breach = "3GB"', top)).job("a").sla
+    assert sla.objectives == {
+        "hot_key": Declared(warn=5.0),
+        "state_bytes": Declared(warn=1e9, breach=3e9),
+    }
+
+
+def test_a_near_miss_gets_a_suggestion(tmp_path: Path) -> None:
+    assert mistake(tmp_path, job('checkpiont = "x"')).hint == "Did you mean checkpoint?"
+
+
+def test_what_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
+    assert "line 2" in mistake(tmp_path, 'repository = "r"\nx = = 1\n').message
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "latin"])
+def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "jobs.toml"
+    if kind == "directory":
+        file.mkdir()
+    elif kind == "latin":
+        file.write_bytes(b'description = "\xe9"')
+    with pytest.raises(InputError) as caught:
+        load_jobs(file)
+    assert caught.value.code == "no-declaration" and str(file) in caught.value.message
+
+
+def test_variables_may_have_defaults(tmp_path: Path) -> None:
+    text = job('args = ["${HERE:-there}", "${HOME:-nowhere}", "${NONE:-}"]')
+    assert load(tmp_path, text, HOME="/home/x").job("a").args == ("there", "/home/x", "")

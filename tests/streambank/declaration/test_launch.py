@@ -1,0 +1,153 @@
+"""`[jobs.NAME.launch]`: where a job runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.launch import LaunchPolicy
+from streambank.driver.launchers.choose import launcher_for, placed, using_connections
+from streambank.driver.launchers.kubernetes import KubernetesLauncher
+from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.standalone import StandaloneLauncher
+from streambank.driver.launchers.yarn import YarnLauncher
+from streambank.job.start import start_job
+from tests.support.jobs import BY, write_jobs
+
+K8S = '"k8s://https://api:6443"'
+IN_IMAGE = 'image = "i", entry = "local:///run_query.py"'
+
+
+def load(folder: Path, *lines: str, defaults: str = "") -> Job:
+    file = write_jobs(folder, more="\n".join(lines))
+    file.write_text(file.read_text().replace("\n[jobs", f"\n{defaults}\n[jobs", 1))
+    return load_jobs(file).job("flights")
+
+
+@pytest.mark.parametrize(
+    ("lines", "on", "mode", "master"),
+    [
+        ((), "local", "client", "local[*]"),
+        (('master = "local[2]"',), "local", "client", "local[2]"),
+        (('master = "spark://h:7077"',), "standalone", "client", "spark://h:7077"),
+        (('master = "yarn"',), "yarn", "client", "yarn"),
+        (('launch.on = "yarn"', 'launch.deploy_mode = "cluster"'), "yarn", "cluster", "yarn"),
+        ((f"master = {K8S}",), "kubernetes", "client", K8S.strip('"')),
+    ],
+)
+def test_the_master_says_where_a_job_runs(
+    folder: Path, lines: tuple[str, ...], on: str, mode: str, master: str
+) -> None:
+    job = load(folder, *lines)
+    assert (job.launch.on, job.launch.deploy_mode, job.launch.master) == (on, mode, master)
+    assert job.master == master
+    assert not job.launch.comes_back(job.spark)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (('launch.on = "mesos"',), "'mesos' is none of its values"),
+        (('launch.on = "standalone"',), "needs the job's master"),
+        (('master = "yarn"', 'launch.on = "local"'), "is not where the master 'yarn' belongs"),
+        (('launch.deploy_mode = "cluster"',), "has no cluster"),
+        (('master = "yarn"', 'launch.rest = "http://h"'), "it is for standalone, and this job runs on yarn"),
+        (('master = "spark://h:7"', "launch.supervise = true"), "only a driver in the cluster"),
+        (('master = "spark://h:7"', 'launch.rest = "h:6066"'), "it is no web address"),
+        (('master = "spark://h:7"', 'launch.web = "http://u:p@h:1"'), "it holds a login"),
+        (('master = "yarn"', 'launch.keytab = "k"'), "principal and keytab go together"),
+        ((f"master = {K8S}", 'launch.deploy_mode = "cluster"'), "launch.image: it is missing"),
+        ((f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", image = "i"}}',), "how our code gets to"),
+        (('spark."spark.submit.deployMode" = "cluster"',), "a field of its own"),
+        (('spark."spark.kubernetes.authenticate.submission.oauthToken" = "x"',), "it is a credential"),
+        (('launch.quue = "x"',), "Did you mean queue?"),
+    ],
+)
+def test_what_cannot_be_is_said(folder: Path, lines: tuple[str, ...], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(folder, *lines)
+    assert caught.value.code == "bad-declaration"
+    assert said in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "said"),
+    [
+        ("n" * 89, 'master = "yarn"', None),
+        ("n" * 90, 'master = "yarn"', "YARN's tags leave 89 characters"),
+        ("n" * 52, f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}', None),
+        (
+            "n" * 53,
+            f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}',
+            "leave 52 characters",
+        ),
+        ("a_", f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}', "ends with a letter"),
+        ("n" * 99 + "_", f"master = {K8S}", None),
+        ("n" * 99 + "_", 'master = "spark://h:7"\nlaunch.deploy_mode = "cluster"', None),
+        ("n" * 99 + "_", "", None),
+    ],
+)
+def test_a_name_must_be_one_that_the_cluster_can_find_a_driver_by(
+    folder: Path, name: str, lines: str, said: str | None
+) -> None:
+    file = write_jobs(folder, name=name, more=lines)
+    if said is None:
+        assert load_jobs(file).job(name).name == name
+        return
+    with pytest.raises(InputError) as caught:
+        load_jobs(file)
+    assert caught.value.code == "bad-declaration" and said in caught.value.message
+
+
+def test_defaults_of_another_place_do_not_count(folder: Path) -> None:
+    defaults = '[defaults.launch]\non = "yarn"\ndeploy_mode = "cluster"\nqueue = "q"\nsupervise = true'
+    job = load(folder, 'master = "local[1]"', defaults=defaults)
+    assert job.launch == LaunchPolicy(master="local[1]")
+    job = load(folder, defaults=defaults)
+    assert (job.launch.on, job.launch.queue, job.launch.supervise) == ("yarn", "q", False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ((), LocalLauncher),
+        (('master = "yarn"',), LocalLauncher),
+        (('master = "spark://h:7"', 'launch.deploy_mode = "cluster"'), StandaloneLauncher),
+        (
+            ('master = "yarn"', 'launch = {deploy_mode = "cluster", resource_manager = "http://h:8088"}'),
+            YarnLauncher,
+        ),
+        ((f'master = {K8S}\nlaunch = {{deploy_mode = "cluster", {IN_IMAGE}}}',), KubernetesLauncher),
+    ],
+)
+def test_each_place_has_its_launcher(folder: Path, lines: tuple[str, ...], kind: type) -> None:
+    assert isinstance(launcher_for(load(folder, *lines)), kind)
+
+
+def test_what_comes_back_by_itself(folder: Path) -> None:
+    job = load(folder, 'master = "spark://h:7"', 'launch = {deploy_mode = "cluster", supervise = true}')
+    assert job.launch.comes_back(job.spark)
+    more = 'master = "yarn"\nlaunch.deploy_mode = "cluster"\nspark."spark.yarn.maxAppAttempts" = 2'
+    job = load(folder, more)
+    assert job.launch.comes_back(job.spark)
+
+
+def test_a_connection_is_asked_only_where_somebody_can(folder: Path) -> None:
+    job = load(folder, 'launch.connection = "spark_default"')
+    assert (job.launch.master, job.master) == (None, "local[*]")
+    with pytest.raises(InputError) as caught:
+        start_job(job, by=BY)
+    assert caught.value.code == "connection-not-known"
+    assert job.records().desired() is None
+    with using_connections(lambda job: LaunchPolicy("standalone", master="spark://h:7077")):
+        assert placed(job).master == "spark://h:7077"
+        assert isinstance(launcher_for(job), LocalLauncher)
+
+
+def test_what_is_declared_beside_a_connection_is_enough(folder: Path) -> None:
+    job = load(folder, 'master = "spark://h:7077"', 'launch.connection = "spark_default"')
+    assert placed(job) is job
+    assert job.launch.declared == {"master": "spark://h:7077"}

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import RefusedError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.prepare import prepare_launch
+
+BY = {"user": "somebody", "via": "test"}
+
+
+def declare(folder: Path) -> Job:
+    (folder / "app.py").write_text("")
+    (folder / "jobs.toml").write_text(
+        'repository = "repository"\n[jobs.flights]\napplication = "app.py"\ncheckpoint = "checkpoint"\n'
+    )
+    return load_jobs(folder / "jobs.toml").job("flights")
+
+
+def test_a_job_that_never_ran_begins_from_nothing(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+
+    spec = prepare_launch(job, job.records(), by=BY)
+
+    assert spec.queries["main"].generation == 1
+
+
+def test_a_job_whose_checkpoint_is_gone_is_not_started_from_nothing(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    control = job.records()
+    prepare_launch(job, control, by=BY)
+    control.record_query(None, {"epoch": 1, "generation": 1, "query_id": "q"})
+
+    with pytest.raises(RefusedError, match="gone or empty") as caught:
+        prepare_launch(job, control, by=BY)
+
+    assert caught.value.code == "checkpoint-lost"
+    assert "restore latest-good --job flights --generation" in caught.value.hint
+
+
+def test_a_job_whose_checkpoint_is_there_goes_on(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    control = job.records()
+    control.record_query(None, {"epoch": 1, "generation": 1, "query_id": "q"})
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/metadata").write_text('{"id":"q"}')
+
+    assert prepare_launch(job, control, by=BY).queries["main"].checkpoint == job.checkpoint
+
+
+def test_a_new_generation_owes_nothing_to_what_worked_in_the_old_one(tmp_path: Path) -> None:
+    job = declare(tmp_path)
+    control = job.records()
+    control.record_query(None, {"epoch": 1, "generation": 7, "query_id": "q"})
+
+    assert prepare_launch(job, control, by=BY).queries["main"].generation == 1

@@ -1,0 +1,136 @@
+"""What a sweep has condemned is as if it were not there, for whoever stores or lists something."""
+
+from __future__ import annotations
+
+import pytest
+
+from streambank.core.errors import ConflictError, FormatError, IntegrityError
+from streambank.repository.catalog import manifest_key
+from streambank.repository.objects import read as reading
+from streambank.repository.objects.digest import digest_of
+from streambank.repository.objects.large import object_key
+from streambank.repository.repository import Repository
+from streambank.repository.trash import condemn, condemned_records, forget, forget_orphans, mark_done
+from streambank.storage.memory import MemoryStore
+from tests.support.repositories import FILES, LARGE, manifest_of, save
+
+DIGEST = digest_of("blake3", LARGE)
+
+
+@pytest.fixture
+def repository() -> Repository:
+    repository = Repository.open(MemoryStore(), create=True)
+    save(repository)
+    return repository
+
+
+def keys(repository: Repository) -> list[str]:
+    return [info.path for folder in ("objects", "packs") for info in repository.store.list(folder)]
+
+
+def test_it_is_not_there_to_stay_and_can_still_be_read(repository: Repository) -> None:
+    objects = manifest_of().objects()
+    assert repository.condemned(objects, refresh=True) == set()
+    condemn(repository.store, "blake3", keys(repository), {})
+    assert repository.has(DIGEST)  # nobody has looked since
+    assert repository.condemned(objects, refresh=True) == set(objects)
+    assert not repository.has(DIGEST) and repository.missing(objects) == set(objects)
+    assert repository.read_object(DIGEST) == LARGE
+    assert all(isinstance(data, bytes) for _, data in Repository.open(repository.store).read_objects(objects))
+
+
+def test_nothing_that_counts_on_it_is_listed(repository: Repository) -> None:
+    condemn(repository.store, "blake3", keys(repository), {})
+    manifest = manifest_of(batch=4)
+    with pytest.raises(ConflictError) as refused:
+        repository.commit(manifest)
+    assert refused.value.code == "objects-condemned"
+    assert not repository.store.exists(manifest_key(manifest.job, manifest.savepoint))
+
+
+def test_a_record_that_was_read_wrong_once_is_believed_when_it_is_read_right(repository: Repository) -> None:
+    class Misreading(MemoryStore):
+        wrong = 1
+
+        def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+            data = super().read(key, offset, length)
+            if key.startswith("condemned/") and self.wrong:
+                self.wrong -= 1
+                return data[:-1]
+            return data
+
+    store = Misreading()
+    for info in repository.store.list():
+        store.write(info.path, repository.store.read(info.path))
+    condemn(store, "blake3", keys(repository), {})
+    objects = manifest_of().objects()
+    reader = Repository.open(store)
+    assert reader.condemned(objects, refresh=True) == set() and store.wrong == 0
+    assert reader.condemned(objects, refresh=True) == set(objects)
+
+
+def test_it_is_stored_again_under_another_name(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = keys(repository)
+    condemn(repository.store, "blake3", before, {})
+    repository = Repository.open(repository.store)
+    save(repository, batch=4)
+    for key in before:
+        repository.store.delete(key)
+    monkeypatch.setattr(reading, "READ_BYTES", 100_000)
+    fresh = Repository.open(repository.store)
+    place = fresh.object_location(DIGEST)
+    assert place.kind == "pack" and fresh.read_object(DIGEST) == LARGE
+    found = dict(fresh.read_objects(manifest_of().objects()))
+    assert set(found.values()) == set(FILES.values())
+    assert fresh.rebuild_index().damaged == ()
+
+    data = bytearray(fresh.store.read(place.key))
+    data[500_000] ^= 1
+    fresh.store.write(place.key, bytes(data))
+    with pytest.raises(IntegrityError) as damaged:
+        fresh.read_object(DIGEST)
+    assert damaged.value.code == "object-damaged"
+    fresh.store.delete(place.key)
+    with pytest.raises(IntegrityError) as gone:
+        fresh.read_object(DIGEST)
+    assert gone.value.code == "pack-missing"
+
+
+def test_a_pack_that_is_gone_hides_no_object_of_the_same_bytes(repository: Repository) -> None:
+    """An index file that was merged beside a sweep still names the pack."""
+    condemn(repository.store, "blake3", [object_key(DIGEST)], {})
+    again = Repository.open(repository.store)
+    with again.writer() as writer:
+        writer.add(LARGE, len(LARGE))
+    repository.store.delete(again.object_location(DIGEST).key)
+    assert Repository.open(repository.store).read_object(DIGEST) == LARGE
+
+
+def test_a_record_that_a_newer_version_wrote_stops_takes(repository: Repository) -> None:
+    record = condemn(repository.store, "blake3", keys(repository), {"user": "ann"})
+    key = f"condemned/{record.id}.json"
+    data = repository.store.read(key)
+    repository.store.write(key, data.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(FormatError):
+        repository.commit(manifest_of(batch=4))
+    repository.store.write(key, data[:-5])
+    assert save(repository, batch=4).batch == 4  # no sweep can act on it either
+    (found,) = condemned_records(repository.store)
+    assert found.keys == () and found.error is not None
+
+
+def test_the_life_of_a_record(repository: Repository) -> None:
+    store = repository.store
+    record = condemn(store, "blake3", ["objects/86/86c0"], {})
+    (found,) = condemned_records(store)
+    assert (found.id, found.keys, found.done_ns) == (record.id, ("objects/86/86c0",), None)
+    assert 0 <= found.age_s(found.condemned_ns + 10**9) < 1 + 1
+    mark_done(store, "blake3", found)
+    mark_done(store, "blake3", found)
+    assert condemned_records(store)[0].done_ns
+    store.delete(f"condemned/{record.id}.json")
+    forget_orphans(store)
+    assert store.names("condemned") == []
+    forget(store, record)

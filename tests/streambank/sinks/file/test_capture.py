@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.sinks.file.capture import FileSinkCapture
+from streambank.sinks.file.log import Roots, parse_entry, relocate_entry
+from streambank.sinks.file.position import SavedLog, read_saved_log
+from streambank.sinks.file.rollback import roll_back, stand
+from streambank.sinks.unguarded import UnguardedSink, sink_from_description, sinks_from_descriptions
+from streambank.storage import open_store
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Store
+from tests.support.file_sinks import FileSinkWriter, snapshot_of
+
+
+def make_sink(store: Store, batches: int, **options: object) -> FileSinkWriter:
+    writer = FileSinkWriter(store, **options)  # type: ignore[arg-type]  # options are the writer's own
+    for batch in range(batches):
+        writer.write(batch, [{"batch": batch, "row": row} for row in range(batch + 1)], folder="k=a b")
+    return writer
+
+
+def saved_at(store: Store, batch: int, *, now: str | None = None) -> SavedLog:
+    captured = FileSinkCapture(store.uri, store).capture(batch)
+    content = {info.path: store.read(info.path) for info in captured.files}
+    return read_saved_log(captured.record, content, now or store.uri)
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return (
+        LocalStore(tmp_path / "out", fsync=False)
+        if request.param == "local"
+        else open_store("memory://" + tmp_path.name)
+    )
+
+
+def batches_of(rows: list[dict[str, object]]) -> list[object]:
+    return [row["batch"] for row in rows]
+
+
+class TestCapture:
+    def test_names_the_last_compacted_entry_and_each_one_after_it(self, store: Store) -> None:
+        make_sink(store, 14)
+        captured = FileSinkCapture(store.uri, store).capture(12)
+        assert [info.path for info in captured.files] == [
+            "_spark_metadata/9.compact",
+            "_spark_metadata/10",
+            "_spark_metadata/11",
+            "_spark_metadata/12",
+        ]
+        assert captured.record["data_files"] == 13
+        assert captured.record["latest_batch"] == 13
+        assert captured.record["guarded"] is True
+
+    def test_a_directory_that_is_behind_is_not_the_sink_of_the_query(self, store: Store) -> None:
+        make_sink(store, 3)
+        with pytest.raises(InputError, match="ends at batch 2") as caught:
+            FileSinkCapture(store.uri, store).capture(5)
+        assert caught.value.code == "not-this-sink"
+
+    def test_a_directory_without_a_log_is_not_a_file_sink(self, store: Store) -> None:
+        store.write("part-0.json", b"{}\n")
+        with pytest.raises(InputError, match="is not there"):
+            FileSinkCapture(store.uri, store).capture(0)
+
+    def test_entries_compacted_away_are_said_to_be_gone(self, store: Store) -> None:
+        make_sink(store, 12)
+        with pytest.raises(NotFoundError) as caught:
+            FileSinkCapture(store.uri, store).capture(7)
+        assert caught.value.code == "sink-log-not-retained"
+
+    def test_a_half_written_entry_is_a_format_error(self, store: Store) -> None:
+        make_sink(store, 3)
+        store.write("_spark_metadata/2", b'v1\n{"path":"file:///x","si')
+        with pytest.raises(FormatError, match="_spark_metadata/2"):
+            FileSinkCapture(store.uri, store).capture(2)
+
+    def test_a_log_that_deletes_is_not_understood(self) -> None:
+        entry = json.dumps({"path": "file:///out/a", "size": 1, "action": "delete"})
+        with pytest.raises(FormatError, match="delete") as caught:
+            parse_entry(f"v1\n{entry}".encode(), "7", Roots("file:///out"))
+        assert caught.value.code == "unknown-sink-action"
+
+    def test_other_sinks_are_named_as_not_guarded(self, tmp_path: Path) -> None:
+        sink = sink_from_description("ForeachBatchSink")
+        assert isinstance(sink, UnguardedSink)
+        assert sink.capture(3).record == {
+            "kind": "ForeachBatchSink",
+            "path": "ForeachBatchSink",
+            "guarded": False,
+            "batch": 3,
+        }
+        file, table = sinks_from_descriptions(
+            [f"FileSink[file:{tmp_path}/out]", "DeltaSink[/t]", f"FileSink[file:{tmp_path}/out]"]
+        )
+        assert file.kind == "file"
+        assert file.path == f"file://{tmp_path}/out"
+        assert table.kind == "DeltaSink"
+
+
+class TestStanding:
+    def test_even_is_safe(self, store: Store) -> None:
+        make_sink(store, 5)
+        standing = stand(saved_at(store, 4), store, store.uri)
+        assert (standing.standing, standing.safe, standing.sentence()) == ("even", True, "")
+
+    def test_ahead_counts_what_would_be_lost(self, store: Store) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        standing = stand(saved, store, store.uri)
+        assert standing.standing == "ahead"
+        assert not standing.safe
+        assert standing.can_roll_back
+        assert (len(standing.later), standing.later_rows) == (2, 4 + 5)
+        assert "2 files with 9 rows" in standing.sentence()
+
+    def test_ahead_over_a_compaction(self, store: Store) -> None:
+        make_sink(store, 8)
+        saved = saved_at(store, 7)
+        writer = FileSinkWriter(store)
+        for batch in range(8, 23):
+            writer.write(batch, [{"batch": batch}])
+        standing = stand(saved, store, store.uri)
+        assert (standing.standing, len(standing.later)) == ("ahead", 15)
+
+    def test_behind(self, store: Store) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 4)
+        store.delete("_spark_metadata/4")
+        standing = stand(saved, store, store.uri)
+        assert (standing.standing, standing.safe) == ("behind", False)
+
+    def test_a_missing_or_cut_data_file_is_not_safe_and_cannot_be_rolled_back(self, store: Store) -> None:
+        writer = make_sink(store, 5)
+        saved = saved_at(store, 4)
+        store.write("k=a b/part-00000-a0003-c000.json", b"{}\n")
+        standing = stand(saved, store, store.uri)
+        assert standing.missing == ("k=a b/part-00000-a0003-c000.json",)
+        assert not standing.safe
+        assert "lacks 1 data files" in standing.sentence()
+        with pytest.raises(RefusedError) as caught:
+            roll_back(saved, store, store.uri, "b000004-x")
+        assert caught.value.code == "sink-cannot-roll-back"
+        assert writer.latest() == 4
+
+    def test_another_timeline_with_the_same_batches_is_diverged(self, store: Store) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 4)
+        for name in store.names("_spark_metadata"):
+            store.delete(f"_spark_metadata/{name}")
+        make_sink(store, 5, timeline="b")
+        standing = stand(saved, store, store.uri)
+        assert (standing.standing, len(standing.later)) == ("diverged", 5)
+
+    def test_a_damaged_log_is_neither_safe_nor_rolled_back(self, store: Store) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        store.write("_spark_metadata/3", b"")
+        standing = stand(saved, store, store.uri)
+        assert (standing.standing, standing.can_roll_back) == ("damaged", False)
+        assert "cannot be read" in standing.sentence()
+
+    def test_a_saved_log_that_is_not_whole_is_damage(self, store: Store) -> None:
+        make_sink(store, 5)
+        record = {"kind": "file", "path": store.uri, "batch": 4}
+        content = {f"_spark_metadata/{n}": store.read(f"_spark_metadata/{n}") for n in (0, 1, 2, 4)}
+        with pytest.raises(IntegrityError, match="whole"):
+            read_saved_log(record, content, store.uri)
+        with pytest.raises(IntegrityError, match="no entry"):
+            read_saved_log(record, {"_spark_metadata/../../x": b"v1"}, store.uri)
+
+
+class TestRollback:
+    @pytest.mark.parametrize("keep_old", [True, False])
+    @pytest.mark.parametrize("to", [0, 5, 9, 12])
+    def test_output_is_that_of_the_batch_and_later_files_are_aside(
+        self, store: Store, keep_old: bool, to: int
+    ) -> None:
+        writer = FileSinkWriter(store, keep_old=keep_old)
+        saved = None
+        for batch in range(24):
+            writer.write(batch, [{"batch": batch}], folder=f"k={batch % 2}")
+            if batch == to:
+                saved = saved_at(store, to)
+        assert saved is not None
+        before = snapshot_of(store)
+        report = roll_back(saved, store, store.uri, "b-one")
+        assert stand(saved, store, store.uri).safe
+        assert batches_of(writer.read()) == list(range(to + 1))
+        assert report.files_aside == 23 - to
+        assert report.rows_aside == 23 - to
+        # nothing is destroyed: every data file and every entry is still there with its bytes
+        after = snapshot_of(store)
+        for path, data in before.items():
+            assert data in (after.get(path), after.get(f"{report.aside}/{path}"))
+        # and the sink goes on as if the later batches had never been
+        again = FileSinkWriter(store, timeline="b")
+        for batch in range(to + 1, 31):
+            again.write(batch, [{"batch": batch}])
+        assert batches_of(again.read()) == list(range(31))
+
+    def test_nothing_to_do_does_nothing(self, store: Store) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 4)
+        before = snapshot_of(store)
+        report = roll_back(saved, store, store.uri, "b-one")
+        assert (report.aside, report.files_aside) == ("", 0)
+        assert snapshot_of(store) == before
+
+    def test_a_lost_log_is_rebuilt_when_the_data_files_are_there(self, store: Store) -> None:
+        writer = make_sink(store, 13)
+        saved = saved_at(store, 12)
+        rows = writer.read()
+        for name in store.names("_spark_metadata"):
+            store.delete(f"_spark_metadata/{name}")
+        roll_back(saved, store, store.uri, "b-one")
+        assert writer.read() == rows
+
+    def test_back_and_forth_brings_files_back(self, store: Store) -> None:
+        writer = make_sink(store, 15)
+        older, newer = None, saved_at(store, 14)
+        fresh = open_store(f"{store.uri}-other")
+        make_sink(fresh, 15)
+        older = saved_at(store, 10)
+        rows = writer.read()
+        roll_back(older, store, store.uri, "b-old")
+        other = FileSinkWriter(store, timeline="b")
+        for batch in range(11, 17):
+            other.write(batch, [{"batch": batch, "timeline": "b"}])
+        standing = stand(newer, store, store.uri)
+        assert not standing.safe
+        assert len(standing.aside) == 4
+        report = roll_back(newer, store, store.uri, "b-new")
+        assert report.files_back == 4
+        assert writer.read() == rows
+
+    def test_a_moved_sink_gets_its_paths_rewritten(self, tmp_path: Path) -> None:
+        old = open_store(tmp_path / "old place")
+        make_sink(old, 13)
+        captured = FileSinkCapture(old.uri, old).capture(11)
+        content = {info.path: old.read(info.path) for info in captured.files}
+        (tmp_path / "old place").rename(tmp_path / "new place")
+        new = open_store(tmp_path / "new place")
+        saved = read_saved_log(captured.record, content, new.uri)
+        assert not stand(saved, new, old.uri).safe
+        roll_back(saved, new, old.uri, "b-one")
+        assert stand(saved, new, old.uri).safe
+        text = new.read("_spark_metadata/9.compact").decode()
+        assert "old%20place" not in text
+        assert f"file://{tmp_path}/new%20place/k=a%20b/part" in text
+
+    def test_files_outside_the_output_directory_are_never_moved(self, tmp_path: Path) -> None:
+        store = open_store(tmp_path / "out")
+        make_sink(store, 3)
+        saved = saved_at(store, 2)
+        outside = tmp_path / "precious.json"
+        outside.write_text("{}\n")
+        for path in (f"file://{outside}", f"file://{tmp_path}/out/../precious.json"):
+            entry = json.dumps({"path": path, "size": 3, "action": "add"})
+            store.write("_spark_metadata/3", f"v1\n{entry}".encode())
+            standing = stand(saved, store, store.uri)
+            assert not standing.can_roll_back
+            with pytest.raises(RefusedError):
+                roll_back(saved, store, store.uri, "b-one")
+        assert outside.read_text() == "{}\n"
+
+    def test_stale_hidden_checksums_go(self, tmp_path: Path) -> None:
+        store = open_store(tmp_path / "out")
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        store.write("_spark_metadata/.4.crc", b"crc")
+        roll_back(saved, store, store.uri, "b-one")
+        assert store.names("_spark_metadata") == ["0", "1", "2"]
+
+
+class TestPaths:
+    def test_spellings_of_one_directory(self, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "real")
+        roots = Roots(f"file://{tmp_path}/real")
+        assert roots.key(f"file:{tmp_path}/real/a%20b") == "a b"
+        assert roots.key(f"file://{tmp_path}/real/a%2520b") == "a%20b"
+        assert roots.key(f"{tmp_path}/real/a") == "a"
+        assert roots.key(f"file://{tmp_path}/link/a") == "a"
+        assert roots.key(f"file://{tmp_path}/realer/a") is None
+        assert roots.key(f"file://{tmp_path}/real/../x") is None
+        assert Roots("s3://bucket/out").key("s3a://bucket/out/a") == "a"
+        assert Roots("s3://bucket/out").key("s3a://other/out/a") is None
+
+    def test_relocating_leaves_other_paths_alone(self) -> None:
+        lines = [
+            {"path": p, "size": 1, "action": "add"} for p in ("file:///old/a%20b", "file:///elsewhere/c")
+        ]
+        data = "\n".join(["v1", *map(json.dumps, lines)]).encode()
+        moved = relocate_entry(data, "3", Roots("file:///old"), "file:///new dir")
+        assert [json.loads(line)["path"] for line in moved.decode().split("\n")[1:]] == [
+            "file:///new%20dir/a%20b",
+            "file:///elsewhere/c",
+        ]

@@ -1,0 +1,142 @@
+"""The estimators against figures worked out by hand, and against the formulas as they were published."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streambank.sla.growth.slope import Cell, _covariances, _groups, extremes, ranks, slope
+
+FINITE = st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
+FEW = settings(max_examples=40, deadline=None)
+
+
+def cells(values: list[float], **more: int) -> list[Cell]:
+    return [Cell(number, value, **more) for number, value in enumerate(values)]
+
+
+def test_sens_slope_and_interval_by_hand() -> None:
+    # Ten values, 45 pairs, Var(S) = 10 * 9 * 25 / 18 = 125; C = 1.96 * 11.18 = 21.9: pairs 11 and 35 of 45.
+    values = [1.0, 3.0, 2.0, 5.0, 4.0, 7.0, 6.0, 9.0, 8.0, 11.0]
+    found = slope(cells(values))
+    pairs = sorted((b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2))
+    assert found is not None and found.pairs == 45
+    assert found.value == pairs[22]
+    assert found.low <= pairs[10] and found.high >= pairs[34]
+    assert 0 < found.low < 1 < found.high
+
+
+def test_too_few_values_have_an_open_interval() -> None:
+    found = slope(cells([1.0, 2.0, 3.0]))
+    assert found is not None and found.value == 1.0
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    assert slope(cells([1.0])) is None and slope([]) is None
+
+
+def test_values_of_different_segments_are_never_compared() -> None:
+    split = [*cells([1.0, 2.0, 3.0, 4.0, 5.0]), *(Cell(5 + n, 100.0 + n, segment=1) for n in range(5))]
+    found = slope(split)
+    assert found is not None and found.value == 1.0 and found.pairs == 20
+    assert slope([Cell(0, 1.0, 0), Cell(1, 9.0, 1)]) is None
+
+
+def test_seasons_are_compared_with_themselves_only() -> None:
+    wave = [0.0, 10.0, 50.0, 10.0] * 8
+    leak = [value + 0.5 * number for number, value in enumerate(wave)]
+    for values, expected in ((wave, 0.0), (leak, 0.5)):
+        found = slope(cells(values), 4)
+        assert found is not None and found.value == expected and found.pairs == 4 * 28
+        assert (found.low, found.high) == (expected, expected)
+    few = extremes(cells(leak[:8]), 4)
+    assert few is not None and (few.value, few.low, few.high, few.pairs) == (0.5, 0.5, 0.5, 4)
+    assert extremes(cells([1.0, 2.0]), 4) is None
+
+
+def by_the_formula(values: list[list[float | None]]) -> float:
+    """Hirsch and Slack (1984): covariances of all pairs of seasons, one by one, from values[day][season]."""
+    days, seasons = len(values), len(values[0])
+    total = 0.0
+    for g in range(seasons):
+        for h in range(seasons):
+            if g == h:
+                continue
+            columns = [[values[day][one] for day in range(days)] for one in (g, h)]
+            counts = [sum(value is not None for value in column) for column in columns]
+            agreement = 0.0
+            for i, j in combinations(range(days), 2):
+                signs = [
+                    0 if (a := column[i]) is None or (b := column[j]) is None else (b > a) - (b < a)
+                    for column in columns
+                ]
+                agreement += signs[0] * signs[1]
+            rows = []
+            for column, count in zip(columns, counts, strict=True):
+                ranked = iter(ranks([value for value in column if value is not None]))
+                rows.append([(count + 1) / 2 if value is None else next(ranked) for value in column])
+            together = sum(a * b for a, b in zip(*rows, strict=True))
+            total += (agreement + 4 * together - days * (counts[0] + 1) * (counts[1] + 1)) / 3
+    return total
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_covariances_are_those_of_the_published_formula(missing: float) -> None:
+    chance = random.Random(5)
+    values: list[list[float | None]] = [
+        [None if chance.random() < missing else chance.randint(0, 9) + day for _ in range(6)]
+        for day in range(9)
+    ]
+    given_cells = [
+        Cell(day * 6 + season, value)
+        for day, row in enumerate(values)
+        for season, value in enumerate(row)
+        if value is not None
+    ]
+    groups = _groups(given_cells, 6)
+    assert len(groups) == 6
+    assert _covariances(groups, 6) == pytest.approx(by_the_formula(values))
+
+
+def test_what_hangs_together_widens_the_interval() -> None:
+    chance = random.Random(1)
+    loose = [chance.gauss(0, 1) for _ in range(60)]
+    bound: list[float] = []
+    for one in loose:
+        bound.append(0.95 * bound[-1] + one if bound else one)
+    free, tied = slope(cells(loose)), slope(cells(bound))
+    shuffled = slope(cells(random.Random(2).sample(bound, len(bound))))
+    assert free is not None and tied is not None and shuffled is not None
+    assert tied.high - tied.low > 2 * (shuffled.high - shuffled.low)
+
+
+@FEW
+@given(st.lists(FINITE, min_size=5, max_size=30), st.floats(-100, 100), st.floats(-1e5, 1e5))
+def test_a_line_added_is_a_line_found(values: list[float], rate: float, level: float) -> None:
+    plain = slope(cells(values))
+    tilted = slope(cells([value + level + rate * number for number, value in enumerate(values)]))
+    assert plain is not None and tilted is not None
+    assert tilted.value == pytest.approx(plain.value + rate, abs=1e-4)
+
+
+@FEW
+@given(st.lists(FINITE, min_size=2, max_size=40), st.sampled_from([None, 1, 3]))
+def test_the_slope_lies_within_its_interval(values: list[float], period: int | None) -> None:
+    found = slope(cells(values), period)
+    if found is not None:
+        assert found.low <= found.value <= found.high
+
+
+@FEW
+@given(st.lists(st.integers(0, 5).map(float), min_size=1, max_size=20))
+def test_equal_values_share_their_rank(values: list[float]) -> None:
+    found = ranks(values)
+    assert sum(found) == len(values) * (len(values) + 1) / 2
+    assert all(
+        (a < b) == (ra < rb)
+        for a, ra in zip(values, found, strict=True)
+        for b, rb in zip(values, found, strict=True)
+    )

@@ -1,0 +1,151 @@
+"""Objectives about what is not in the history: kept, broken, and what nobody looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+
+from streambank.declaration.sla import Declared, SlaPolicy
+from streambank.job.alive import Life
+from streambank.sla.judge.events import Fact, Facts, Sign
+from streambank.sla.objectives import MEASURES
+from streambank.sla.verdict import Verdict
+from tests.support.judging import MINUTE, NOW, STEADY, batches, declare, verdicts
+
+REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
+    "alive": (
+        Facts(life=Life(True, up=False, down_since=NOW - 5 * MINUTE)),
+        Facts(life=Life(True, up=False, down_since=NOW - 6 * MINUTE, down_why="It died.")),
+        Declared(),
+    ),
+    "restart_rate": (
+        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(2)]),
+        Facts(restarts=[Fact(NOW - n * MINUTE, 1, f"driver {n}") for n in range(10)]),
+        Declared(),
+    ),
+    "savepoint_age": (
+        Facts(savepoints=(Fact(NOW - 59 * MINUTE, subject="b1"), Fact(NOW - 300 * MINUTE))),
+        Facts(savepoints=(Fact(NOW - 61 * MINUTE, subject="b1"),)),
+        Declared(breach=3600.0),
+    ),
+    "failed_batches": (
+        Facts(failures=(Fact(NOW - 60 * MINUTE, 1, "driver 1", "exit code 1"),)),
+        Facts(failures=tuple(Fact(NOW + n * MINUTE, 1, f"driver {n}", "exit code 1") for n in range(4))),
+        Declared(),
+    ),
+    "recovery_time": (
+        Facts(recoveries=(Fact(NOW - timedelta(days=1), 40.0), Fact(NOW - timedelta(days=40), 4000.0))),
+        Facts(recoveries=(Fact(NOW - timedelta(days=1), 301.0, what="A restore."),)),
+        Declared(),
+    ),
+    "partition_skew": (
+        Facts(skews=(Fact(NOW, 2.9, "operator 0"),)),
+        Facts(skews=(Fact(NOW, 2.9, "operator 0"), Fact(NOW, 5.0, "operator 1", "Partition 7 has 5 GB."))),
+        Declared(breach=4.0),
+    ),
+    "hot_key": (
+        Facts(hot_keys=(Fact(NOW, 9.0),)),
+        Facts(hot_keys=(Fact(NOW, 99.0, "JFK"),)),
+        Declared(breach=50),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: str) -> None:
+    kept, broken, declared = REPORTED[name]
+    policy, history = declare(**{name: declared}), batches([STEADY] * 5)
+    assert verdicts(history, policy, kept)[name].level == "ok"
+    verdict = verdicts(history, policy, broken)[name]
+    assert verdict.level == "breach" and verdict.advice
+    assert (verdict.since is None) == (name in ("partition_skew", "hot_key"))
+    nobody = verdicts(history, policy)[name]
+    assert nobody.level == "unknown" and "Nobody looked" in nobody.why
+
+
+def test_each_reported_objective_has_a_case() -> None:
+    reported = {name for name, measure in MEASURES.items() if measure.kind == "reported"}
+    assert reported == {*REPORTED, "progress_age"}
+
+
+def test_a_query_that_stands_still_is_told_by_the_age_of_its_newest_batch() -> None:
+    policy = declare(progress_age=Declared(breach=600.0))
+    assert verdicts(batches([STEADY] * 5), policy)["progress_age"].level == "ok"
+    still = verdicts(batches([STEADY] * 5, until=NOW - 20 * MINUTE), policy)["progress_age"]
+    assert still.level == "breach" and still.since == NOW - 10 * MINUTE - timedelta(seconds=1)
+    assert verdicts([], policy)["progress_age"].level == "unknown"
+
+
+def test_an_idle_query_is_told_from_one_that_hangs_by_its_drivers_word() -> None:
+    """Without new input no batch is committed, however well the query is."""
+    day = batches([STEADY] * 5, until=NOW - timedelta(days=1))
+
+    def level(sign: Sign | None) -> str:
+        return verdicts(day, None, Facts(sign=sign))["progress_age"].level
+
+    assert level(Sign(NOW - 10 * MINUTE)) == "ok"
+    assert level(Sign(NOW - 31 * MINUTE)) == "breach"
+    assert level(Sign(NOW - 170 * MINUTE, limit_s=3 * 3600.0)) == "ok", "its trigger comes once an hour"
+    assert level(Sign(over="it is meant to be stopped")) == "ok"
+    assert level(None) == "unknown" == level(Sign()), "a checkpoint alone does not tell"
+    nightly = declare(progress_age=Declared(breach=3600.0))
+    ended = Facts(sign=Sign(over="its application ran to its end", finished=True))
+    assert verdicts(day, None, ended)["progress_age"].level == "ok"
+    assert verdicts(day, nightly, ended)["progress_age"].level == "breach"
+
+
+def test_a_job_that_runs_unwatched_is_broken_and_one_that_was_stopped_is_not() -> None:
+    def verdict(life: Life) -> Verdict:
+        return verdicts([], None, Facts(life=life))["alive"]
+
+    left = verdict(
+        Life(True, up=True, unwatched_since=NOW - 20 * MINUTE, unwatched_why="Nothing has watched it.")
+    )
+    assert left.level == "breach" and left.since == NOW - 20 * MINUTE and left.value == 1200.0
+    assert left.why == (
+        "It runs, but nothing would restart it for 20 min, above the limit of 5 min. Nothing has watched it."
+    )
+    both = verdict(
+        Life(
+            True,
+            up=False,
+            down_since=NOW - 30 * MINUTE,
+            down_why="No driver lives.",
+            unwatched_since=NOW - 20 * MINUTE,
+            unwatched_why="Its watcher is gone.",
+        )
+    )
+    assert both.since == NOW - 30 * MINUTE and both.why.endswith("No driver lives. Its watcher is gone.")
+    assert verdict(Life(False, "it is meant to be stopped")).level == "ok"
+    assert verdict(Life(True, up=True, watched=True)).level == "ok"
+    assert verdict(Life(True, up=None)).level == "unknown"
+
+
+def test_a_job_without_a_savepoint_has_as_long_as_its_schedule_gives() -> None:
+    policy = SlaPolicy(usual={"savepoint_age": 10_800.0})
+
+    def level(minutes: int | None) -> str:
+        begun = None if minutes is None else NOW - minutes * MINUTE
+        return verdicts(batches([STEADY]), policy, Facts(savepoints=(), begun=begun))["savepoint_age"].level
+
+    assert [level(None), level(2), level(179), level(181)] == ["unknown", "ok", "ok", "breach"]
+
+
+def test_three_failures_in_a_row_are_tolerated_and_a_commit_ends_the_row() -> None:
+    def failed(count: int) -> Verdict:
+        facts = Facts(failures=[Fact(NOW + n * MINUTE, 1, f"driver {n}") for n in range(count)])
+        return verdicts(batches([STEADY] * 5), None, facts)["failed_batches"]
+
+    assert [failed(count).level for count in range(6)] == ["ok", "warn", "warn", "warn", "breach", "breach"]
+    committed = batches([STEADY] * 5, until=NOW + 10 * MINUTE)
+    facts = Facts(failures=[Fact(NOW + n * MINUTE) for n in range(9)])
+    assert verdicts(committed, None, facts)["failed_batches"].value == 0
+
+
+def test_no_savepoint_at_all_is_worse_than_an_old_one() -> None:
+    found = verdicts(batches([STEADY]), declare(savepoint_age=Declared(breach=60.0)), Facts(savepoints=()))
+    assert found["savepoint_age"].level == "breach" and found["savepoint_age"].value is None
+    warned = verdicts(batches([STEADY]), declare(savepoint_age=Declared(warn=60.0)), Facts(savepoints=()))
+    assert warned["savepoint_age"].level == "warn"

@@ -1,0 +1,100 @@
+"""Savepoint work that operators send to Spark executors by the Spark provider's hook; no JVM, no PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.core.errors import InputError, StorageError
+from streambank.savepoint.verify import verify
+from streambank.work.executor import BySize
+from streambank_airflow.connections.spark import SparkChoice
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.repository import ReplicateSavepointsOperator
+from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
+from tests.support.fake_spark import fake_spark
+from tests.support.workshop import JOB, Workshop
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+SECRET = "secret-of-airflow"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path, state_bytes=400_000).run(6)
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A worker as they are: nothing of Spark on the PATH, and Airflow's secrets in the environment."""
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
+    spark = {"conn_type": "spark", "host": "spark://there", "port": 7077, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps(spark))
+    return fake_spark(tmp_path, monkeypatch)
+
+
+def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
+    said: list[str] = []
+    executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(said.append)
+    result = shop.take(executor=executor)
+    assert verify(shop.repository, JOB, result.savepoint, "full").ok
+    arguments, environment, conf, mode, _ = json.loads(seen.read_text())
+    assert arguments[arguments.index("--master") + 1] == "spark://there:7077"
+    assert arguments[arguments.index("--deploy-mode") + 1] == "client"
+    assert "spark.executor.memory=2g\n" in conf and stat.S_IMODE(mode) == 0o600
+    assert SECRET not in json.dumps([arguments, environment, conf])
+    assert "connection spark_here" in said[0] and "the log of this task" in said[0]
+
+
+@pytest.mark.parametrize("how", ["dead", "silent"])
+def test_an_application_that_did_not_do_it(shop: Workshop, seen: Path, tmp_path: Path, how: str) -> None:
+    executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print)
+    with pytest.raises(StorageError) as caught:
+        shop.take(executor=executor)
+    assert caught.value.code == "spark-failed" and "the log of this task" in caught.value.message
+    assert not list(tmp_path.glob("streambank-spark-*"))
+
+
+def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def noting(self: StreambankHook, *_: Any, executor: Any, **__: Any) -> Any:
+        asked.append(executor)
+        raise InputError("enough", code="bad-input")
+
+    for verb in ("take", "verify", "restore", "plan_restore", "replicate"):
+        monkeypatch.setattr(StreambankHook, verb, noting)
+    context: Any = {"dag_run": _Run(), "ti": _Run()}
+    choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
+    for operator in (
+        CreateSavepointOperator(**choice),
+        VerifySavepointOperator(**choice),
+        RestoreSavepointOperator(**choice),
+        RestoreSavepointOperator(plan_only=True, **choice),
+        ReplicateSavepointsOperator(**choice),
+    ):
+        with pytest.raises(Exception, match="enough"):
+            operator.execute(context)
+    assert len(asked) == 5 and all(isinstance(each, BySize) for each in asked)
+
+
+def test_without_a_connection_the_worker_does_it() -> None:
+    assert SparkChoice().executor(print) is None
+
+
+def test_a_choice_that_there_is_not() -> None:
+    with pytest.raises(InputError) as caught:
+        SparkChoice("spark_here", on="mars").executor(print)
+    assert caught.value.code == "bad-choice"
+
+
+class _Run:
+    dag_id = run_id = task_id = "x"
+    triggering_user_name = None

@@ -1,0 +1,364 @@
+"""`<job>.compact` and `<job>.rescale`: they exchange the state of a job, or leave it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from streambank.control.watch import Watches
+from streambank.core.errors import RefusedError, StorageError
+from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.recovery import foresee as foreseeing
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
+from streambank_airflow.dags.jobs import build_dags
+from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.hand_over import CheckRunDagOperator
+from streambank_airflow.operators.job import StopStreamingJobOperator
+from streambank_airflow.operators.rewrite import NOTHING_KEY
+from streambank_spark.submit.executor import SparkExecutor
+from tests.support.airflow_db import pause, run_dag, task_states, write_dags, xcom
+from tests.support.managed import Managed, hand_over
+from tests.support.remade import remake
+
+WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
+OLD = {"where": "value.count < 3"}
+
+
+class Rewriting:
+    """Stands where Spark does: makes a savepoint with a byte of its state changed, or what a test says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[Mapping[str, Any], SparkExecutor]] = []
+        self.fails: Exception | None = None
+        self.finds_nothing = False
+        patch.setattr("streambank_spark.submit.state_change.submit_rewrite", self)
+
+    def __call__(self, plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, Any]:
+        self.asked.append((plan, spark))
+        if self.fails is not None:
+            raise self.fails
+        order, job = plan["order"], plan["job"]
+        made = None
+        repository = Repository.open(open_store(plan["repository"]))
+        if not order.get("dry_run") and not self.finds_nothing:
+            made = remake(repository, job, plan["savepoint"])
+        keys = 0 if self.finds_nothing else 2
+        gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
+        return {
+            "of": f"{job}/{plan['savepoint']}",
+            "batch": repository.load(job, plan["savepoint"]).batch,
+            "operation": order["operation"],
+            "dry_run": order.get("dry_run", False),
+            "operators": [{**gone, "about_bytes": 10, "meaning": "They start from zero."}],
+            "savepoint": made,
+            "stores": [],
+        }
+
+
+@pytest.fixture
+def rewriting(monkeypatch: pytest.MonkeyPatch) -> Rewriting:
+    return Rewriting(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def handed_over(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs of `<job>.run` that have taken over: what is triggered does so at once."""
+    return hand_over(lambda: managed.control, monkeypatch)
+
+
+def dag(managed: Managed, verb: str = "compact", *, paused: bool = False) -> DAG:
+    """One of the job's DAGs, without retries; `<job>.run`, to which it hands over, is known to Airflow."""
+    dags = build_dags(managed.jobs_file)
+    write_dags(dags["flights.run"])
+    pause("flights.run", paused)
+    for task in dags[f"flights.{verb}"].tasks:
+        task.retries = 0
+    return dags[f"flights.{verb}"]
+
+
+def generation(managed: Managed) -> tuple[int, int | None]:
+    found = managed.control.generation()
+    assert found is not None
+    return found.number, found.again
+
+
+def test_expired_keys_go_and_the_job_goes_on(
+    airflow_database: None, managed: Managed, rewriting: Rewriting
+) -> None:
+    managed.start()
+    managed.wait_for_batch(2)
+
+    run = run_dag(dag(managed), run_conf={**OLD, "note": "too many"})
+
+    states = task_states(run)
+    assert {states.pop(task) for task in WAY_BACK} == {"skipped"}
+    assert states.pop("preview") == "skipped"
+    assert set(states.values()) == {"success"}
+    done = xcom(run, "rewrite")
+    assert (done["operation"], done["generation"], done["keys"], done["rows_before"]) == ("compact", 1, 2, 9)
+    assert done["savepoint"] == xcom(run, "restore")["savepoint"] != xcom(run, "stop")["savepoint"]
+    assert generation(managed) == (2, None)
+    managed.wait_for_batch(done["batch"] + 1)
+    ((plan, spark),) = rewriting.asked
+    assert plan["order"]["where"] == OLD["where"] and plan["order"]["note"] == "too many"
+    assert plan["work"] == f"{managed.job.checkpoint}.work" and spark.master == managed.job.master
+    assert plan["by"]["task_id"] == "rewrite"
+
+
+def test_partitions_are_what_the_form_says(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.start()
+    monkeypatch.setattr(foreseeing, "_check_rescale", lambda *_: None)  # its state is not RocksDB
+    run = run_dag(dag(managed, "rescale"), run_conf={"partitions": 7})
+    assert task_states(run)["keep_running"] == "success"
+    assert rewriting.asked[0][0]["order"]["partitions"] == 7
+    assert generation(managed) == (2, None)
+
+
+def test_where_nothing_goes_the_job_goes_on(
+    airflow_database: None, managed: Managed, rewriting: Rewriting
+) -> None:
+    managed.start()
+    rewriting.finds_nothing = True
+    run = run_dag(dag(managed), run_conf=OLD)
+    states = task_states(run)
+    assert (states["restore"], states["start"], states["keep_running"]) == ("skipped", "success", "success")
+    assert generation(managed) == (1, None)
+    assert managed.driver_lives()
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_job_is_not_touched_where_it_could_not_be_handed_over(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+    start: bool,
+) -> None:
+    """A run of a paused DAG waits in the queue for ever, while the task that triggered it is green."""
+    managed.start()
+    run = run_dag(dag(managed, paused=True), run_conf={**OLD, "start": start})
+
+    states, out = task_states(run), capfd.readouterr().out
+    if start:
+        assert (states["check_run"], states["stop"], states["go_back"]) == (
+            "failed", "upstream_failed", "skipped",
+        )  # fmt: skip
+        assert managed.driver_lives() and not rewriting.asked
+        assert "flights.run is paused" in out and "Hint: unpause flights.run" in out
+    else:
+        assert (states["check_run"], states["restore"], states["start"]) == ("success", "success", "skipped")
+
+
+def test_a_scheduled_run_asks_nothing_of_a_job_that_is_left_stopped(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streambank_airflow.watch.paused.is_paused", lambda context, dag_id: True)
+    monkeypatch.setattr("streambank_airflow.operators.hand_over.by_schedule", lambda context: True)
+    check = CheckRunDagOperator(
+        task_id="check_run", job="flights", run_dag_id="flights.run", jobs_file=str(managed.jobs_file)
+    )
+    context: Any = {"dag_run": SimpleNamespace(run_id="scheduled__1")}
+
+    managed.control.set_desired("running", by={"user": "ann"})
+    with pytest.raises(AirflowFailException, match=r"flights\.run is paused"):
+        check.execute(context)
+    managed.control.set_desired("stopped", by={"user": "ann"})
+    assert check.execute(context)["paused"] is None
+
+
+def test_it_is_red_where_nobody_takes_over(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.start()
+    monkeypatch.setattr(Watches, "begin", lambda self, **how: 0)
+    rewriting.finds_nothing = True
+    compact = dag(managed)
+    compact.get_task("watched").timeout_s = 0.1  # type: ignore[union-attr]  # it is one of ours
+
+    run = run_dag(compact, run_conf=OLD)
+
+    states = task_states(run)
+    assert (run.state, states["keep_running"], states["watched"]) == ("failed", "success", "failed")
+    assert states["go_back"] == "skipped" and managed.driver_lives()
+
+
+def test_a_look_stops_nothing(airflow_database: None, managed: Managed, rewriting: Rewriting) -> None:
+    managed.start()
+    run_dag(build_dags(managed.jobs_file)["flights.savepoint"])
+    epoch = managed.control.lease.view()
+    run = run_dag(dag(managed), run_conf={**OLD, "dry_run": True})
+    states = task_states(run)
+    assert states.pop("preview") == states.pop("check_run") == "success"
+    assert set(states.values()) == {"skipped"}
+    assert xcom(run, "preview")["savepoint"] is None
+    now = managed.control.lease.view()
+    assert epoch is not None and now is not None and now.epoch == epoch.epoch
+
+
+def test_the_job_stays_as_it_was_where_it_cannot_be_done(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, capfd: pytest.CaptureFixture[str]
+) -> None:
+    managed.start()
+    managed.wait_for_batch(1)
+    rewriting.fails = RefusedError("It holds too much.", code="hdfs-backed", hint="Move it.")
+
+    run = run_dag(dag(managed), run_conf=OLD)
+
+    assert run.state == "failed"
+    states = task_states(run)
+    assert (states["stop"], states["rewrite"], states["restore"]) == ("success", "failed", "upstream_failed")
+    assert {states[task] for task in WAY_BACK} == {"success"}
+    assert xcom(run, "go_back")["state"] == "not-left"
+    assert generation(managed) == (1, None)
+    assert managed.driver_lives()
+    assert "It holds too much. [hdfs-backed] Hint: Move it." in capfd.readouterr().out
+
+
+def test_the_job_goes_back_where_it_does_not_start(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.start()
+    managed.wait_for_batch(1)
+    submit = LocalLauncher.submit
+    refused = []
+
+    def breaking(self: LocalLauncher, job: Any, control: Any, spec: Any) -> Any:
+        if spec.queries["main"].generation == 2:
+            refused.append(spec)
+            raise StorageError("It does not start.", code="driver-died")
+        return submit(self, job, control, spec)
+
+    monkeypatch.setattr(LocalLauncher, "submit", breaking)
+    run = run_dag(dag(managed), run_conf=OLD)
+
+    assert refused, "the fault fired"
+    states = task_states(run)
+    assert (run.state, states["restore"], states["start"]) == ("failed", "success", "failed")
+    assert {states[task] for task in WAY_BACK} == {"success"}
+    assert (xcom(run, "go_back")["state"], generation(managed)) == ("reinstated", (3, 1))
+    managed.wait_for_batch(managed.last_batch() + 1)
+
+
+def test_the_job_runs_on_where_going_back_could_repeat_rows(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first driver with the new state dies within a batch: what its sink got of it nobody can say."""
+    managed.start()
+    managed.wait_for_batch(1)
+    submit = LocalLauncher.submit
+    begun: list[int] = []
+
+    def dying(self: LocalLauncher, job: Any, control: Any, spec: Any) -> Any:
+        if spec.queries["main"].generation == 2 and not begun:
+            batch, log = managed.last_batch(), managed.checkpoint / "offsets"
+            (log / str(batch + 1)).write_bytes((log / str(batch)).read_bytes())
+            begun.append(batch + 1)
+            raise StorageError("It died.", code="driver-died")
+        return submit(self, job, control, spec)
+
+    monkeypatch.setattr(LocalLauncher, "submit", dying)
+    run = run_dag(dag(managed), run_conf=OLD)
+
+    assert begun, "the fault fired"
+    states = task_states(run)
+    assert (run.state, states["start"], states["go_back"]) == ("failed", "failed", "failed")
+    assert generation(managed) == (2, None)
+    managed.wait_for_batch(begun[0])
+
+
+@pytest.mark.parametrize(("verb", "form"), [("rescale", {}), ("compact", {**OLD, "idle_for": "3d"})])
+def test_a_mistake_in_the_form_stops_nothing_and_starts_nothing(
+    airflow_database: None, managed: Managed, rewriting: Rewriting, verb: str, form: dict[str, Any]
+) -> None:
+    managed.start()
+    managed.stop("for the night")
+    run = run_dag(dag(managed, verb), run_conf=form)
+    states = task_states(run)
+    assert (run.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    assert states["go_back"] == "skipped"
+    assert not managed.driver_lives() and not rewriting.asked
+
+
+def test_what_is_declared_is_what_the_form_begins_with(managed: Managed) -> None:
+    managed.declare('\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\nmax_rows = 1000\n')
+    compact = dag(managed)
+    assert str(compact.schedule) == "@weekly"
+    assert (compact.params["idle_for"], compact.params["max_rows"]) == ("30d", 1000)
+    compact.params.validate()
+
+
+def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> None:
+    hook = StreambankHook(jobs_file=str(managed.jobs_file))
+    for kind, wanted in {"scheduled": True, "manual": False}.items():
+        stop = dag(managed).get_task("stop")
+        assert isinstance(stop, StopStreamingJobOperator)
+        context: Any = {
+            "params": {"dry_run": False, "note": None},
+            "dag_run": SimpleNamespace(run_type=kind),
+            "ti": SimpleNamespace(xcom_pull=lambda **_: None),
+        }
+        stop.render_template_fields(context, stop.get_template_env())
+        assert stop.skip_if_stopped is wanted
+
+    assert hook.is_left_stopped("flights", "run-1"), "it was never started"
+    managed.start()
+    assert not hook.is_left_stopped("flights", "run-1")
+    managed.control.set_desired("stopped", by={"run_id": "run-1"})
+    assert not hook.is_left_stopped("flights", "run-1"), "another try of the run that stopped it"
+    assert hook.is_left_stopped("flights", "run-2")
+
+
+@pytest.mark.parametrize(
+    ("verb", "form", "code"),
+    [
+        ("rescale", {"partitions": 7}, "hdfs-backed"),
+        ("compact", {"idle_for": "30d"}, "no-such-savepoint"),
+        ("compact", {**OLD, "operator": 5}, "which-operator"),
+    ],
+)
+def test_what_cannot_be_done_stops_no_job_that_runs(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    capfd: pytest.CaptureFixture[str],
+    verb: str,
+    form: dict[str, Any],
+    code: str,
+) -> None:
+    managed.start()
+    run = run_dag(dag(managed, verb), run_conf=form)
+    states = task_states(run)
+    assert (run.state, states["preview"], states["stop"]) == ("failed", "failed", "upstream_failed")
+    assert states["go_back"] == "skipped"
+    assert managed.driver_lives() and len(managed.control.lease.recent_launches()) == 1
+    assert f"[{code}]" in capfd.readouterr().out and not rewriting.asked
+
+
+def test_a_schedule_for_which_it_is_too_early_leaves_the_job_alone(
+    airflow_database: None,
+    managed: Managed,
+    rewriting: Rewriting,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In the first 30 days no savepoint is 30 days old."""
+    managed.declare('\n[jobs.flights.compact]\nschedule = "@weekly"\nidle_for = "30d"\n')
+    managed.start()
+    monkeypatch.setattr("streambank_airflow.operators.rewrite.by_schedule", lambda context: True)
+
+    run = run_dag(dag(managed))
+
+    states = task_states(run)
+    assert (run.state, states.pop("check_run"), set(states.values())) == ("success", "success", {"skipped"})
+    assert managed.driver_lives() and len(managed.control.lease.recent_launches()) == 1
+    assert not rewriting.asked
+    assert xcom(run, "preview", NOTHING_KEY).startswith("No savepoint of flights is from ")
+    assert "The job is left alone: No savepoint of flights is from " in capfd.readouterr().out

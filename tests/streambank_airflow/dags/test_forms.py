@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+from airflow.sdk import Param
+from airflow.sdk.exceptions import ParamValidationError
+
+from streambank_airflow.dags import forms
+
+FORMS = {
+    "run": forms.run_form(),
+    "stop": forms.stop_form(60.0),
+    "savepoint": forms.savepoint_form("full"),
+    "savepoint with all that may follow": forms.savepoint_form("sampled", later=tuple(forms.LATER)),
+    "savepoint of several queries": forms.savepoint_form("full", ("hourly", "sessions")),
+    "sla": forms.sla_form(),
+    "restore": forms.restore_form((), "refuse"),
+    "restore of one of several queries": forms.restore_form(("hourly", "sessions"), "refuse"),
+}
+FIELDS = [(form, name, param) for form, params in FORMS.items() for name, param in params.items()]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_every_field_is_answered_by_its_default(form: str, name: str, param: Param) -> None:
+    assert param.resolve() == param.value
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_no_field_that_may_stay_empty_looks_required(form: str, name: str, param: Param) -> None:
+    # Airflow's form marks a text as required, and disables its button, where the schema allows no null.
+    if param.value in (None, ""):
+        assert "null" in param.schema["type"]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "param"), FIELDS, ids=[f"{form}: {name}" for form, name, _ in FIELDS]
+)
+def test_every_field_has_a_title_and_every_choice_is_explained(form: str, name: str, param: Param) -> None:
+    assert param.schema["title"]
+    if "enum" in param.schema and name != "query":
+        assert set(param.schema["values_display"]) == set(param.schema["enum"])
+
+
+def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:
+    form = forms.restore_form((), "refuse")
+
+    assert {name: form[name].value for name in ("savepoint", "sink", "mode", "stop_running", "start")} == {
+        "savepoint": "latest-good",
+        "sink": "refuse",
+        "mode": "no-claim",
+        "stop_running": False,
+        "start": True,
+    }
+
+
+def test_what_a_job_declares_is_done_unless_the_form_says_no() -> None:
+    assert not set(forms.LATER) & set(forms.savepoint_form("quick"))
+    form = forms.savepoint_form("quick", later=("replicate", "expire"))
+    assert {name: form[name].value for name in form if name in forms.LATER} == {
+        "replicate": True,
+        "expire": True,
+    }
+
+
+def test_a_query_is_asked_for_only_where_there_are_several() -> None:
+    assert "query" not in forms.restore_form((), "refuse")
+    assert forms.restore_form(("a", "b"), "refuse")["query"].schema["enum"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("given", [None, [], ["/out=/new", ""], ["s3a://a/x=s3a://b/y", "/day=1=/new"]])
+def test_new_outputs_are_lines_of_text(given: list[str] | None) -> None:
+    param = forms.restore_form((), "refuse")["new_sinks"]
+    # A text of several lines in Airflow's form, an array of them in its API.
+    assert param.schema["items"]["type"] == "string"
+    assert Param(given, **param.schema).resolve() == given
+
+
+@pytest.mark.parametrize("given", [["/out"], ["/out=new"], "/out=/new", [1]])
+def test_what_names_no_new_output_is_said_by_the_form(given: object) -> None:
+    with pytest.raises(ParamValidationError):
+        Param(given, **forms.restore_form((), "refuse")["new_sinks"].schema).resolve()

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.core.times import utc_now
+from streambank.repository.repository import Repository
+from streambank.storage import open_store
+from streambank_airflow.hooks.streambank import StreambankHook
+from tests.support.managed import Managed
+
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+
+def connection(
+    patch: pytest.MonkeyPatch, extra: Mapping[str, object], name: str = "STREAMBANK_DEFAULT"
+) -> None:
+    patch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "streambank", "extra": dict(extra)}))
+
+
+def test_the_connection_names_the_jobs_file(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"jobs_file": str(managed.jobs_file), "repository": None})
+
+    assert StreambankHook().declared("flights") == (managed.job, None)
+    opened = asyncio.run(StreambankHook.aopen("streambank_default"))
+    assert opened.declared("flights") == (managed.job, None)
+
+
+def test_a_tasks_own_jobs_file_comes_first_and_needs_no_connection(managed: Managed) -> None:
+    assert StreambankHook(jobs_file=str(managed.jobs_file)).declared("flights") == (managed.job, None)
+
+
+def test_without_any_jobs_file_it_is_said_where_to_name_one() -> None:
+    with pytest.raises(InputError, match="No jobs file") as caught:
+        StreambankHook().declared("flights")
+
+    assert "streambank_default" in caught.value.hint
+
+
+def test_another_connection_than_the_default_must_exist() -> None:
+    with pytest.raises(InputError, match="no connection elsewhere"):
+        StreambankHook("elsewhere").declared("flights")
+
+
+def test_an_unknown_field_is_refused_without_repeating_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"secret_key": "hunter2"})
+
+    with pytest.raises(InputError, match="'secret_key'") as caught:
+        StreambankHook().get_conn()
+
+    assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_query_that_a_job_does_not_have_is_refused(managed: Managed) -> None:
+    with pytest.raises(InputError, match="has no query 'hourly'"):
+        StreambankHook(jobs_file=str(managed.jobs_file)).declared("flights/hourly")
+
+
+def test_the_connection_can_be_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"repository": str(tmp_path / "repository")})
+    works, said = StreambankHook().test_connection()
+    assert not works
+    assert "repository" in said
+
+    Repository.open(open_store(tmp_path / "repository"), create=True)
+
+    assert StreambankHook().test_connection()[0]
+
+
+def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
+    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.start()
+    managed.stop()
+    connection(monkeypatch, {"repository": str(tmp_path / "other")})
+
+    took = StreambankHook().take(
+        "unmanaged",
+        checkpoint=str(managed.checkpoint),
+        file_sinks=[],
+        batch=None,
+        closure=None,
+        pin=False,
+        new_query=False,
+        note="",
+        by={"user": "somebody"},
+    )
+    report, findings = StreambankHook().verify("unmanaged", "latest", level="full", by={"user": "somebody"})
+
+    assert (report["savepoint"], report["ok"], findings) == (took["savepoint"], True, [])
+    with pytest.raises(NotFoundError):
+        StreambankHook().verify("another", "latest", level="quick", by={})
+
+
+def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, {"repository": str(tmp_path / "checkpoint/savepoints")})
+
+    with pytest.raises(InputError) as raised:
+        StreambankHook().repository("unmanaged", create=True, checkpoint=str(tmp_path / "checkpoint"))
+
+    assert raised.value.code == "inside-checkpoint"
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_the_last_word_counts(managed: Managed) -> None:
+    hook = StreambankHook(jobs_file=str(managed.jobs_file))
+    now = utc_now()
+    assert hook.obeys("flights", now)
+    managed.control.set_desired("stopped", by={"user": "somebody"})
+
+    assert hook.obeys("flights", now - timedelta(hours=1))
+    assert hook.obeys("flights", None)
+    assert not hook.obeys("flights", now + timedelta(hours=1))

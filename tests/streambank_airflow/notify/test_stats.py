@@ -1,0 +1,199 @@
+"""What is found of SLAs arrives as Airflow's metrics: over UDP, and over OTLP, both on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import conf
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from streambank.job.alive import Life
+from streambank.sla.assess import Assessment
+from streambank_airflow.notify.stats import Gauges
+from tests.support.said_verdicts import AT, MUTE, verdict
+from tests.support.statsd_client import have_statsd
+
+FOUND = Assessment(
+    "flights.daily",
+    AT,
+    (
+        verdict("history", "ok", job="flights.daily", value=None),
+        verdict("state_bytes", "breach", job="flights.daily", value=12e9, mute=MUTE),
+        verdict("watermark_lag", "warn", job="flights.daily", query="left", value=61.5),
+        verdict("growth", "unknown", job="flights.daily", value=None),
+    ),
+)
+
+
+@pytest.fixture
+def begin_stats(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes Airflow's metrics begin as its task runner does, by these settings."""
+
+    def begin(**settings: str) -> Gauges:
+        for name, value in settings.items():
+            monkeypatch.setenv(f"AIRFLOW__METRICS__{name.upper()}", value)
+        stats.initialize(
+            factory=stats_utils.get_stats_factory(),
+            export_legacy_names=conf.getboolean("metrics", "legacy_names_on"),
+        )
+        return Gauges.of_settings()
+
+    yield begin
+    monkeypatch.undo()
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+
+
+@pytest.fixture
+def udp() -> Iterator[socket.socket]:
+    """Where statsd would listen."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(10)
+        yield listener
+
+
+def lines(udp: socket.socket, count: int) -> list[str]:
+    """So many datagrams, and no more."""
+    found = [udp.recv(4096).decode() for _ in range(count)]
+    udp.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        udp.recv(4096)
+    return found
+
+
+def test_plain_statsd_has_a_gauge_for_each_job_and_objective(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
+
+    gauges.send("flights.daily", FOUND)
+
+    assert lines(udp, 7) == [
+        "airflow.streambank.sla.job_level.flights__daily:2|g",
+        "airflow.streambank.sla.level.flights__daily.main.history:0|g",
+        "airflow.streambank.sla.level.flights__daily.main.state_bytes:3|g",
+        "airflow.streambank.sla.value.flights__daily.main.state_bytes:12000000000.0|g",
+        "airflow.streambank.sla.level.flights__daily.left.watermark_lag:2|g",
+        "airflow.streambank.sla.value.flights__daily.left.watermark_lag:61.5|g",
+        "airflow.streambank.sla.level.flights__daily.main.growth:1|g",
+    ]
+
+
+def test_whether_a_job_runs_and_is_watched_is_a_gauge_each(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    gauges = begin_stats(statsd_on="True", statsd_host="127.0.0.1", statsd_port=str(udp.getsockname()[1]))
+
+    gauges.send("flights/left", Assessment("flights", AT, (), Life(True, up=True, watched=False)))
+    assert lines(udp, 4)[1:] == [
+        "airflow.streambank.job.wanted.flights:1|g",
+        "airflow.streambank.job.up.flights:1|g",
+        "airflow.streambank.job.watched.flights:0|g",
+    ]
+    udp.setblocking(True)
+    gauges.send("flights", Assessment("flights", AT, (), Life(True, up=None)))
+    assert lines(udp, 3)[1:] == [
+        "airflow.streambank.job.wanted.flights:1|g",
+        "airflow.streambank.job.watched.flights:0|g",
+    ], "nothing is said where nothing is known"
+
+
+def test_statsd_with_influx_tags_has_few_names(
+    begin_stats: Any, udp: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_statsd(monkeypatch)
+    port = str(udp.getsockname()[1])
+    gauges = begin_stats(
+        statsd_on="True", statsd_host="127.0.0.1", statsd_port=port, statsd_influxdb_enabled="True"
+    )
+
+    gauges.send("orders/left", Assessment("orders", AT, FOUND.verdicts[2:3]))
+
+    assert lines(udp, 3) == [
+        "airflow.streambank.sla.job_level,job=orders/left:2|g",
+        "airflow.streambank.sla.level,job=flights.daily,query=left,objective=watermark_lag:2|g",
+        "airflow.streambank.sla.value,job=flights.daily,query=left,objective=watermark_lag:61.5|g",
+    ]
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes what an OTLP exporter posts."""
+
+    posted: list[bytes]
+
+    def do_POST(self) -> None:
+        self.posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+SENDER = """
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+from streambank_airflow.notify.stats import Gauges
+from tests.streambank_airflow.notify.test_stats import FOUND
+stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+Gauges.of_settings().send("flights.daily", FOUND)
+"""
+"""A process that sends and ends, as a task does."""
+
+
+def test_opentelemetry_gets_the_tags_as_attributes(project_root: Path) -> None:
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    Collector.posted = []
+    server = HTTPServer(("127.0.0.1", 0), Collector)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    settings = {
+        "AIRFLOW__METRICS__OTEL_ON": "True",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "PYTHONPATH": f"{project_root / 'provider'}:{project_root}",
+    }
+    try:
+        subprocess.run([sys.executable, "-c", SENDER], check=True, env={**os.environ, **settings})
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+    found = {}
+    for data in Collector.posted:
+        for resource in ExportMetricsServiceRequest.FromString(data).resource_metrics:
+            for metric in (one for scope in resource.scope_metrics for one in scope.metrics):
+                for point in metric.gauge.data_points:
+                    tags = sorted((one.key, one.value.string_value) for one in point.attributes)
+                    value = point.as_double or point.as_int
+                    found[metric.name, tuple(one for _, one in tags)] = value
+    assert found["airflow.streambank.sla.job_level", ("flights.daily",)] == 2
+    assert found["airflow.streambank.sla.value", ("flights.daily", "watermark_lag", "left")] == 61.5
+    assert found["airflow.streambank.sla.level", ("flights.daily", "state_bytes", "main")] == 3
+
+
+def test_what_is_off_costs_nothing(begin_stats: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gauges = begin_stats(statsd_on="False", otel_on="False")
+
+    def never(*args: Any, **how: Any) -> None:
+        raise AssertionError("Airflow reads its registry of names for this")
+
+    monkeypatch.setattr("airflow.sdk.observability.stats.gauge", never)
+    gauges.send("flights", FOUND)
+    gauges.send_level("flights", "breach")
+
+    assert not gauges.on

@@ -1,0 +1,224 @@
+"""What an approval offers, for every way in which things may stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streambank.core.errors import RefusedError, StorageError, StreambankError
+from streambank.core.times import utc_now
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.reached import Reached
+from streambank_airflow.operators.approval import (
+    choices_of,
+    chosen_of,
+    newest_of,
+    obstacles,
+    shown_choices,
+    subject_of,
+)
+
+ALIVE = RefusedError("It lives.", code="lease-held")
+AHEAD = RefusedError("It is ahead.", code="sink-would-lose-rows")
+STUCK = RefusedError("It lacks files.", code="sink-cannot-roll-back")
+GONE = RefusedError("Records are gone.", code="source-would-lose-records")
+SILENT = StorageError("Kafka does not answer.", code="source-not-known")
+FILE = {"guarded": True, "safe": False, "later_files": 4, "later_rows": 1200}
+SOCKET = RefusedError("Source 0 cannot be repeated.", code="source-cannot-repeat")
+LEVEL = {"guarded": False, "safe": True, "harm": "not-known", "newest_batch": 2}
+CONSOLE = {"guarded": False, "safe": True, "harm": "none", "newest_batch": 2}
+LEDGER = {"guarded": False, "safe": False, "newest_batch": 10}
+KAFKA = {"guarded": False, "safe": False, "repeated_records": 7}
+
+
+def plan(
+    *others: StreambankError,
+    sink: str = "refuse",
+    sinks: tuple[dict[str, Any], ...] = (FILE,),
+    refuse: tuple[StreambankError, ...] = (),
+    rollback: tuple[StreambankError, ...] = (),
+    accept: tuple[StreambankError, ...] = (),
+    source: StreambankError | None = None,
+    reached: Reached | None = None,
+) -> RestorePlan:
+    """A plan with what the sinks and the source have against each choice."""
+    return RestorePlan(
+        savepoint="b000002-x",
+        job="orders",
+        batch=2,
+        query_id="q",
+        taken_at=utc_now(),
+        age_s=360.0,
+        files=1,
+        bytes=1,
+        rows=1,
+        note="",
+        location="file:/c.g0002",
+        generation=2,
+        mode="no-claim",
+        sink=sink,  # type: ignore[arg-type]  # one of the choices
+        sinks=sinks,
+        reached=reached,
+        source="refuse",
+        sources=(),
+        skipped=(),
+        refusals=(),
+        other_refusals=others,
+        sink_refusals={"refuse": refuse, "rollback": rollback, "accept": accept},
+        source_refusals={"refuse": (source,) if source else (), "accept": ()},
+        warnings=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "may_stop", "labels"),
+    [
+        (plan(), False, ["Approve"]),
+        (plan(sink="rollback", refuse=(AHEAD,)), False, ["Approve"]),
+        (
+            plan(refuse=(AHEAD,)),
+            False,
+            ["Restore and set later output aside", "Restore and leave later output"],
+        ),
+        (plan(refuse=(AHEAD,), rollback=(STUCK,)), False, ["Restore and leave later output"]),
+        (
+            plan(sink="rollback", refuse=(AHEAD,), rollback=(STUCK,)),
+            False,
+            ["Restore and leave later output"],
+        ),
+        (plan(ALIVE, sinks=()), False, ["Stop the job and restore"]),
+        (plan(ALIVE, sinks=()), True, ["Approve"]),
+        (
+            plan(ALIVE, refuse=(AHEAD,)),
+            False,
+            [
+                "Stop the job, restore and set later output aside",
+                "Stop the job, restore and leave later output",
+            ],
+        ),
+        # Nothing is ahead yet, but the job writes on until it is stopped.
+        (
+            plan(ALIVE),
+            True,
+            [
+                "Stop the job, restore and set later output aside",
+                "Stop the job, restore and leave later output",
+            ],
+        ),
+        # What it writes to Kafka until then cannot be taken back.
+        (plan(ALIVE, sinks=(FILE, KAFKA)), False, ["Stop the job, restore and leave later output"]),
+        (plan(ALIVE, sink="rollback", refuse=(AHEAD,)), False, ["Stop the job and restore"]),
+        # The form's rollback would be refused after one more batch of a sink that is not guarded.
+        (
+            plan(ALIVE, sink="rollback", sinks=(FILE, LEVEL)),
+            True,
+            ["Stop the job, restore and leave later output"],
+        ),
+        (plan(ALIVE, sink="rollback", sinks=(FILE, CONSOLE)), False, ["Stop the job and restore"]),
+        # A source that cannot be repeated is refused where the query stands, too.
+        (
+            plan(ALIVE, sinks=(), source=SOCKET),
+            True,
+            ["Stop the job, restore and go on without the input that cannot be repeated"],
+        ),
+        (plan(source=GONE), False, ["Restore and go on without the lost input"]),
+        (plan(source=SILENT), False, ["Restore and go on without knowing the input"]),
+        (plan(source=SOCKET), False, ["Restore and go on without the input that cannot be repeated"]),
+        (
+            plan(ALIVE, refuse=(AHEAD,), rollback=(STUCK,), source=GONE),
+            False,
+            ["Stop the job, restore, leave later output and go on without the lost input"],
+        ),
+    ],
+)
+def test_only_what_is_possible_is_offered(found: RestorePlan, may_stop: bool, labels: list[str]) -> None:
+    assert obstacles(found) == []
+    offered = choices_of(found, may_stop=may_stop)
+    assert [one.label for one in offered] == labels
+    for one in offered:
+        assert one.sink in found.possible_choices.sink
+        assert one.source in found.possible_choices.source
+        assert one.stop == (ALIVE in found.other_refusals)
+        assert chosen_of(one.to_dict()) == one
+
+
+def test_a_choice_knows_what_it_resolves() -> None:
+    (first, _) = choices_of(plan(refuse=(AHEAD, AHEAD)), may_stop=False)
+    assert first.resolves == ("sink-would-lose-rows",)
+    (only,) = choices_of(plan(source=GONE), may_stop=False)
+    assert only.resolves == ("source-would-lose-records",)
+    (nothing,) = choices_of(plan(), may_stop=False)
+    assert nothing.resolves == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "newest"),
+    [
+        (plan(sinks=()), 2),
+        (plan(sinks=({**FILE, "sink_batch": 7},)), 7),
+        (plan(sinks=({**FILE, "sink_batch": 7, "new_path": "file:/new"},)), 2),
+        (plan(sinks=({**FILE, "sink_batch": None}, LEDGER)), 10),
+        (plan(sinks=(KAFKA,), reached=Reached(committed=3, planned=4)), 4),
+        (plan(sinks=(), reached=Reached(not_known="Its records are gone.")), 2),
+    ],
+)
+def test_a_choice_knows_the_newest_batch_that_was_shown(found: RestorePlan, newest: int) -> None:
+    assert newest_of(found) == newest
+    (choice, *_) = choices_of(found, may_stop=False)
+    assert choice.newest == newest
+    earlier = {key: value for key, value in choice.to_dict().items() if key != "newest"}
+    assert chosen_of(earlier) == replace(choice, newest=None)
+
+
+def test_what_no_choice_resolves_is_an_obstacle() -> None:
+    full = RefusedError("Something is there.", code="target-not-empty")
+    assert obstacles(plan(ALIVE, full)) == [full]
+    assert obstacles(plan(refuse=(AHEAD,), rollback=(STUCK,), accept=(STUCK,))) == [AHEAD]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (plan(sinks=()), ""),
+        (plan(refuse=(AHEAD,)), " 1,200 rows were written since."),
+        (plan(sink="rollback", refuse=(AHEAD,)), " 1,200 rows are set aside."),
+        (plan(sink="accept", refuse=(AHEAD,)), " 1,200 rows are left."),
+        (plan(refuse=(AHEAD,), sinks=(FILE, KAFKA)), " 1,207 rows were written since."),
+        (plan(refuse=(AHEAD,), sinks=({**FILE, "later_rows": None},)), " 4 files were written since."),
+        (plan(ALIVE, sinks=()), " It runs, and will be stopped."),
+        (plan(sinks=(), source=GONE), " Input is lost."),
+        (plan(sinks=(), source=SILENT), " Whether its input is still there is not known."),
+        (plan(sinks=(), source=SOCKET), " Input cannot be repeated."),
+        (plan(sinks=(LEDGER,)), " Batches 3 to 10 were sent to a sink that is not guarded."),
+        (plan(sinks=({**LEDGER, "newest_batch": 3},)), " Batch 3 was sent to a sink that is not guarded."),
+        (plan(sinks=({**LEDGER, "safe": True, "newest_batch": 2},)), ""),
+        (
+            plan(sinks=({**LEDGER, "safe": None, "newest_batch": None},)),
+            " Whether a sink that is not guarded is ahead is not known.",
+        ),
+    ],
+)
+def test_the_question_says_what_it_is_about(found: RestorePlan, says: str) -> None:
+    offered = choices_of(found, may_stop=False)
+    assert subject_of(found, offered, age="6 min") == f"Restore orders to batch 2, 6 min old?{says}"
+
+
+def test_the_choices_are_explained_where_there_are_some() -> None:
+    assert shown_choices(choices_of(plan(), may_stop=False)) == ""
+    assert shown_choices(choices_of(plan(ALIVE, sinks=()), may_stop=True)) == ""
+    shown = shown_choices(choices_of(plan(ALIVE, refuse=(AHEAD,)), may_stop=False))
+    assert "- **Stop the job, restore and set later output aside**: The job is stopped" in shown
+    assert "Files of later batches are set aside" in shown
+    assert shown.endswith("- **Reject**: Nothing happens.\n")
+
+
+def test_what_a_template_gives_where_nobody_was_asked_is_no_choice() -> None:
+    assert chosen_of(None) is None
+    assert chosen_of("None") is None
+
+
+def test_a_mode_that_knows_no_rollback_offers_none() -> None:
+    fork = replace(plan(refuse=(AHEAD,)), mode="fork", sink_refusals={"refuse": (AHEAD,), "accept": ()})
+    assert [one.sink for one in choices_of(fork, may_stop=False)] == ["accept"]

@@ -1,0 +1,72 @@
+"""Whoever hands a job over waits for a watcher that has seen the start; no other one deceives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.control.control import JobControl
+from streambank.declaration.declaration import Job
+from streambank_airflow.watch.job import JobWatcher, WatchedView, WatchedWatcher
+from tests.support.jobs import declare
+
+RUN = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job that was restored and started, after a watcher from before."""
+    job = declare(tmp_path)
+    records = job.records()
+    begun = records.set_desired("running", by=RUN)
+    records.watches.begin(by=RUN, desired=begun.number)
+    records.set_desired("stopped", by={"dag_id": "flights.restore"})
+    records.set_desired("running", by={"dag_id": "flights.restore"})
+    return job
+
+
+def look(job: Job) -> WatchedView:
+    return WatchedWatcher(JobWatcher(job)).look()
+
+
+def newest(records: JobControl) -> int:
+    desired = records.desired()
+    assert desired is not None
+    return desired.number
+
+
+def test_a_watcher_from_before_the_start_counts_once_it_has_seen_it(job: Job) -> None:
+    """One that never ended is no proof: its task may have been marked, and its run be gone."""
+    records = job.records()
+    assert (look(job).watched, look(job).watcher) == (False, "run manual__1 of flights.run")
+
+    records.watches.sign(1, desired=newest(records))
+
+    assert look(job).watched
+
+
+def test_the_run_that_was_handed_the_job_counts_at_once_and_not_where_it_cannot_act(job: Job) -> None:
+    records = job.records()
+    records.watches.begin(by={**RUN, "run_id": "manual__2"}, desired=newest(records))
+    assert (look(job).watched, look(job).watcher) == (True, "run manual__2 of flights.run")
+
+    watcher = records.watches.view()
+    assert watcher is not None
+    records.watches.note_idle(watcher, "flights.run is paused")
+
+    assert not look(job).watched
+
+
+def test_only_one_that_gave_the_job_up_as_it_is_meant_to_be_now_ends_the_wait(job: Job) -> None:
+    records = job.records()
+    records.watches.end(1, "gave-up", "3 drivers ended")
+    assert look(job).gave_up is None, "that was before the restore: another one is on its way"
+
+    second = records.watches.begin(by=RUN, desired=newest(records))
+    records.watches.end(second, "failed", "its try")
+    assert (look(job).watched, look(job).gave_up) == (False, None), "its next try is"
+
+    third = records.watches.begin(by=RUN, desired=newest(records))
+    records.watches.end(third, "gave-up", "3 drivers ended")
+    assert (look(job).watched, look(job).gave_up) == (False, "3 drivers ended")

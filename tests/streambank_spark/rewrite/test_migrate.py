@@ -1,0 +1,133 @@
+"""HDFS-backed state becomes RocksDB: the same rows in the same places, or no savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streambank.checkpoint.closure import PROVIDER
+from streambank.checkpoint.rewritten import DERIVED_FROM
+from streambank.core.errors import IntegrityError, StreambankError
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import take
+from streambank.savepoint.verify import verify
+from streambank.storage import open_store
+from streambank_spark.rewrite import migrate as migrating
+from streambank_spark.rewrite.derive import Derived
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.digest import digest_of
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+from tests.support.checkpoints import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Bench:
+    """A savepoint of a recorded checkpoint."""
+
+    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
+        self.spark = spark
+        self.workshop = Workshop("local[2]", str(folder / "work"), print)
+        self.checkpoint = unpack(name, folder) / "checkpoint"
+        self.repository = Repository.open(open_store(folder / "repository"), create=True)
+        self.savepoint = take(open_store(self.checkpoint), self.repository, "job").savepoint
+
+    def migrate(self, partitions: int | None = None) -> Derived:
+        order = Order(operation="migrate", provider="rocksdb", partitions=partitions)
+        return carry_out(self.spark, self.repository, "job", self.savepoint, order, self.workshop)
+
+    def digests(self, savepoint: str | None) -> list[Mapping[str, Any]]:
+        assert savepoint is not None
+        with savepoint_laid_out(self.repository, "job", savepoint, self.workshop) as laid:
+            return [each.to_dict() for each in digest_of(QueryState(self.spark, laid.location))]
+
+
+def test_the_same_rows_are_in_rocksdb(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(spark, "4.3.0/hdfs-session", tmp_path)
+    found = bench.migrate()
+    assert bench.digests(found.savepoint) == bench.digests(bench.savepoint)
+    assert found.savepoint is not None
+    old, new = (bench.repository.load("job", each) for each in (bench.savepoint, found.savepoint))
+    assert (new.derived_from, new.batch, new.query_id) == (old.savepoint, old.batch, old.query_id)
+    changed = {name: value for name, value in new.offset_conf.items() if old.offset_conf.get(name) != value}
+    assert changed.keys() == {PROVIDER, DERIVED_FROM}
+    assert changed[PROVIDER] == migrating.ROCKSDB
+    assert {Path(entry.path).suffix for entry in new.files} & {".delta", ".snapshot", ".zip"} == {".zip"}
+    assert verify(bench.repository, "job", new.savepoint, "full").restorable
+    assert not list((tmp_path / "work").iterdir()), "what was laid out is gone"
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize(
+    "name", ["hdfs-window", "hdfs-dedup", "hdfs-join", "hdfs-pandas-state", "hdfs-global", "hdfs-chain"]
+)
+@pytest.mark.parametrize("partitions", [None, 5])
+def test_every_kind_of_state_that_hdfs_keeps(
+    spark: SparkSession, name: str, partitions: int | None, tmp_path: Path
+) -> None:
+    bench = Bench(spark, f"4.3.0/{name}", tmp_path)
+    found = bench.migrate(partitions)
+    assert bench.digests(found.savepoint) == bench.digests(bench.savepoint)
+    assert found.rewritten is not None
+    alone = name == "hdfs-global"
+    if partitions is not None and not alone:
+        assert {store.partitions for store in found.rewritten.stores} <= {1, partitions}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("4.3.0/rocksdb-window", "not-hdfs-backed"),
+        ("4.3.0/stateless", "not-hdfs-backed"),
+        ("4.3.0/hdfs-limit", "limit-state"),
+        ("3.5.9/hdfs-window", "no-operator-metadata"),
+    ],
+)
+def test_what_cannot_be_migrated_is_refused_by_name(
+    spark: SparkSession, name: str, code: str, tmp_path: Path
+) -> None:
+    bench = Bench(spark, name, tmp_path)
+    with pytest.raises(StreambankError) as caught:
+        bench.migrate()
+    assert caught.value.code == code and caught.value.hint
+    assert len(list(bench.repository.manifests("job"))) == 1
+
+
+def test_without_a_schema_nothing_is_tried(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = unpack("4.3.0/hdfs-dedup", tmp_path) / "checkpoint"
+    (checkpoint / "state/0/0/_metadata/schema").unlink()
+    with pytest.raises(StreambankError) as caught:
+        migrating.check_migratable(QueryState(spark, str(checkpoint)))
+    assert caught.value.code == "no-state-schema"
+
+
+def test_a_migration_that_loses_or_misplaces_a_row_saves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(spark, "4.3.0/hdfs-dedup", tmp_path)
+    honest = migrating._Rows.of
+
+    def losing(self: Any, partition: int) -> Iterator[Any]:
+        rows = list(honest(self, partition))
+        return iter(rows[1:])
+
+    def misplacing(self: Any, partition: int) -> Iterator[Any]:
+        return honest(self, (partition + 1) % len(self.chains))
+
+    for fault in (losing, misplacing):
+        monkeypatch.setattr(migrating._Rows, "of", fault)
+        with pytest.raises(IntegrityError) as caught:
+            bench.migrate()
+        assert caught.value.code == "rewrite-differs"
+    assert len(list(bench.repository.manifests("job"))) == 1
+    monkeypatch.undo()
+    assert bench.migrate().savepoint, "control"

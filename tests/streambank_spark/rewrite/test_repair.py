@@ -1,0 +1,261 @@
+"""Rows that break a rule are repaired in a new savepoint; no other row is touched, and nothing is guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import take
+from streambank.storage import open_store
+from streambank_spark.rewrite import repair
+from streambank_spark.rewrite import row_patch as mended
+from streambank_spark.rewrite.repair import Assignment, mend
+from streambank_spark.rewrite.repairing import Repaired, repair_savepoint
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+from streambank_spark.state.validate import Rule
+from tests.support.checkpoints import unpack
+from tests.support.cli import streambank
+from tests.support.state_verbs import install_commands
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+JOB = "job"
+
+
+class Bench:
+    """A savepoint of a recorded checkpoint, and its state."""
+
+    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        checkpoint = open_store(unpack(f"4.3.0/{name}", folder) / "checkpoint")
+        self.repository = Repository.open(open_store(folder / "repository"), create=True)
+        self.savepoint = take(checkpoint, self.repository, JOB).savepoint
+        self.workshop = Workshop("local[2]", str(folder / "work"), print)
+
+    def rows(self, savepoint: str | None) -> dict[str, list[tuple[str, Any]]]:
+        """Of each part the rows: partition and key as text, and the value."""
+        assert savepoint is not None
+        with savepoint_laid_out(self.repository, JOB, savepoint, self.workshop) as laid:
+            state = QueryState(self.spark, laid.location)
+            return {
+                part.name: sorted(
+                    (str({name: value for name, value in row.items() if name != "value"}), row.get("value"))
+                    for row in (one.asDict(recursive=True) for one in state.frame(part).collect())
+                )
+                for operator in state.operators()
+                for part in state.parts(operator)
+            }
+
+    def repair(self, rule: str, *repairs: str, **more: Any) -> Repaired:
+        rules, assignments = [Rule.parse(rule)], [Assignment.parse(one) for one in repairs]
+        given = {"limit": 2, **more}
+        return repair_savepoint(
+            self.spark, self.repository, JOB, self.savepoint, rules, assignments, self.workshop, **given
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    assert not list((tmp_path / "work").rglob("*")), "what was laid out is gone"
+
+
+QUICK = [("hdfs-session", "value.sum", 90)]
+STORM = [
+    ("ids-changelog-transform", "value.n", 7),
+    ("rocksdb-window", "value.sum", 90),
+    ("hdfs-window", "value.sum", 120),
+    ("ids-changelog-window", "value.sum", 120),
+    ("ids-global", "value.sum", 0),
+    ("hdfs-global", "value.sum", 0),
+    ("hdfs-pandas-state", "value.groupState.n", 4),
+    ("rocksdb-changelog-within", "value.expiresAtMicros", 0),
+]
+CASES = [*QUICK, *(pytest.param(*each, marks=pytest.mark.storm) for each in STORM)]
+
+
+def number(value: Any, path: list[str]) -> int:
+    for name in path:
+        value = value[name]
+    return int(value)
+
+
+def with_number(value: Any, path: list[str], new: int) -> Any:
+    first, *rest = path
+    return {**value, first: with_number(value[first], rest, new) if rest else new}
+
+
+@pytest.mark.parametrize(("name", "column", "limit"), CASES)
+def test_broken_rows_get_what_the_expression_says_and_all_others_stay(
+    spark: SparkSession, name: str, column: str, limit: int, folder: Path
+) -> None:
+    """The model: the sign of the number is turned where it is not below the limit, and nowhere else."""
+    bench = Bench(spark, name, folder)
+    before = bench.rows(bench.savepoint)
+    part, path = ("seen" if "seen" in before else "default"), column.split(".")[1:]
+    expected = {each: list(rows) for each, rows in before.items()}
+    expected[part] = [
+        (key, with_number(value, path, -number(value, path)) if number(value, path) >= limit else value)
+        for key, value in before[part]
+    ]
+    broken = sum(number(value, path) >= limit for _, value in before[part])
+    found = bench.repair(f"0/{part}: {column} < {limit}", f"0/{part}: {column} = -{column}", note="turned")
+    assert [(each.part, each.rows) for each in found.repairs] == [(part, broken)] and broken
+    assert bench.rows(found.derived.savepoint) == expected
+    assert bench.rows(bench.savepoint) == before
+    new = bench.repository.load(JOB, found.derived.savepoint or "")
+    assert (new.derived_from, new.taken_by["reason"], new.note) == (bench.savepoint, "repair", "turned")
+
+
+def test_the_command_shows_rows_before_and_after_and_a_dry_run_writes_nothing(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_commands(monkeypatch)
+    bench = Bench(spark, "rocksdb-window", folder)
+    place = (bench.savepoint, "-r", folder / "repository", "--work", folder / "work")
+    asked = (
+        "state",
+        "validate",
+        *place,
+        "--rule",
+        "value.sum <= 90",
+        "--repair",
+        "value.sum = least(value.sum, 90)",
+    )
+    dry = streambank(*asked, "--dry-run", "--samples", 3, "--json")
+    (told,) = dry.document["repairs"]
+    assert dry.code == 1 and dry.document["savepoint"] is None and told["rows"] > 3
+    assert len(told["samples"]) == 3
+    assert all(each["before"]["sum"] > 90 and each["after"] == {"sum": 90} for each in told["samples"])
+    assert len(list(bench.repository.manifests(JOB))) == 1
+    done = streambank(*asked)
+    assert (
+        done.code == 0
+        and "Restore b" in done.out
+        and '- {"sum": 9' in done.out
+        and '+ {"sum": 90}' in done.out
+    )
+    (new,) = (one.savepoint for one in bench.repository.manifests(JOB) if one.savepoint != bench.savepoint)
+    again = streambank("state", "validate", new, *place[1:], "--rule", "value.sum <= 90", "--repair",
+                       "value.sum = 1", "--json")  # fmt: skip
+    assert (again.code, again.document["ok"], again.document["savepoint"]) == (0, True, None)
+    for more in (("--batch", 3), ("--dry-run",)):
+        wrong = streambank("state", "validate", folder / "checkpoint", "--rule", "true", *more, "--json",
+                           *(("--repair", "value.sum = 1") if "--batch" in more else ()))  # fmt: skip
+        assert (wrong.code, wrong.document["error"]) == (2, "usage")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "assigned", "kind", "code"),
+    [
+        ("hdfs-window", "value.sum < 0", "value.colour = 3", InputError, "bad-expression"),
+        ("hdfs-window", "value.sum < 0", "value.sum = colour", InputError, "bad-expression"),
+        ("hdfs-window", "value.sum < 0", "value.sum = int(rand() * -1000000)", InputError, "bad-expression"),
+        ("hdfs-window", "value.sum < 0", "value.sum = raise_error('no')", InputError, "bad-expression"),
+        ("hdfs-window", "value.sum < 0", "value.sum = 7", InputError, "not-repaired"),
+        ("hdfs-window", "value.sum < 0", "5: value.sum = -7", InputError, "not-repaired"),
+        ("hdfs-session", "value.sum < 0", "value.session_window.start = null", RefusedError, "repair-key"),
+        ("hdfs-session", "value.sum < 0", "value.k = 'x'", RefusedError, "repair-key"),
+        ("hdfs-join", "0/left: false", "0/left: value.lv = 1", RefusedError, "repair-part"),
+        ("ids-changelog-transform", "0/last: false", "0/last: value.v = 1", RefusedError, "repair-part"),
+    ],
+)
+def test_what_cannot_be_repaired_is_refused_by_name(
+    spark: SparkSession,
+    name: str,
+    rule: str,
+    assigned: str,
+    kind: type[StreambankError],
+    code: str,
+    folder: Path,
+) -> None:
+    bench = Bench(spark, name, folder)
+    with pytest.raises(kind) as caught:
+        bench.repair(rule, assigned)
+    assert caught.value.code == code and caught.value.hint
+    assert len(list(bench.repository.manifests(JOB))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code"),
+    [
+        ("key.k = 'x'", RefusedError, "repair-key"),
+        ("value = 3", InputError, "bad-expression"),
+        ("value.sum == 3", InputError, "bad-expression"),
+        ("value.sum", InputError, "bad-expression"),
+    ],
+)
+def test_what_is_no_assignment(text: str, kind: type[StreambankError], code: str) -> None:
+    with pytest.raises(kind) as caught:
+        Assignment.parse(text)
+    assert caught.value.code == code
+
+
+def test_an_assignment_says_of_what_it_is() -> None:
+    assert Assignment.parse("2/seen: value.a.b = 1 + value.a.b") == Assignment(
+        "a.b", "1 + value.a.b", 2, "seen"
+    )
+    assert Assignment.parse("value.n = if(value.n = 3, 1, 2)", 1) == Assignment(
+        "n", "if(value.n = 3, 1, 2)", 1, None
+    )
+
+
+def test_state_in_another_encoding_is_never_changed_by_guess(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its settings, and where these say nothing, by its bytes: RocksDB and HDFS-backed."""
+    for name in ("rocksdb-window", "hdfs-window"):
+        bench = Bench(spark, name, folder / name)
+        with savepoint_laid_out(bench.repository, JOB, bench.savepoint, bench.workshop) as laid:
+            state = QueryState(spark, laid.location)
+            for conf, code in (({repair._ENCODING: "avro"}, "repair-encoding"),
+                               ({repair._ROW_CHECKSUM: "true"}, "row-checksum")):  # fmt: skip
+                state.closure = replace(state.closure, offset_conf={**state.closure.offset_conf, **conf})
+                with pytest.raises(RefusedError) as refused:
+                    mend(state, [Rule("false")], [Assignment("sum", "1")])
+                assert refused.value.code == code
+                state = QueryState(spark, laid.location)
+        monkeypatch.setattr(repair, "_changes", _otherwise)
+        with pytest.raises(RefusedError) as caught:
+            bench.repair("value.sum < 0", "value.sum = -1")
+        assert caught.value.code == "repair-encoding" and "stored in another way" in str(caught.value)
+        assert len(list(bench.repository.manifests(JOB))) == 1
+        monkeypatch.undo()
+
+
+def _otherwise(*given: Any, honest: Callable[..., DataFrame] = repair._changes) -> DataFrame:
+    """As if the rows were encoded in another way than the store's."""
+    changes = honest(*given)
+    return changes.selectExpr("partition", "key_was", "value_was || X'00' AS value_was", "value_new")
+
+
+def test_a_repair_that_touches_another_row_makes_no_savepoint(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are compared with the very function that made them, so the second proof has to find it."""
+    bench = Bench(spark, "rocksdb-window", folder)
+    honest = mended.Mended.in_raw
+    fired = []
+
+    def careless(one: mended.Mended, frame: DataFrame) -> DataFrame:
+        fired.append(frame)
+        changed = honest(one, frame)
+        some = bytes(changed.agg({"value_bytes": "max"}).collect()[0][0]).hex()
+        other = f"if(length(value_bytes) > 0, X'{some}', value_bytes) AS value_bytes"
+        return changed.selectExpr(*(other if name == "value_bytes" else name for name in frame.columns))
+
+    monkeypatch.setattr(mended.Mended, "in_raw", careless)
+    with pytest.raises(IntegrityError) as caught:
+        bench.repair("value.sum < 90", "value.sum = 1")
+    assert caught.value.code == "rewrite-differs" and fired
+    assert "repaired state" in str(caught.value)
+    assert len(list(bench.repository.manifests(JOB))) == 1

@@ -1,0 +1,258 @@
+"""Savepoints whose state was written anew: without keys, in other partitions, never wrong in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from streambank.checkpoint.reader import CheckpointReader
+from streambank.checkpoint.rewritten import DERIVED_FROM
+from streambank.core.errors import InputError, IntegrityError, RefusedError
+from streambank.recovery.resolve import choose
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import take
+from streambank.savepoint.verify import verify
+from streambank.storage import open_store
+from streambank_spark.rewrite import rewrite as rewriting
+from streambank_spark.rewrite.derive import Derived
+from streambank_spark.rewrite.expiry import Where, expired
+from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.state import QueryState
+from tests.support.checkpoints import unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+pytestmark = pytest.mark.spark
+
+
+Fault = Callable[["DataFrame"], "DataFrame"]
+
+
+def same(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def fewer(frame: DataFrame) -> DataFrame:
+    return frame.where("hash(key_bytes) % 3 <> 0")
+
+
+class Bench:
+    """A savepoint of a recorded checkpoint, and what is asked of it."""
+
+    def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        unpack(f"4.3.0/{name}", folder)
+        self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
+        self.checkpoint = open_store(str(folder / "checkpoint"))
+        self.savepoint = take(self.checkpoint, self.repository, "job").savepoint
+
+    def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
+        workshop = Workshop("local[2]", str(self.folder / "work"), print)
+        wanted = Order(**{"operation": "compact", **order})
+        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, wanted, workshop)
+
+    def manifest(self, savepoint: str | None) -> Manifest:
+        assert savepoint is not None
+        return self.repository.load("job", savepoint)
+
+    def rows(self, savepoint: str | None, part: str | None = None) -> list[Any]:
+        assert savepoint is not None
+        with savepoint_laid_out(
+            self.repository, "job", savepoint, Workshop("local[2]", str(self.folder / "work"), print)
+        ) as laid:
+            state = QueryState(self.spark, laid.location)
+            (operator,) = state.operators()
+            return [
+                row.asDict(recursive=True)
+                for each in state.parts(operator, part)
+                for row in state.frame(each).drop("partition_id").collect()
+            ]
+
+
+def by_text(rows: Iterable[Any]) -> list[str]:
+    return sorted(map(str, rows))
+
+
+@pytest.mark.parametrize("name", ["hdfs-dedup", "ids-changelog-window"])
+def test_expired_keys_are_gone_and_all_others_as_they_were(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    bench = Bench(spark, name, tmp_path)
+    before = bench.rows(bench.savepoint)
+    names = sorted({row["key"]["k"] for row in before})[:2]
+    goes = f"key.k IN ({', '.join(map(repr, names))})"
+    dry = bench.ask(where=goes, dry_run=True)
+    assert dry.savepoint is None and len(list(bench.repository.manifests("job"))) == 1
+    found = bench.ask(where=goes, note="old ones")
+    assert [each.to_dict() for each in found.going] == [each.to_dict() for each in dry.going]
+    stay = [row for row in before if row["key"]["k"] not in names]
+    assert 0 < len(stay) < len(before) and found.going[0].rows == len(before) - len(stay)
+    assert by_text(bench.rows(found.savepoint)) == by_text(stay)
+    old, new = bench.manifest(bench.savepoint), bench.manifest(found.savepoint)
+    assert (new.derived_from, new.batch, new.checkpoint, new.query_id, new.note) == (
+        old.savepoint, old.batch, old.checkpoint, old.query_id, "old ones",
+    )  # fmt: skip
+    assert new.offset_conf[DERIVED_FROM].startswith(f"{old.savepoint} compact ")
+    assert verify(bench.repository, "job", new.savepoint, "full").restorable
+    assert not list((tmp_path / "work").iterdir()), "what was laid out is gone"
+
+
+def test_latest_good_is_the_savepoint_and_not_what_was_made_from_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bench = Bench(spark, "hdfs-dedup", tmp_path)
+    made = bench.ask(where="true").savepoint
+    assert made is not None and made != bench.savepoint
+    assert choose(bench.repository, "latest-good", "job", record=False).manifest.savepoint == bench.savepoint
+    again = take(bench.checkpoint, bench.repository, "job")
+    assert again.already_there and again.savepoint == bench.savepoint
+
+
+@pytest.mark.storm
+def test_state_of_variables_goes_with_its_timers_and_can_be_spread_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bench = Bench(spark, "ids-changelog-transform", tmp_path)
+    one = bench.rows(bench.savepoint, "seen")[0]["key"]["k"]
+    erased = bench.ask(operation="erase", key=one)
+    assert all(row["key"]["k"] != one for row in bench.rows(erased.savepoint))
+    wide = bench.ask(erased.savepoint, operation="rescale", partitions=5)
+    assert by_text(bench.rows(wide.savepoint)) == by_text(bench.rows(erased.savepoint))
+    assert {store.partitions for store in wide.rewritten.stores} == {5} if wide.rewritten else False
+    (operator,) = bench.manifest(wide.savepoint).operators
+    assert {store["partitions"] for store in operator["stores"]} == {5}
+
+
+@pytest.mark.storm
+def test_what_was_idle_is_told_by_two_savepoints(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(spark, "hdfs-session", tmp_path)
+    batches = CheckpointReader(bench.checkpoint).closure().batch
+    earlier = take(bench.checkpoint, bench.repository, "job", batch=batches - 1).savepoint
+    then, now = bench.rows(earlier), bench.rows(bench.savepoint)
+    same = {row["key"]["k"] for row in now} & {row["key"]["k"] for row in then}
+    idle = {
+        k
+        for k in same
+        if by_text(r for r in now if r["key"]["k"] == k) == by_text(r for r in then if r["key"]["k"] == k)
+    }
+    found = bench.ask(idle_since=earlier, dry_run=True)
+    assert found.going[0].keys == len(idle)
+    with pytest.raises(InputError, match="not earlier"):
+        bench.ask(earlier, idle_since=bench.savepoint)
+
+
+@pytest.mark.storm
+def test_a_pass_takes_so_many_rows_at_most(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(spark, "hdfs-dedup", tmp_path)
+    assert bench.ask(where="true", max_rows=3, dry_run=True).going[0].rows == 3
+    nothing = bench.ask(where="false")
+    assert nothing.savepoint is None and nothing.going[0].keys == 0
+    assert bench.ask(where="key.t < {now} AND key.t < {watermark} - interval 1000 days").savepoint is None
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "kind", "code"),
+    [
+        ("hdfs-global", {"where": "true"}, RefusedError, "no-key"),
+        ("hdfs-dedup", {"operation": "rescale", "partitions": 3}, RefusedError, "hdfs-backed"),
+        (
+            "hdfs-dedup",
+            {"operation": "rescale", "partitions": 3, "dry_run": True},
+            RefusedError,
+            "hdfs-backed",
+        ),
+        ("hdfs-dedup", {"where": "value.colour = 3"}, InputError, "bad-expression"),
+        ("hdfs-dedup", {"where": "key.k"}, InputError, "bad-expression"),
+        ("hdfs-chain", {"where": "true"}, InputError, "which-operator"),
+        ("stateless", {"where": "true"}, RefusedError, "no-state"),
+        ("stateless", {"operation": "rescale", "partitions": 3}, RefusedError, "no-state"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(
+    spark: SparkSession, name: str, order: dict[str, Any], kind: type[Exception], code: str, tmp_path: Path
+) -> None:
+    bench = Bench(spark, name, tmp_path)
+    with pytest.raises(kind) as caught:
+        bench.ask(**order)
+    assert getattr(caught.value, "code", None) == code and getattr(caught.value, "hint", "")
+    assert len(list(bench.repository.manifests("job"))) == 1
+
+
+def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack("4.3.0/ids-changelog-window", tmp_path)
+    state = QueryState(spark, str(tmp_path / "checkpoint"))
+    gone = expired(state, Where("key.k = 'k0'", now=datetime(2026, 1, 1, tzinfo=UTC)))
+    honest = rewriting._change
+    faults: list[tuple[Fault, Fault]] = [  # of what is read to be written, and of what is written
+        (fewer, same),
+        (same, fewer),
+        (same, lambda frame: frame.repartition(2, "value_bytes")),
+        (
+            same,
+            lambda frame: frame.withColumn(
+                "value_bytes", F.expr("if(hash(key_bytes) % 3 = 0, key_bytes, value_bytes)")
+            ),
+        ),
+    ]
+    for number, (read, written) in enumerate(faults):
+        fired: list[bool] = []
+
+        def faulty(*asked: Any, read: Any = read, written: Any = written, fired: Any = fired) -> Any:
+            change = honest(*asked)
+
+            def spoilt(operator: int, store: str, frame: DataFrame) -> DataFrame:
+                fired.append(True)
+                changed: DataFrame = written(change(operator, store, read(frame)))
+                return changed
+
+            return spoilt
+
+        monkeypatch.setattr(rewriting, "_change", faulty)
+        target = open_store(str(tmp_path / f"target{number}"))
+        with pytest.raises(IntegrityError) as caught:
+            rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+        assert caught.value.code == "rewrite-differs" and fired
+        assert not target.exists("metadata"), "no query starts from it"
+    monkeypatch.undo()
+    target = open_store(str(tmp_path / "control"))
+    rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+    assert target.exists("metadata")
+
+
+def test_hdfs_backed_state_that_loses_more_than_it_should_makes_no_checkpoint(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpack("4.3.0/hdfs-dedup", tmp_path)
+    state = QueryState(spark, str(tmp_path / "checkpoint"))
+    gone = expired(state, Where("key.k = 'k0'"))
+    honest = rewriting._going
+    fired: list[bool] = []
+
+    def faulty(stores: Any, units: Any) -> Any:
+        going, (store,) = honest(stores, units), stores
+
+        def more(*named: Any) -> DataFrame:
+            fired.append(True)
+            frame = going(*named)
+            assert frame is not None
+            return frame.union(store.frame.where("key.k = 'k1'"))
+
+        return more
+
+    monkeypatch.setattr(rewriting, "_going", faulty)
+    target = open_store(str(tmp_path / "target"))
+    with pytest.raises(IntegrityError) as caught:
+        rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+    assert caught.value.code == "rewrite-differs" and fired
+    assert not target.exists("metadata"), "no query starts from it"

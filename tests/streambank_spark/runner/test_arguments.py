@@ -1,0 +1,70 @@
+"""The command line of run_query.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.driver.spec import read_launch
+from streambank_spark.runner import arguments
+
+JOBS = """
+repository = "savepoints"
+
+[jobs.flights]
+application = "app.py"
+args = ["--declared"]
+checkpoint = "checkpoint"
+stop = { force_after = "7s" }
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> str:
+    path = tmp_path / "streaming_jobs.toml"
+    path.write_text(JOBS)
+    return str(path)
+
+
+def test_a_declared_job_as_it_is_declared(jobs: str, tmp_path: Path) -> None:
+    spec = arguments.parse(["--job", "flights", "--jobs", jobs])
+    assert (spec.job, spec.application, spec.args) == ("flights", str(tmp_path / "app.py"), ("--declared",))
+    assert spec.queries["main"].checkpoint == f"file://{tmp_path}/checkpoint"
+    assert spec.force_after_s == 7.0
+    assert read_launch(spec.control_of_job(), spec.launch_id) == spec
+
+
+def test_another_application_with_arguments_that_look_like_ours(jobs: str) -> None:
+    spec = arguments.parse(["--job", "flights", "--jobs", jobs, "--", "other.py", "--job", "x", "--", "y"])
+    assert (spec.application, spec.args) == ("other.py", ("--job", "x", "--", "y"))
+
+
+def test_the_jobs_file_from_the_environment(jobs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMBANK_JOBS", jobs)
+    assert arguments.parse(["--job", "flights"]).job == "flights"
+
+
+def test_a_launch_spec_by_its_path(jobs: str, tmp_path: Path) -> None:
+    made = arguments.parse(["--job", "flights", "--jobs", jobs])
+    path = tmp_path / "savepoints/jobs/flights" / made.key
+    assert arguments.parse(["--launch", str(path)]) == made
+    assert arguments.parse(["--launch", f"file://{path}"]) == made
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["--job"], ["--job", "a", "--launch", "b"], ["--launch", "b", "--", "app.py"], ["--job", "flights"]],
+)
+def test_wrong_arguments(argv: list[str]) -> None:
+    with pytest.raises(InputError) as wrong:
+        arguments.parse(argv)
+    assert wrong.value.code == "bad-arguments"
+
+
+def test_a_job_or_launch_that_is_not_there(jobs: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        arguments.parse(["--job", "other", "--jobs", jobs])
+    with pytest.raises(NotFoundError):
+        arguments.parse(["--launch", str(tmp_path / "none.json")])
