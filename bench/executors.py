@@ -18,7 +18,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work.executor import Executor, Threads
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.cluster import running_cluster
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.memory import peak_mb
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import DAY_S, HOUR_S, Declared, SlaPolicy
 from streambank.sla.history.history import Records, read_history
 from streambank.sla.history.hour_files import HourFiles

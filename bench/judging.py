@@ -20,7 +20,7 @@ from typing import Any
 from bench.histories import made_up_line
 from bench.memory import peak_mb
 from bench.workloads import SmallFiles
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.sla.assess import assess_job
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from streambank.repository.objects.digest import DEFAULT_DIGEST, new_hasher
+from streambank.repository.digest import DEFAULT_DIGEST, new_hasher
 
 MIB = 1 << 20
 CHUNK = os.urandom(MIB)

@@ -22,8 +22,7 @@ from bench.tree import environment
 from bench.workloads import SmallFiles
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.listing import Listing
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest, decode_head, encode
+from streambank.repository.manifest import FileEntry, Manifest, decode_head, encode
 from streambank.savepoint.plan import make_plan
 from streambank.storage.local.store import LocalStore, Row
 

@@ -29,16 +29,15 @@ from bench.million_keys import JOB, PARTITIONS
 from bench.tree import environment
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.private.state_rewriter import quiet_session, rewrite_stores
+from streambank_spark.private.state_rewriter import FORMAT_VERSION, quiet_session, rewrite_stores
 from streambank_spark.rewrite.request import Order, carry_out
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import digest_of
-from streambank_spark.state.export import export_state
-from streambank_spark.state.read import Choice, read_rows
+from streambank_spark.state.read import Choice, export_state, read_rows
 from streambank_spark.state.staging import LaidOut, Workshop, savepoint_laid_out
-from streambank_spark.state.state import FORMAT_VERSION, QueryState
-from streambank_spark.submit.workers import VARIABLE, python_of_workers
+from streambank_spark.state.state import QueryState
+from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from tests.support.cluster import running_cluster
 
 UNIT = "Spark's own full read"

@@ -18,7 +18,7 @@ from streambank.core.errors import NotFoundError
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank.work.gently import give_way
+from streambank.work.pace import give_way
 
 
 def main(checkpoint: str, location: str, manner: str) -> None:

@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.places import ROOT
+
 PROVIDER = ROOT / "provider"
 SDKS = {"boto3", "botocore", "fsspec", "pandas", "pyarrow"}
 HEAVY = SDKS | {"airflow", "pendulum", "py4j", "pyspark", "sqlalchemy"}
 # Libraries of the command line and of the s3 store: loaded by these modules only.
 LAZY = {"typer", "rich", "click"}
+MOST_MODULES = 18
 
 
 def modules_of(package: str) -> list[str]:
@@ -159,3 +162,9 @@ def test_no_folder_shadows_an_installed_package() -> None:
     for folder in ("provider", "spark_jobs", "dags", "tests", "demo", "bench"):
         for path in (ROOT / folder).rglob("*"):
             assert not (path.is_dir() and path.name in {"airflow", "pyspark"}), path
+
+
+def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
+    folders = Counter(path.parent for path in PROVIDER.rglob("*.py") if path.name != "__init__.py")
+    assert len(folders) > 40
+    assert not {str(folder): count for folder, count in folders.items() if count > MOST_MODULES}

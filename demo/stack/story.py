@@ -20,7 +20,7 @@ from demo.stack.places import FLIGHTS_TOPIC, REPOSITORY
 from demo.stack.whole import Stack
 from demo.story import AT_THE_STOP, JOB, REPLAY_DAG, WATERMARK_HOURS, Story
 from streambank.core.errors import NotFoundError, StorageError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.kafka.client import connect
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import ASK_TIMEOUT_S, Brokers, KafkaConnection

@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 from streambank.core.errors import InputError, check_choice
 from streambank.declaration.sla import PROMISES
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank.recovery.new_sinks import parse_new_sinks
+from streambank.recovery.choices import Mode, SinkChoice, SourceChoice, parse_new_sinks
 from streambank.storage import scheme_of
 
 IF_RUNNING = ("refuse", "stop")

@@ -29,7 +29,6 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": INTEGRATION,
                 "python-modules": [
-                    "streambank_airflow.hooks.compaction",
                     "streambank_airflow.hooks.jobs",
                     "streambank_airflow.hooks.repository",
                     "streambank_airflow.hooks.state",
@@ -47,10 +46,7 @@ def get_provider_info() -> dict[str, Any]:
                     "streambank_airflow.operators.hand_over",
                     "streambank_airflow.operators.job",
                     "streambank_airflow.operators.keep",
-                    "streambank_airflow.operators.quarantine",
-                    "streambank_airflow.operators.reinstate",
                     "streambank_airflow.operators.repository",
-                    "streambank_airflow.operators.restart",
                     "streambank_airflow.operators.restore",
                     "streambank_airflow.operators.rewrite",
                     "streambank_airflow.operators.savepoint",
@@ -79,7 +75,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "extra-links": ["streambank_airflow.operators.links.DriverLogLink"],
+        "extra-links": ["streambank_airflow.operators.driver.DriverLogLink"],
         "asset-uris": [{"schemes": ["streambank"], "handler": "streambank_airflow.assets.sanitize_uri"}],
         "connection-types": [
             {

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags

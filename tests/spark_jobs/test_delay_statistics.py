@@ -15,8 +15,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.state.export import export_state
-from streambank_spark.state.read import Choice
+from streambank_spark.state.read import Choice, export_state
 from streambank_spark.state.staging import Workshop, savepoint_laid_out
 from streambank_spark.state.state import QueryState
 from tests.support.spark import finish

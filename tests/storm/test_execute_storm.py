@@ -22,7 +22,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work import plan_lines
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from streambank_spark.submit import executor as submit
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor

@@ -18,8 +18,7 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.rewrite.repair import Assignment
-from streambank_spark.rewrite.repairing import Repaired, repair_savepoint
+from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint
 from streambank_spark.state.staging import Workshop
 from streambank_spark.state.validate import Rule
 from tests.support.queries import LAYOUTS, QUERIES, Query, write_input

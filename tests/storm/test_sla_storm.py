@@ -20,7 +20,7 @@ from statistics import median
 
 import pytest
 
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job as Declaration
 from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
 from streambank.repository.repository import Repository

@@ -114,5 +114,5 @@ def test_airflow_finds_the_provider_by_its_entry_point() -> None:
     assert hook is not None
     assert hook.hook_class_name.endswith(".StreambankHook")
     assert "extra__streambank__repository" in manager.connection_form_widgets
-    assert "streambank_airflow.operators.links.DriverLogLink" in manager.extra_links_class_names
+    assert "streambank_airflow.operators.driver.DriverLogLink" in manager.extra_links_class_names
     assert "streambank" in runtime.asset_uri_handlers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from tests.support.histories import at, line, operator
 

@@ -24,7 +24,7 @@ from streambank.control.keepalive import Keeper
 from streambank.control.processes import this_process
 from streambank.core.errors import StreambankError
 from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
-from streambank.job.awake import AwakeClock
+from streambank.job.health import AwakeClock
 from streambank.storage import local_path, open_store
 from tests.support.live_checkpoint import LiveCheckpoint
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.sla.history.history import HistoryScan, Records
 from streambank.sla.history.point import Point
 from streambank.storage.store import Store

@@ -16,7 +16,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import HostId, this_host, who
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.installed import Installation
-from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.local import LocalLauncher
 from tests.support.places import ROOT
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf
-from streambank.recovery.owner import restoring
-from streambank.repository.hold_keeper import Holds
+from streambank.recovery.restore import restoring
+from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import lay_out
 from streambank.savepoint.take import take

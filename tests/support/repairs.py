@@ -7,7 +7,7 @@ from collections.abc import Callable
 from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import RepairReport, repair
 from streambank.repository.catalog import listed
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.store import Store

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest, savepoint_id
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
+from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 
 from streambank.core.errors import ConflictError
 from streambank.repository.catalog import manifest_key
+from streambank.repository.digest import digest_of
 from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.retention.expired import Expired, set_aside

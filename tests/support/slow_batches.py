@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import load_jobs
 from streambank.storage import open_store
 from tests.support.histories import BEGIN, line

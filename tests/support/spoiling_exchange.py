@@ -8,7 +8,8 @@ from typing import Any
 from streambank.__main__ import main
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launcher import Handle
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.spec import LaunchSpec
 from streambank.storage import local_path
 

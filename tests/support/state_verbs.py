@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from streambank.cli import plugins as verbs
+from streambank.cli import plugins
 from tests.support.places import ROOT
 
 
 def declared_commands() -> list[importlib.metadata.EntryPoint]:
     """The verbs that pyproject.toml adds to the command line."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    group = verbs.COMMANDS_GROUP
+    group = plugins.COMMANDS_GROUP
     found = project["entry-points"][group]
     return [importlib.metadata.EntryPoint(name, value, group) for name, value in found.items()]
 
@@ -27,9 +27,9 @@ def install_commands(patch: pytest.MonkeyPatch) -> None:
 
     def entry_points(**wanted: Any) -> Any:
         # Who imports this function meanwhile keeps it, and asks for groups of its own.
-        if wanted.get("group") != verbs.COMMANDS_GROUP:
+        if wanted.get("group") != plugins.COMMANDS_GROUP:
             return real(**wanted)
         return [entry for entry in entries if wanted.get("name") in (None, entry.name)]
 
     patch.setattr(importlib.metadata, "entry_points", entry_points)
-    patch.setattr(verbs, "_added", lambda: [entry.name for entry in entries])
+    patch.setattr(plugins, "_added", lambda: [entry.name for entry in entries])

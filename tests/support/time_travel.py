@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from streambank.repository import trash as condemned
+from streambank.repository import trash
 from streambank.storage import memory
 
 
@@ -42,5 +42,5 @@ class Clock:
 def time_travel() -> Iterator[Clock]:
     """A clock that can be advanced, for all stores in memory and everybody who waits for a grace."""
     clock = Clock()
-    with patch.object(memory, "time", clock), patch.object(condemned, "time", clock):
+    with patch.object(memory, "time", clock), patch.object(trash, "time", clock):
         yield clock

@@ -8,7 +8,7 @@ write no end mark, so files of theirs are not judged.
 
 from __future__ import annotations
 
-from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.checkpoint.state.changelog import MAGIC
 from streambank.checkpoint.state.rocksdb import ReadRange
 
 END_MARK_BYTES = 21

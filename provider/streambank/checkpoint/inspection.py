@@ -15,7 +15,7 @@ from streambank.checkpoint.sources import SourceState
 from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.core.errors import ConflictError, StreambankError
 from streambank.core.finding import Finding, Severity
-from streambank.core.times import from_epoch_ms, to_json_time
+from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.storage import FileInfo
 
 MAX_THOROUGH_READS = 5000

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from streambank.checkpoint.logs import parse_offsets
 from streambank.core.errors import ConflictError, NotFoundError
-from streambank.core.times import from_epoch_ms
+from streambank.core.units import from_epoch_ms
 from streambank.storage.store import Store
 
 _ATTEMPTS = 5

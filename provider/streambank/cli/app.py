@@ -8,11 +8,19 @@ import typer
 
 from streambank import __version__
 from streambank.cli.plugins import Verbs
-from streambank.cli.verbs import compact as compaction
-from streambank.cli.verbs import doctor as diagnosis
-from streambank.cli.verbs import index, jobs, replicas, retention, savepoints, skew, sla
-from streambank.cli.verbs import inspect_take as checkpoints
-from streambank.cli.verbs import restore as restoring
+from streambank.cli.verbs import (
+    compact,
+    doctor,
+    index,
+    inspect_take,
+    jobs,
+    replicas,
+    restore,
+    retention,
+    savepoints,
+    skew,
+    sla,
+)
 
 app = typer.Typer(
     cls=Verbs,
@@ -41,16 +49,16 @@ def root(
 
 
 for module in (
-    checkpoints,
+    inspect_take,
     savepoints,
-    restoring,
+    restore,
     retention,
     index,
     replicas,
-    diagnosis,
+    doctor,
     skew,
     sla,
-    compaction,
+    compact,
 ):
     module.register(app)
 app.add_typer(jobs.app, name="job")

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from streambank.compaction.compact import Wish, compact, plan
+from streambank.compaction.compact import CompactionReport, Wish, compact, plan
 from streambank.compaction.purge import PurgeReport, purge
 from streambank.compaction.quarantine import Quarantine, quarantine_location
 from streambank.compaction.quiet_check import HELD
-from streambank.compaction.report import CompactionReport
 from streambank.compaction.undo import UndoReport, bring_back
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
@@ -19,7 +18,7 @@ from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
 from streambank.storage import Opener, open_store
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 
 OPERATION = "compact"
 _UNDONE, _PURGED = "compaction-undone", "quarantine-purged"

@@ -15,7 +15,7 @@ from itertools import groupby
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import CHUNK_BYTES, Store
 from streambank.storage.threads import at_once, each
-from streambank.work.progress import Meter
+from streambank.work.pace import Meter
 
 AT_A_TIME = 500
 """So many files are made durable together, and then removed from where they were."""

@@ -17,8 +17,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.state.changelog import UnreadableLineageError
 from streambank.checkpoint.state.rocksdb import ReadRange
-from streambank.compaction.dead_files import Dead, Needed, Running, Stopped
-from streambank.compaction.reasons import Reason, stage
+from streambank.compaction.dead_files import Dead, Needed, Reason, Running, Stopped, stage
 from streambank.core.errors import InputError, InternalError, NotFoundError, RefusedError
 from streambank.storage import FileInfo
 

@@ -8,12 +8,12 @@ from typing import Any
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction.quarantine import DONE_KEY, FILES, PURGING_KEY, RECORD_KEY, Quarantine, Record
 from streambank.core.errors import RefusedError
-from streambank.core.times import to_json_time, utc_now
-from streambank.repository.objects.digest import DEFAULT_DIGEST
+from streambank.core.units import to_json_time, utc_now
+from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.sealed import encode_record
 from streambank.storage import FileInfo, Opener, open_store
 from streambank.storage.threads import each
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from streambank.compaction.dead_files import Reason
 from streambank.compaction.plan import CompactionPlan, Mode
-from streambank.compaction.reasons import Reason
 from streambank.core.errors import InputError, NotFoundError
-from streambank.core.times import from_json_time, to_json_time, utc_now
-from streambank.repository.objects.digest import DEFAULT_DIGEST
+from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage import Store, is_inside, normalize_location
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.compaction.dead_files import IN_ORDER, NEVER_NEEDED
 from streambank.compaction.moving import Move, move_files, same_bytes
 from streambank.compaction.plan import commit_digest
 from streambank.compaction.quarantine import DONE_KEY, FILES, RECORD_KEY, Entry, Quarantine, Record
-from streambank.compaction.reasons import IN_ORDER, NEVER_NEEDED
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.storage import Store
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress
 
 WENT_ON = "query-went-on"
 

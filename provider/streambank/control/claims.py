@@ -30,7 +30,7 @@ from typing import Any, Literal
 from streambank.control.processes import HostId, ProcessId, this_host
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
 
 DEFAULT_BEAT_S = 1.0

@@ -16,7 +16,7 @@ from typing import Any
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import ConflictError, FormatError, RefusedError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
 
 MAIN = "main"

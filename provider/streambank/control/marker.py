@@ -19,7 +19,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN, Generation
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
 from streambank.storage import open_store
 from streambank.storage.store import Store

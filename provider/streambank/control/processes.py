@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from streambank.core.environment import user_name
 from streambank.core.errors import StorageError
-from streambank.core.user import user_name
 
 _PROC = Path("/proc")
 _PF_KTHREAD = 0x00200000

@@ -17,7 +17,7 @@ from streambank.control.generations import MAIN
 from streambank.control.limits import DEFAULT_PROGRESS_BYTES, DEFAULT_PROGRESS_FILES
 from streambank.control.segments import SegmentWriter, segment_key, segment_numbers
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
 
 _TAIL_BYTES = 1 << 16

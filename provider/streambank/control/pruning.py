@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from streambank.control.control import JobControl
 from streambank.control.records import Record, RecordStream
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
-from streambank.core.times import from_json_time, utc_now
+from streambank.core.units import from_json_time, utc_now
 
 NEWEST = 100
 """How many records of a stream stay, however old they are."""

@@ -6,7 +6,7 @@ answers/0000000004.json     what came of it; created exclusively, so the first a
 ```
 
 A request is addressed to one epoch: what was asked of a driver that died is never obeyed by the next one. Yet
-a stop is also a mark, by its number, against every launch that was made before it (driver/wanted.py).
+a stop is also a mark, by its number, against every launch that was made before it (driver/location.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.records import JsonDict, RecordStream, decode_json
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.storage.store import Store
 
 STOP = "stop"

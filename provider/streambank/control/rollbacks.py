@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN, Generation
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, RefusedError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.file.rollback import has_been_taken_back, rollbacks
 from streambank.storage import open_store
 from streambank.storage.store import Store

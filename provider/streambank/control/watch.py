@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from streambank.control.records import JsonDict, RecordStream, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
 
 SIGN_EVERY_S = 60.0

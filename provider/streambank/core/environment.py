@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 from collections.abc import Callable, Mapping
 
@@ -50,3 +52,11 @@ def check_variables(text: str, mistake: Mistake) -> None:
 def is_variable(text: str) -> bool:
     """Whether a text is taken whole from the environment, and has no default: `${NAME}`."""
     return _WHOLE.fullmatch(text) is not None
+
+
+def user_name() -> str:
+    """The user's name; the number, where it has none, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from streambank.core.errors import InputError
 
@@ -40,3 +41,71 @@ def say_bytes(size_bytes: float) -> str:
         if abs(size_bytes) < 999.5 * 1000**power or unit == _SHOWN[-1]:
             return f"{size_bytes / 1000**power:.3g} {unit}"
     raise AssertionError("the largest unit takes whatever is left")
+
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def utc_now() -> datetime:
+    """The time by this machine's clock, aware and in UTC."""
+    return datetime.now(UTC)
+
+
+def to_json_time(moment: datetime) -> str:
+    """ISO-8601 in UTC with `Z` and milliseconds.
+
+    Raises:
+        InputError: The datetime carries no time zone (code `bad-time`).
+    """
+    if moment.tzinfo is None:
+        raise InputError(
+            f"The time {moment.isoformat()} has no time zone.", code="bad-time", hint="Give it one, best UTC."
+        )
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def from_json_time(text: str) -> datetime:
+    """The aware UTC datetime that `to_json_time` wrote.
+
+    Raises:
+        ValueError: The text is no ISO-8601 time with a time zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def from_epoch_ms(moment_ms: int) -> datetime | None:
+    """The aware UTC datetime of Spark's milliseconds since 1970; None for what no calendar can say."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=moment_ms)
+    except OverflowError:
+        return None
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds of a duration such as `90s`, `5m`, `1h30m`, `250ms` or `7d`.
+
+    Raises:
+        InputError: It is not spelled like that (code `bad-duration`). A bare number is refused: it has no
+            unit.
+    """
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise InputError(
+            f"{text!r} is no duration.",
+            code="bad-duration",
+            hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
+        )
+    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+
+
+def age_text(seconds: float) -> str:
+    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

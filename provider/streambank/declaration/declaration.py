@@ -15,12 +15,11 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.credentials import refuse_credentials
-from streambank.declaration.fields import Fields, Source, expand, read_text
+from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
 from streambank.declaration.health import HealthPolicy, read_health
 from streambank.declaration.kafka import read_kafka
 from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy, read_launch_policy
 from streambank.declaration.notify import Notify, read_notify, refuse_silent
-from streambank.declaration.retention import read_retention
 from streambank.declaration.savepoints import (
     Limits,
     ReplicatePolicy,
@@ -31,13 +30,13 @@ from streambank.declaration.savepoints import (
     read_limits,
     read_replicate,
     read_restore,
+    read_retention,
     read_savepoint,
     read_start,
     read_stop,
 )
 from streambank.declaration.sla import SlaPolicy, read_sla, with_usual
 from streambank.declaration.state import CompactPolicy, StatePolicy, read_compact, read_state
-from streambank.declaration.toml_lines import TomlLines
 from streambank.kafka.settings import KafkaConnection
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.environment import check_variables, is_variable
 from streambank.core.errors import NotFoundError
 from streambank.declaration.fields import Fields
-from streambank.kafka.settings import Brokers, KafkaConnection, is_secret
+from streambank.kafka.secrets import is_secret
+from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.storage.store import Store
 
 if TYPE_CHECKING:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import time
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.limits import (
@@ -15,12 +18,10 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_FILES,
 )
 from streambank.core.errors import InputError
-from streambank.declaration.blackout import Blackout, read_blackout
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
-from streambank.declaration.retention import read_retention
 from streambank.repository.coverage import parse_share
-from streambank.retention.policy import Policy
+from streambank.retention.policy import MIN_VERIFIED, Policy
 
 DEFAULT_SHARE = "10%"
 DEFAULT_STAGGER_S = 900.0
@@ -262,3 +263,93 @@ def read_limits(fields: Fields) -> Limits:
     for one in (lease, logs, progress):
         one.done()
     return limits
+
+
+def read_retention(fields: Fields) -> Policy | None:
+    """The policy in a table; None where there is none.
+
+    Raises:
+        InputError: A field is not known or cannot be right, or no field keeps anything (code
+            `bad-declaration`).
+    """
+    if not fields.data:
+        return None
+    min_verified = fields.whole("min_verified", minimum=0)
+    policy = Policy(
+        keep_last=fields.whole("keep_last", minimum=1) or 0,
+        keep_hourly=fields.whole("keep_hourly", minimum=1) or 0,
+        keep_daily=fields.whole("keep_daily", minimum=1) or 0,
+        keep_weekly=fields.whole("keep_weekly", minimum=1) or 0,
+        keep_monthly=fields.whole("keep_monthly", minimum=1) or 0,
+        keep_yearly=fields.whole("keep_yearly", minimum=1) or 0,
+        keep_within_s=fields.duration_s("keep_within") or 0.0,
+        min_verified=MIN_VERIFIED if min_verified is None else min_verified,
+        max_age_s=fields.duration_s("max_age") or 0.0,
+    )
+    fields.done()
+    if policy.is_empty:
+        raise fields.source.mistake(
+            fields.path, "it keeps nothing", "Add a rule, such as keep_last = 10 or keep_daily = 7."
+        )
+    return policy
+
+
+_WINDOW = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-(?:([01][0-9]|2[0-3]):([0-5][0-9])|(24):(00))")
+
+
+@dataclass(frozen=True, slots=True)
+class Blackout:
+    """A window that comes every day, by a clock on the wall.
+
+    Attributes:
+        begin: Its first minute, in minutes since midnight.
+        end: The minute after its last one, 1440 at most; before `begin` where it goes over midnight.
+    """
+
+    begin: int
+    end: int
+
+    def __str__(self) -> str:
+        return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in (self.begin, self.end))
+
+    def holds(self, at: time) -> bool:
+        """Whether a time of the day lies in it."""
+        minute = at.hour * 60 + at.minute
+        if self.begin < self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+
+def parse_blackout(text: str) -> Blackout | None:
+    """The window that a text such as `22:00-06:00` names; None where it names none."""
+    found = _WINDOW.fullmatch(text)
+    if found is None:
+        return None
+    hours = [int(part) for part in found.groups() if part is not None]
+    window = Blackout(hours[0] * 60 + hours[1], hours[2] * 60 + hours[3])
+    return None if window.begin == window.end else window
+
+
+def read_blackout(fields: Fields) -> tuple[tuple[Blackout, ...], str]:
+    """`blackout` and `time_zone` of `[jobs.NAME.savepoint]`.
+
+    Raises:
+        InputError: One of them is wrong (code `bad-declaration`).
+    """
+    windows = []
+    for text in fields.texts("blackout") or ():
+        window = parse_blackout(text)
+        if window is None:
+            raise fields.mistake(
+                "blackout", f"{text!r} is no window of the day", 'Write windows such as "22:00-06:00".'
+            )
+        windows.append(window)
+    zone = fields.text("time_zone")
+    if zone is not None:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise fields.mistake(
+                "time_zone", f"{zone!r} is no time zone", "Write a name such as Europe/Berlin."
+            ) from error
+    return tuple(windows), zone or "UTC"

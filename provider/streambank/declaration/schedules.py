@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from streambank.declaration.blackout import Blackout
+from streambank.declaration.savepoints import Blackout
 
 PRESETS = {
     "@hourly": "0 * * * *",

@@ -17,7 +17,7 @@ from typing import Any
 from streambank.control.generations import MAIN
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
 from streambank.doctor.checks.checkpoint import check_looked_at
@@ -32,8 +32,9 @@ from streambank.doctor.checks.locations import (
     check_location,
     check_one_disk,
     check_rules,
+    machine_bytes,
+    mount_of,
 )
-from streambank.doctor.checks.mounts import machine_bytes, mount_of
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
@@ -46,8 +47,7 @@ from streambank.doctor.checks.sources import (
     check_sinks,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
-from streambank.doctor.subject import Query, look_at_checkpoint, look_at_job
-from streambank.doctor.unseen import Seen, Unseen, gathered
+from streambank.doctor.subject import Query, Seen, Unseen, gathered, look_at_checkpoint, look_at_job
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life

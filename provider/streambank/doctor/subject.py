@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -13,11 +13,11 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.control.progress import ProgressRecord, read_segment
 from streambank.core.errors import ConflictError, NotFoundError
+from streambank.core.finding import Finding
 from streambank.declaration.declaration import Job
-from streambank.doctor.checks.spark_conf import SparkConf
-from streambank.repository.catalog import glimpse, listed
+from streambank.doctor.spark_conf import SparkConf
+from streambank.repository.catalog import glimpse, listed, newest_good
 from streambank.repository.manifest import Manifest
-from streambank.repository.newest import newest_good
 from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
@@ -208,3 +208,46 @@ def _recent(records: Records) -> tuple[ProgressRecord, ...]:
         if len(found) >= RECENT:
             break
     return tuple(found[-RECENT:])
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Something that was not looked at.
+
+    Attributes:
+        what: What, so that it fits into a list: `the heap that the state takes`.
+        why: Why not, in a sentence.
+        hint: What would let it be seen.
+    """
+
+    what: str
+    why: str
+    hint: str
+
+
+Seen = Finding | Unseen
+"""What a check gives."""
+
+
+def gathered(seen: Iterable[Seen]) -> list[Finding]:
+    """The findings, each once, and at the end one for each reason for which something was not looked at."""
+    found: dict[Finding, None] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
+    for one in seen:
+        if isinstance(one, Finding):
+            found[one] = None
+        else:
+            missing.setdefault((one.why, one.hint), []).append(one.what)
+    for (why, hint), things in missing.items():
+        told = "; ".join(dict.fromkeys(things))
+        found[
+            Finding(
+                "not-looked-at",
+                "info",
+                "",
+                why,
+                f"Nothing is said of this, neither good nor bad: {told}.",
+                hint,
+            )
+        ] = None
+    return list(found)

@@ -18,11 +18,11 @@ from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.position import batches_of
 from streambank.control.generations import MAIN
 from streambank.core.errors import RefusedError, StreambankError
-from streambank.core.times import age_text, utc_now
-from streambank.driver.last_error import recorded_failure, shown
-from streambank.driver.upcoming import spec_of
+from streambank.core.units import age_text, utc_now
+from streambank.driver.log import recorded_failure, shown
+from streambank.driver.spec import spec_of
+from streambank.repository.catalog import newest_good
 from streambank.repository.manifest import Manifest
-from streambank.repository.newest import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.storage import open_store

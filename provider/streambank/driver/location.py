@@ -1,21 +1,39 @@
 """Drivers that are there without the lease, and where drivers are: all that asks a cluster for whereabouts.
 
 What a cluster answers never says who may run: the job's records do.
+
+Whether a driver still is wanted: one rule, for the driver itself and for whoever starts.
+
+A stop ends drivers that are coming up where it finds them. It may not find one: in a cluster it waits for
+room, the answer to its submission was lost, or a supervisor starts again what was ended; in client mode it
+comes up on another machine. So every stop leaves a mark *before* it looks who has the lease, and a driver
+looks for marks *after* it has taken it: then either the stop sees the lease, or the driver sees the stop.
+Which record decides:
+
+* a stop that is to last: the record `stopped` in `desired/`, with a number above the launch's `desired`;
+* any other (a restart, the end of a crash loop): a stop request in `requests/` with a number above the
+  launch's `asked`, to whichever epoch. Where no driver has the lease it is addressed to epoch 0, which nobody
+  has: it is the mark alone.
+
+The launch has its two numbers from the start that made it, which read them before it launched: `desired` is
+the very record by which that start saw the job meant to run, so a stop that came later is later, even where
+yet another start has said `running` since. A launch of an older version has no numbers; then only what is
+meant to be now counts, and requests to epochs that its own drivers have had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.records import Record, decode_json
+from streambank.control.processes import ProcessId
+from streambank.control.records import Record, decode_json, encode_json
+from streambank.control.requests import NO_EPOCH, STOP
 from streambank.core.errors import FormatError, NotFoundError, StorageError
-from streambank.driver.launchers.launcher import DriverState, Handle, Launcher
-from streambank.driver.spec import LaunchSpec
-from streambank.driver.upcoming import keep_whereabouts, launched_handle, spec_of
-from streambank.driver.wanted import why_unwanted
+from streambank.driver.launcher import DriverState, Handle, Launcher
+from streambank.driver.spec import LaunchSpec, spec_of
 
 REFUSED = "refused"
 """How the lease of a driver ends that was not let run."""
@@ -52,8 +70,8 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     The records decide in this order: the lease says who has been (a launch that it does not name is coming,
     and so is one that has taken it since it was looked at), and of the newest launch whether its driver gave
     it back, and how; the launch spec says whether its cluster brings it back; and desired state and requests
-    say whether it is wanted then (wanted.py). The cluster is asked for one thing only: whether a driver is
-    there.
+    say whether it is wanted then (`why_unwanted`). The cluster is asked for one thing only: whether
+    a driver is there.
 
     Args:
         launcher: Where they run.
@@ -191,3 +209,109 @@ def look_for_driver(
 
 def _moved(known: Handle, submission: str, log: str | None, tracking: str | None) -> Handle:
     return replace(known, log=log or known.log, submission=submission, tracking=tracking or known.tracking)
+
+
+LOCATED = "located"
+"""The folder of the job's records that says where drivers in a cluster are."""
+
+
+def launched_handle(
+    control: JobControl, launch_id: str, processes: tuple[ProcessId, ...] = (), log: str | None = None
+) -> Handle:
+    """A driver as the job's records know it, whoever launched it, and on whichever machine.
+
+    Args:
+        control: The job's records.
+        launch_id: Its launch.
+        processes: The processes that are known of it.
+        log: Its log, as its launch spec names it.
+    """
+    try:
+        found = decode_json(control.store.read(_located_key(launch_id)), "a driver's whereabouts")
+    except NotFoundError:
+        return Handle(launch_id, processes, log)
+    return Handle(
+        launch_id, processes, found.get("log") or log, found.get("submission"), found.get("tracking")
+    )
+
+
+def keep_whereabouts(control: JobControl, handle: Handle) -> None:
+    """Leave behind where a driver in a cluster is, for `launched_handle`; of others nothing is kept."""
+    if handle.submission is not None:
+        control.store.write(_located_key(handle.launch_id), encode_json(in_cluster(handle)))
+
+
+def _located_key(launch_id: str) -> str:
+    return f"{LOCATED}/{launch_id}.json"
+
+
+def in_cluster(handle: Handle) -> dict[str, str]:
+    """What is told of a driver in a cluster; nothing of others."""
+    told = {"submission": handle.submission, "tracking": handle.tracking, "log": handle.log}
+    return {name: one for name, one in told.items() if one is not None} if handle.submission else {}
+
+
+def is_of(view: ClaimView | None, launch_id: str | None) -> bool:
+    """Whether the newest epoch of the lease is of this launch."""
+    return view is not None and view.holder is not None and view.holder.details.get("launch_id") == launch_id
+
+
+def mark_stop(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
+    """Leave behind that every driver launched until now is to be stopped, whoever it is."""
+    control.requests.post(STOP, epoch=NO_EPOCH, by=by, why=why)
+
+
+def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
+    """Why no driver of a launch is to run any more, as half a sentence; None where one is.
+
+    Args:
+        spec: The launch.
+        control: The job's records.
+        epoch: The epoch that its driver has now: a request to that one is obeyed, and is no reason.
+
+    Raises:
+        FormatError: A record that decides is damaged (code `damaged-record`).
+    """
+    desired = control.desired()
+    if desired is not None and desired.state == "stopped":
+        return "the job is meant to be stopped"
+    if spec.desired is not None and _was_stopped_after(spec.desired, control):
+        return "the job was stopped after this driver had been launched"
+    if spec.asked is None:
+        mine = _epochs_of(spec, control) - {epoch}
+        asked = any(request in mine for request in _stops(control, 0)) if mine else False
+    else:
+        asked = any(request != epoch for request in _stops(control, spec.asked))
+    return "it was asked to stop before it ended" if asked else None
+
+
+def _was_stopped_after(number: int, control: JobControl) -> bool:
+    for record in control.desired_records.newest_first():
+        if record.number <= number:
+            return False
+        if record.data.get("state") == "stopped":
+            return True
+    return False
+
+
+def _stops(control: JobControl, after: int) -> list[object]:
+    """The epochs that were asked to stop by requests above a number."""
+    found = []
+    for record in control.requests.records.newest_first():
+        if record.number <= after:
+            break
+        if record.data.get("kind") == STOP:
+            found.append(record.data.get("epoch"))
+    return found
+
+
+def _epochs_of(spec: LaunchSpec, control: JobControl) -> set[int | None]:
+    """The epochs of the lease that drivers of a launch have had, one after the other until now."""
+    found: set[int | None] = set()
+    for record in control.lease.claims.records.newest_first():
+        launch_id = record.data.get("launch_id")
+        if launch_id == spec.launch_id:
+            found.add(record.number)
+        elif launch_id is not None:
+            break
+    return found

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import Marker, identity_of, records_root, write_marker
-from streambank.core.errors import ConflictError, InputError, NotFoundError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.errors import ConflictError, InputError
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.declaration.launch import LOCAL_MASTER, LaunchPolicy
 from streambank.driver.preflight import (
     DeclaredQuery,
     check_acceptable,
@@ -185,35 +188,40 @@ def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: s
     write_marker(query.checkpoint, marker)
 
 
-def check_application(application: str) -> Path:
-    """The application as a readable PySpark program.
+Resolve = Callable[[Job], LaunchPolicy]
+"""Says where a job runs whose declaration names a connection."""
+
+_RESOLVE: ContextVar[Resolve | None] = ContextVar("streambank_launch_connections", default=None)
+
+
+@contextmanager
+def using_connections(resolve: Resolve) -> Iterator[None]:
+    """Let `placed` and `launcher_for` ask for connections, for a `with` block."""
+    token = _RESOLVE.set(resolve)
+    try:
+        yield
+    finally:
+        _RESOLVE.reset(token)
+
+
+def placed(job: Job) -> Job:
+    """The job with all that is known of where it runs: what it declares, and what its connection says.
 
     Raises:
-        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
-        NotFoundError: There is no such file (code `no-application`).
+        InputError: Only a connection of Airflow's tells, and this is not Airflow (code
+            `connection-not-known`).
     """
-    path = check_is_pyspark(application)
-    if not path.is_file():
-        raise NotFoundError(
-            f"There is no application {application}.",
-            code="no-application",
-            hint="Give the path as the driver's host sees it.",
-        )
-    return path
-
-
-def check_is_pyspark(application: str) -> Path:
-    """The application as a PySpark program, wherever it is.
-
-    Raises:
-        InputError: By its name it is something else (code `not-pyspark`).
-    """
-    path = Path(application)
-    if path.suffix != ".py":
-        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
+    connection = job.launch.connection
+    if connection is None:
+        return job
+    resolve = _RESOLVE.get()
+    if resolve is not None:
+        policy = resolve(job)
+        return replace(job, master=policy.master or LOCAL_MASTER, launch=policy)
+    if job.launch.master is None:
         raise InputError(
-            f"{what} cannot be run by the runner: {application}.",
-            code="not-pyspark",
-            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+            f"Where job {job.name} runs is said by the connection {connection} of Airflow alone.",
+            code="connection-not-known",
+            hint="Do it from Airflow, or declare the job's master, and what its table launch needs, as well.",
         )
-    return path
+    return job

@@ -2,13 +2,20 @@
 
 The launcher writes it, the runner reads it. Its checkpoints say what was current when it was written; the
 runner asks the job's generation records again once it holds the lease, since a restore may have come between.
+
+Fingerprints of what a query was run with, so that a savepoint can tell later whether that has changed.
+
+Arguments and settings may hold secrets: only their digests are kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
@@ -24,7 +31,7 @@ from streambank.control.limits import (
 )
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.control.rollbacks import check_not_taken_back
-from streambank.core.errors import ConflictError, FormatError
+from streambank.core.errors import ConflictError, FormatError, NotFoundError
 
 FORMAT = 1
 
@@ -86,7 +93,7 @@ class LaunchSpec:
         desired: The number of the record in `desired/` by which the job was meant to run then; None where
             nobody looked, or an older version launched it. A later `stopped` is against this launch.
         asked: The number of the newest request then; None likewise. A later stop is against this launch
-            (wanted.py).
+            (location.py).
         repository: URI of the job's repository of savepoints, for its marker; None where an older version
             launched it.
         repository_id: The id of that repository then; None where there was none.
@@ -212,3 +219,59 @@ def check_generations(spec: LaunchSpec, control: JobControl) -> None:
                 code="stale-launch",
                 hint="Start the job again.",
             )
+
+
+def application_fingerprint(application: Path, args: Sequence[str]) -> dict[str, Any]:
+    """Its path, with digests of its file (None where that cannot be read here) and its arguments."""
+    try:
+        digest = _digest(application.read_bytes())
+    except OSError:
+        digest = None
+    return {"path": str(application), "digest": digest, "args_digest": _digest("\0".join(args).encode())}
+
+
+def conf_fingerprint(conf: Mapping[str, str]) -> dict[str, Any]:
+    """The names of the declared settings, and a digest of names and values."""
+    lines = "".join(f"{name}={conf[name]}\n" for name in sorted(conf))
+    return {"names": sorted(conf), "digest": _digest(lines.encode())}
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def property_lines(properties: Mapping[str, str]) -> str:
+    """One line for each property, escaped so that it is read as it was given."""
+    return "".join(f"{_key(key)}={_value(value)}\n" for key, value in properties.items())
+
+
+def _key(text: str) -> str:
+    return re.sub(r"([\s:=#!\\])", r"\\\1", text)
+
+
+def _value(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return re.sub(r"^ ", r"\\ ", escaped)
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The properties of a file such as spark-defaults.conf.
+
+    Args:
+        text: A property a line: the name, spaces or `=` or `:`, the value. Comments begin with `#` or `!`.
+            A backslash at the end of a line joins the next to it; otherwise it is taken as it is.
+    """
+    found = {}
+    for line in re.sub(r"\\\n[ \t]*", "", text).splitlines():
+        match = re.fullmatch(r"([^\s:=#!][^\s:=]*)(?:[ \t]*[:=][ \t]*|[ \t]+)?(.*)", line.strip())
+        if match:
+            found[match[1]] = match[2].strip()
+    return found
+
+
+def spec_of(control: JobControl, launch_id: str) -> LaunchSpec | None:
+    """A launch spec of the job; None where it is gone."""
+    try:
+        return read_launch(control, launch_id)
+    except NotFoundError:
+        return None

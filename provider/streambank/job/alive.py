@@ -24,7 +24,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import Desired, JobControl
 from streambank.control.records import JsonDict
 from streambank.control.watch import WatchView
-from streambank.core.times import from_json_time, to_json_time
+from streambank.core.units import from_json_time, to_json_time
 from streambank.job.liveness import (
     NEWEST_LIVES,
     DriverLife,

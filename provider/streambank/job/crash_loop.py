@@ -3,7 +3,7 @@
 What is meant to be stays as it is, and so does a driver that lives: deciding is the person's. What they need
 for it is the last error, and the savepoint that they would go back to. Nor does a cluster start it any more
 that brings its drivers back: a stop is recorded against the launch, which the next one to come back obeys
-(driver/wanted.py), whether one lives just now or not.
+(driver/location.py), whether one lives just now or not.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.core.errors import StreambankError
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
-from streambank.driver.last_error import last_error, recorded_failure
+from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Handle, Launcher
-from streambank.driver.upcoming import spec_of
-from streambank.driver.wanted import mark_stop
+from streambank.driver.location import mark_stop
+from streambank.driver.log import last_error, recorded_failure
+from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 from streambank.repository.catalog import SavepointSummary
 from streambank.repository.repository import Repository

@@ -13,9 +13,9 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
-from streambank.control.telling import Tell, to_nobody
+from streambank.control.operation import Tell, to_nobody
 from streambank.declaration.declaration import Job
-from streambank.driver.launchers.launcher import Launcher
+from streambank.driver.launcher import Launcher
 from streambank.job.health import Health, Seen, Unhealthy, judge_health
 from streambank.job.restart import RestartResult, restart_job
 

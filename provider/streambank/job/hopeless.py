@@ -11,10 +11,11 @@ from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
-from streambank.driver.last_error import last_error, recorded_failure
+from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Launcher
-from streambank.driver.upcoming import launched_handle, spec_of
+from streambank.driver.location import launched_handle
+from streambank.driver.log import last_error, recorded_failure
+from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 
 _LINES = 400

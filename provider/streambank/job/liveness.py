@@ -10,7 +10,7 @@ from typing import Any
 from streambank.control.control import JobControl
 from streambank.control.records import JsonDict, decode_json
 from streambank.core.errors import FormatError, NotFoundError
-from streambank.core.times import from_json_time
+from streambank.core.units import from_json_time
 
 NEWEST_LIVES = 50
 """How many drivers are looked at, the newest ones."""

@@ -17,13 +17,11 @@ from typing import Any, Literal
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation
-from streambank.control.telling import Tell, to_nobody
-from streambank.core.times import to_json_time, utc_now
+from streambank.control.operation import Operation, Tell, to_nobody
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
-from streambank.driver.launchers.launcher import Launcher
-from streambank.driver.upcoming import is_of
-from streambank.driver.wanted import mark_stop
+from streambank.driver.launcher import Launcher
+from streambank.driver.location import is_of, mark_stop
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import How, StopResult, ask_to_stop, stop_job
 from streambank.job.stop_request import ASKER, StopAsked, request_of

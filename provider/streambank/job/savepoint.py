@@ -17,8 +17,8 @@ from streambank.control.marker import renew_marker
 from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
-from streambank.driver.fingerprint import application_fingerprint, conf_fingerprint
 from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import SinkCapture
@@ -27,7 +27,7 @@ from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from streambank.work.executor import Executor
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,25 @@ from typing import Any, Literal
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation
+from streambank.control.operation import Operation, Tell, to_nobody
 from streambank.control.pruning import prune_and_tell
-from streambank.control.telling import Tell, to_nobody
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
-from streambank.driver.last_error import last_error, recorded_failure, shown
+from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
-from streambank.driver.launchers.launcher import DriverState, Handle, Launcher
-from streambank.driver.location import drivers_left, end_drivers, find_driver
+from streambank.driver.location import (
+    drivers_left,
+    end_drivers,
+    find_driver,
+    in_cluster,
+    is_of,
+    keep_whereabouts,
+    launched_handle,
+)
+from streambank.driver.log import last_error, recorded_failure, shown
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
-from streambank.driver.upcoming import in_cluster, is_of, keep_whereabouts, launched_handle
-from streambank.job.got_going import has_got_going
 
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
@@ -412,3 +417,24 @@ class _Start:
             f"{ask or '`streambank doctor CHECKPOINT`'} says whether its state may be moved "
             "aside (finding unplanned-first-batch), or a savepoint has to be restored (offsets-lost)."
         )
+
+
+def has_got_going(job: Job, launch: LaunchSpec | None, view: ClaimView) -> bool:
+    """Whether each declared query has had its first trigger, by the heartbeat or by the commit log."""
+    said = view.status.get("queries")
+    seen = said if isinstance(said, dict) else {}
+    for name in job.queries:
+        query = seen.get(name)
+        triggered = isinstance(query, dict) and query.get("triggered")
+        if not triggered and not _has_committed(launch, name):
+            return False
+    return True
+
+
+def _has_committed(launch: LaunchSpec | None, name: str) -> bool:
+    """Whether the query has committed a batch that was not there before its driver was launched."""
+    query = launch.queries.get(name) if launch else None
+    if query is None:
+        return False
+    committed = batches_of(query.checkpoint).committed
+    return committed is not None and (query.committed is None or committed > query.committed)

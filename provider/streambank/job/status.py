@@ -13,13 +13,13 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.control.progress import last_progress
 from streambank.core.errors import InputError, StorageError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Handle, Launcher
+from streambank.driver.location import launched_handle
 from streambank.driver.preflight import REPOSITORY_LOST, declared_query, records_lost
 from streambank.driver.spec import launch_key, read_launch
-from streambank.driver.upcoming import launched_handle
 from streambank.job.health import Health, judge_health
 
 if TYPE_CHECKING:

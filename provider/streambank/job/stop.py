@@ -16,24 +16,31 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation
+from streambank.control.generations import MAIN
+from streambank.control.operation import Operation, Tell, to_nobody
 from streambank.control.processes import send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
-from streambank.control.telling import Tell, to_nobody
-from streambank.core.errors import ConflictError, RefusedError, StorageError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.declaration import Job
+from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Handle, Launcher
-from streambank.driver.location import CLUSTER_MARGIN_S, drivers_left, end_drivers, find_driver
-from streambank.driver.upcoming import is_of, launched_handle, spec_of
+from streambank.driver.location import (
+    CLUSTER_MARGIN_S,
+    drivers_left,
+    end_drivers,
+    find_driver,
+    is_of,
+    launched_handle,
+)
+from streambank.driver.spec import spec_of
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_request import ASKER, StopAsked, asked_before
-from streambank.job.stopped_how import How, how_it_answered, how_it_ended, last_batches
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
@@ -380,3 +387,56 @@ class _Stop:
 def _is_driver(view: ClaimView) -> bool:
     """Whether the lease is, or was, a driver's, and not that of an operation such as a restore."""
     return view.holder is not None and view.holder.details.get("purpose") == "run"
+
+
+How = Literal["boundary", "forced", "killed", "dead", "none"]
+
+
+def how_it_ended(
+    control: JobControl, job: Job, request: int, view: ClaimView, killed: bool
+) -> tuple[How, bool | None]:
+    """How the driver ended that had the lease last, and whether it was drained.
+
+    Args:
+        control: The job's records.
+        job: The job.
+        request: By which it was asked to stop.
+        view: Its lease, which is over.
+        killed: Whether whoever stopped it had to.
+    """
+    answer = control.requests.answer_to(request) or {}
+    drained = answer.get("drained")
+    if killed:
+        return "killed", drained
+    if view.state == "dead":
+        return ("killed" if _was_killed_by_its_runner(control, view) else "dead"), drained
+    if answer.get("state") == "forced" or not all(
+        one.at_boundary for one in last_batches(control, job).values()
+    ):
+        return "forced", drained
+    return "boundary", drained
+
+
+def how_it_answered(control: JobControl, request: int) -> tuple[How, bool | None]:
+    """How a driver ended whose lease somebody else has had since: only its answer tells."""
+    answer = control.requests.answer_to(request)
+    if answer is None:
+        return "dead", None
+    return ("forced" if answer.get("state") == "forced" else "boundary"), answer.get("drained")
+
+
+def _was_killed_by_its_runner(control: JobControl, view: ClaimView) -> bool:
+    last = control.last_event("killed", "driver-started")
+    return last is not None and last.get("kind") == "killed" and last.get("epoch") == view.epoch
+
+
+def last_batches(control: JobControl, job: Job) -> dict[str, Batches]:
+    """The newest batches of each query, in its current generation; none where there is no checkpoint yet."""
+    found = {}
+    for name, declared in job.queries.items():
+        generation = control.generation(None if name == MAIN else name)
+        try:
+            found[name] = batches_of(generation.location if generation else declared)
+        except NotFoundError:
+            found[name] = Batches(None, None)
+    return found

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from streambank.core.errors import InputError, StorageError, StreambankError
-from streambank.kafka.broker import Retention, Topic, When
+from streambank.kafka.broker import Patience, Retention, Topic, When
 from streambank.kafka.offsets import Spot
-from streambank.kafka.patience import Patience
-from streambank.kafka.settings import is_secret
+from streambank.kafka.secrets import is_secret
 
 T = TypeVar("T")
 _UNKNOWN_TOPICS = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")

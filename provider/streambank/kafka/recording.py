@@ -12,11 +12,13 @@ from typing import Any
 
 from streambank.checkpoint.sources import SourceState
 from streambank.core.errors import StorageError, StreambankError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.kafka.broker import Broker
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
-from streambank.kafka.pattern import topic_pattern
 from streambank.kafka.settings import Brokers
+from streambank.kafka.topics import topic_pattern
+from streambank.repository.manifest import Manifest
+from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import Captured
 
 KIND = "kafka"
@@ -264,3 +266,45 @@ def marks_at(broker: Broker, marks: Mapping[Spot, int | None], ms: int) -> dict[
 def sink_path(bootstrap: str | None, topic: str | None) -> str:
     """How plans and reports call a Kafka sink: `kafka://host:9092/topic`."""
     return f"kafka://{bootstrap or ''}" + (f"/{topic}" if topic else "")
+
+
+_MOST_EARLIER = 8
+"""How many savepoints of before are looked at for one whose Kafka was asked."""
+
+Before = Mapping[str, Mapping[str, Any]]
+"""Sources of a savepoint by their names in the offset log, as its manifest has them."""
+
+
+def sources_before(repository: Repository, manifest: Manifest) -> Before:
+    """The sources of the query's newest savepoint before one whose Kafka was asked.
+
+    Args:
+        repository: Where the savepoints are.
+        manifest: The savepoint.
+
+    Returns:
+        Nothing where that savepoint is gone, or where this one has no Kafka source.
+    """
+    if not any(isinstance(one, Mapping) and one.get(KIND) is not None for one in manifest.sources):
+        return {}
+    one = manifest
+    try:
+        for _ in range(_MOST_EARLIER):
+            before = one.parent if one.derived_from is None else one.derived_from
+            if before is None:
+                break
+            one = repository.load(manifest.job, before)
+            if one.query_id != manifest.query_id:
+                break
+            found = {str(each.get("source")): each for each in one.sources if isinstance(each, Mapping)}
+            asked = any(_asked(each) for each in found.values())
+            if one.batch < manifest.batch and asked:
+                return found
+    except StreambankError:
+        pass  # it was expired, or is damaged, which `verify` tells: then nothing is known of before
+    return {}
+
+
+def _asked(record: Mapping[str, Any]) -> bool:
+    kept = record.get(KIND)
+    return isinstance(kept, Mapping) and kept.get("asked_at") is not None

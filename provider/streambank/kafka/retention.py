@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from streambank.core.errors import StreambankError
-from streambank.core.times import from_epoch_ms, to_json_time
+from streambank.core.units import from_epoch_ms, to_json_time
 from streambank.kafka.broker import Broker, Retention
-from streambank.kafka.earlier import Before
 from streambank.kafka.offsets import spots
-from streambank.kafka.recording import KIND
+from streambank.kafka.recording import KIND, Before
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
 

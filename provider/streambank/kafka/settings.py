@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,18 +11,10 @@ from streambank.core.environment import fill_in
 from streambank.core.errors import StorageError, StreambankError
 
 if TYPE_CHECKING:
-    from streambank.kafka.broker import Broker
-    from streambank.kafka.patience import Patience
+    from streambank.kafka.broker import Broker, Patience
 
 ASK_TIMEOUT_S = 5.0
 """How long a cluster is waited for, all questions together: whoever asks after that is told at once."""
-
-_SECRET = re.compile(r"(password|passphrase|secret|token|key\.pem|jaas\.config|oauthbearer\.config)$")
-
-
-def is_secret(name: str) -> bool:
-    """Whether a client property holds a secret, such as `sasl.password`, in capitals or not."""
-    return _SECRET.search(name.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +133,8 @@ class Brokers:
         properties = self._connection.properties(os.environ)
         if self._connect is not None:
             return self._connect(servers, properties, self._timeout_s)
+        from streambank.kafka.broker import Patience
         from streambank.kafka.client import connect
-        from streambank.kafka.patience import Patience
 
         patience = self._patience[servers] = Patience(self._timeout_s)
         return connect(servers, properties, self._timeout_s, patience)

@@ -10,10 +10,9 @@ from streambank.checkpoint.text import load_json
 from streambank.core.errors import FormatError, StorageError, StreambankError
 from streambank.kafka.broker import Broker, Retention
 from streambank.kafka.offsets import Offsets, Spot, parse_offsets, spots
-from streambank.kafka.pattern import topic_pattern
 from streambank.kafka.recording import FORMAT, KIND
 from streambank.kafka.settings import Brokers
-from streambank.kafka.topics import ids_of, is_another, partitions_of, topics_of
+from streambank.kafka.topics import ids_of, is_another, partitions_of, topic_pattern, topics_of
 
 Why = Literal["deleted", "past-the-end", "partition-gone", "topic-gone", "topic-remade", "added-late"]
 _WHY: Mapping[Why, str] = {

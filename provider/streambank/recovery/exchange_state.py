@@ -17,18 +17,18 @@ from typing import Any, Literal
 
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
-from streambank.control.telling import Tell, to_nobody
+from streambank.control.operation import Tell, to_nobody
 from streambank.core.errors import InputError, RefusedError, StreambankError
 from streambank.declaration.declaration import Job
-from streambank.driver.launchers.launcher import Launcher
+from streambank.driver.launcher import Launcher
 from streambank.job.savepoint import open_repository
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
-from streambank.recovery.standing import check_stands_at
+from streambank.recovery.sinks import check_stands_at
 from streambank.repository.repository import Repository
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 
 Make = Callable[[Repository, str, str], str | None]
 """Makes a savepoint of another one: repository, job, savepoint -> the new one, None where there is none."""

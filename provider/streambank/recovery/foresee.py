@@ -27,7 +27,7 @@ from streambank.core.errors import (
     RefusedError,
     StorageError,
 )
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import place_of
 from streambank.repository.catalog import SavepointSummary

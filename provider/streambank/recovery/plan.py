@@ -9,7 +9,7 @@ from typing import Any
 
 from streambank.control.progress import progress_of_batch
 from streambank.core.errors import StreambankError
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped

@@ -15,9 +15,8 @@ from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.resolve import Chosen
-from streambank.recovery.sinks import Sinks, look_at_sinks, refusals, warnings
+from streambank.recovery.sinks import Sinks, check_stands_at, look_at_sinks, refusals, warnings
 from streambank.recovery.sources import Sources, look_at_sources
-from streambank.recovery.standing import check_stands_at
 from streambank.recovery.unguarded import unguarded_refusals, unnamed_sink
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -26,7 +25,7 @@ from streambank.savepoint.materialize import Owner, check_target
 from streambank.storage import is_inside, open_store
 from streambank.storage.names import split_job
 from streambank.storage.store import Opener, Store
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
 
 

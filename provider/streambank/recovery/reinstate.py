@@ -17,8 +17,7 @@ from streambank.control.generations import MAIN, Generation, Generations
 from streambank.control.marker import renew_marker
 from streambank.control.rollbacks import check_not_taken_back
 from streambank.core.errors import NotFoundError, RefusedError
-from streambank.recovery.sinks import look_at_sinks, refusals
-from streambank.recovery.standing import check_stands_at, shown
+from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.names import split_job

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped

@@ -12,7 +12,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.work.executor import Executor
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 
 LATEST_GOOD = "latest-good"
 

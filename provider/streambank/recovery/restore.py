@@ -22,23 +22,25 @@ job is not started from one.
 from __future__ import annotations
 
 import socket
+import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN, Generation
 from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
+from streambank.control.processes import HostId, ProcessId, this_host, this_process
 from streambank.control.records import RecordStream
 from streambank.control.rollbacks import note_taking_back
-from streambank.core.errors import IntegrityError, RefusedError, StorageError, StreambankError
-from streambank.core.times import utc_now
-from streambank.core.user import user_name
-from streambank.recovery.owner import is_live, restoring
+from streambank.core.environment import user_name
+from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.core.units import utc_now
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
     Prepared,
@@ -53,7 +55,7 @@ from streambank.recovery.report import RestoreReport, write_beside
 from streambank.recovery.resolve import Chosen, choose
 from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.recovery.sources import check_still_there
-from streambank.repository.hold_keeper import Holds
+from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import LayoutReport, Owner, lay_out
@@ -397,3 +399,39 @@ def _leave(request: Request, report: RestoreReport) -> None:
 
 
 __all__ = ["RestorePlan", "RestoreReport", "plan_restore", "restore"]
+
+
+_ACTIVE: set[str] = set()
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def restoring(*, exclusive: bool) -> Iterator[Owner]:
+    """An owner for the `with` block of one restore.
+
+    Args:
+        exclusive: The caller holds a lock that no other restore into the same target can hold.
+    """
+    token = str(uuid.uuid4())
+    details = {**this_host().to_dict(), **this_process("restore").to_dict(), "restore": token}
+    with _LOCK:
+        _ACTIVE.add(token)
+    try:
+        yield Owner(details, is_live, exclusive)
+    finally:
+        with _LOCK:
+            _ACTIVE.discard(token)
+
+
+def is_live(details: Mapping[str, Any]) -> bool | None:
+    """Whether the restore that left these details goes on; None where that cannot be seen from here."""
+    try:
+        host, process = HostId.from_dict(details), ProcessId.from_dict(details)
+    except (KeyError, TypeError, ValueError, FormatError):
+        return None
+    if not this_host().sees(host):
+        return None
+    if process == this_process("restore"):
+        with _LOCK:
+            return details.get("restore") in _ACTIVE
+    return process.is_living()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
+from streambank.checkpoint.position import batches_of
+from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
 from streambank.recovery.choices import Mode, SinkChoice
-from streambank.recovery.kafka_sinks import kafka_refusals, kafka_warnings
 from streambank.recovery.reached import Reached
 from streambank.recovery.unguarded import (
     UnguardedStanding,
@@ -18,8 +18,7 @@ from streambank.recovery.unguarded import (
     unguarded_refusals,
     unguarded_warnings,
 )
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest
+from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.sinks.file.capture import KIND
 from streambank.sinks.file.fresh_log import NewOutput, begin_output, in_the_way
@@ -314,3 +313,105 @@ def begin_outputs(sinks: Sinks) -> list[NewOutput]:
         ConflictError, StorageError: See `file_begin.begin_output`; a second try goes on from there.
     """
     return [begin_output(sink.saved, sink.new, sink.was) for sink in sinks.guarded if sink.new is not None]
+
+
+_ACCEPT = (
+    "--sink accept goes on, and readers of the topic have to drop what comes twice (by key, or by an id in "
+    "the value); or let the application write to a new topic."
+)
+
+
+def kafka_refusals(
+    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode, reached: Reached | None = None
+) -> Iterator[StreambankError]:
+    """Why a restore must not go on with this choice.
+
+    A sink of which Kafka can never tell, since the savepoint does not, is like any other that is not guarded:
+    it stops the restore where the query has gone on since. A fork is another query: what it writes is a
+    warning.
+
+    Args:
+        sinks: The sinks.
+        choice: What was chosen for all sinks.
+        mode: What becomes of the query id.
+        reached: How far the query ever got; None where it stands at the savepoint's batch.
+    """
+    for sink in sinks:
+        if mode == "fork" or choice == "accept" or sink.safe:
+            continue
+        if sink.never_known:
+            if reached is not None and reached.beyond(sink.batch) is not False:
+                yield RefusedError(
+                    f"{sink.sentence()} {reached.sentence(sink.batch)}.",
+                    code="sink-not-guarded",
+                    hint=_ACCEPT,
+                )
+        elif choice == "rollback":
+            yield RefusedError(
+                sink.sentence(),
+                code="sink-cannot-roll-back",
+                hint=f"A Kafka topic cannot be taken back. {_ACCEPT}",
+            )
+        elif sink.not_known:
+            yield _not_known(sink)
+        elif sink.gone:
+            yield RefusedError(
+                sink.sentence(),
+                code="sink-would-lose-rows",
+                hint="Restore a savepoint of before those rows, or say --sink accept to go on without them.",
+            )
+        else:
+            yield RefusedError(sink.sentence(), code="sink-would-repeat-rows", hint=_ACCEPT)
+
+
+def _not_known(sink: KafkaSinkStanding) -> StreambankError:
+    hint = f"{sink.hint} Or say --sink accept."
+    if sink.transient:  # a cluster that is away for a moment is there at the next try
+        return StorageError(sink.sentence(), code="sink-not-known", hint=hint)
+    return RefusedError(sink.sentence(), code="sink-not-known", hint=hint)
+
+
+def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: Mode) -> Iterator[str]:
+    """What a person should know of sinks that stop nothing."""
+    for sink in sinks:
+        if said := sink.sentence():
+            yield said
+        if mode == "fork":
+            yield (
+                f"The fork writes into the topic of the query that it is forked from ({sink.path}), unless "
+                "its application is told otherwise: readers would get everything twice."
+            )
+
+
+def check_stands_at(job: str, location: str, batch: int) -> None:
+    """Make sure that a checkpoint has not gone on: this batch is the last, planned and committed.
+
+    Args:
+        job: `job` or `job/query`, for the message.
+        location: The checkpoint.
+        batch: The batch.
+
+    Raises:
+        RefusedError: Another one was committed last (code `query-went-on`), or the next one was begun
+            (`batch-begun`): what a sink got of that is not always known.
+    """
+    found = batches_of(location)
+    if found.committed != batch:
+        raise RefusedError(
+            f"{job} does not stand at batch {batch}: the last that was committed in {location} is "
+            f"{shown(found.committed)}.",
+            code="query-went-on",
+            hint="Begin again: stop the job with a savepoint.",
+        )
+    if found.planned != batch:
+        raise RefusedError(
+            f"{job} does not stand between two batches: {shown(found.planned)} was begun in {location}, and "
+            "not committed.",
+            code="batch-begun",
+            hint="Start the job, let it finish that batch, and stop it at a batch boundary (without force).",
+        )
+
+
+def shown(batch: int | None) -> str:
+    """A batch for people."""
+    return "none" if batch is None else f"batch {batch}"

@@ -13,8 +13,8 @@ from typing import Any
 
 from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.errors import RefusedError, StorageError, StreambankError
-from streambank.core.times import utc_now
-from streambank.kafka.earlier import sources_before
+from streambank.core.units import utc_now
+from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source

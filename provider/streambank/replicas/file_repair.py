@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streambank.core.errors import NotFoundError, StreambankError
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import (
     ENCODING_NONE,
@@ -28,9 +28,8 @@ from streambank.repository.objects.packs import (
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage.memory import MemoryStore
 from streambank.storage.threads import each
-from streambank.work.hashing import DAMAGE, Reading, is_damage, read_small
-from streambank.work.pace import UNLIMITED, RateLimit
-from streambank.work.progress import Meter, Progress
+from streambank.work.check import DAMAGE, Reading, is_damage, read_small
+from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 
 @dataclass(frozen=True, slots=True)

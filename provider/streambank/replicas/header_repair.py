@@ -10,10 +10,10 @@ from __future__ import annotations
 import uuid
 
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.catalog import listed, read_head
+from streambank.repository.digest import split_digest
 from streambank.repository.header import HEADER_KEY, RepositoryHeader
-from streambank.repository.objects.digest import split_digest
 from streambank.repository.objects.packs import read_pack
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record

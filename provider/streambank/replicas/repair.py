@@ -28,14 +28,11 @@ from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.verify import VerifyReport, verify
-from streambank.savepoint.wholeness import flaws
+from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage.threads import at_once
-from streambank.work.check import check_objects
+from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
 from streambank.work.executor import Executor, Threads
-from streambank.work.hashing import BAD_DISK, DAMAGE, is_damage
-from streambank.work.pace import RateLimit
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress, RateLimit
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
 _OWN_MARKS = "Marks are each repository's own: pin or unpin it anew, and verify it again."

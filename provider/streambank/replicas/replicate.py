@@ -7,10 +7,11 @@ are damaged at the source are reported and left out, and the others go on.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from streambank.core.errors import (
     ConflictError,
@@ -20,17 +21,17 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.replicas.replicated import Replicated, State
-from streambank.replicas.transfer import Transfer
-from streambank.repository.catalog import check_place, listed, manifest_key, manifest_name
-from streambank.repository.hold_keeper import Holds
+from streambank.repository.catalog import check_place, found_damaged, listed, manifest_key, manifest_name
+from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest, decode
+from streambank.repository.objects.large import object_key
+from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.storage.store import Opener, Store
+from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
 from streambank.work.executor import Executor, Threads
-from streambank.work.hashing import DAMAGE, is_damage
-from streambank.work.pace import UNLIMITED, RateLimit
-from streambank.work.progress import Meter, Progress
+from streambank.work.move import Moved, Moving
+from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
 _TRIES = 3
 _STORE_AGAIN = ("objects-condemned", "object-missing")
@@ -355,3 +356,156 @@ def _by_file(
     for entry in manifest.all_files():
         files.setdefault(entry.digest, entry.path)
     return tuple(sorted(((files[digest], error) for digest, error in errors.items()), key=lambda it: it[0]))
+
+
+State = Literal["copied", "there", "refilled", "failed", "gone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicated:
+    """What became of one savepoint.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: Its batch; None where its manifest cannot be read.
+        state: `copied` now; `there` before; `refilled`: it was there, and objects that the replica had lost
+            are back; `failed`: not whole in the replica, see `errors`; `gone` from the source meanwhile.
+        moved_objects: How many objects were moved for it.
+        moved_bytes: How many bytes those have.
+        service_bytes: How many of them the storage service copied itself.
+        there_bytes: How many bytes of it the replica had.
+        pinned: Whether the source's pin was set in the replica by this.
+        seconds: How long it took.
+        errors: What is wrong, each with the first file that it is about.
+    """
+
+    savepoint: str
+    job: str
+    batch: int | None = None
+    state: State
+    moved_objects: int = 0
+    moved_bytes: int = 0
+    service_bytes: int = 0
+    there_bytes: int = 0
+    pinned: bool = False
+    seconds: float = 0.0
+    errors: tuple[tuple[str, StreambankError], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "state": self.state,
+            "moved_objects": self.moved_objects,
+            "moved_bytes": self.moved_bytes,
+            "service_bytes": self.service_bytes,
+            "there_bytes": self.there_bytes,
+            "pinned": self.pinned,
+            "seconds": round(self.seconds, 3),
+            "errors": [{"file": file, **error.to_dict()} for file, error in self.errors],
+        }
+
+
+class Transfer:
+    """Moves objects between two repositories; keeps what it learns about them from one savepoint to the next.
+
+    Args:
+        source: Where the objects are.
+        target: Where they are wanted.
+        executor: Who reads and moves them.
+        rate: How fast this process may read them.
+    """
+
+    def __init__(
+        self, source: Repository, target: Repository, executor: Executor, rate: RateLimit = UNLIMITED
+    ) -> None:
+        self.source = source
+        self.target = target
+        self._executor = executor
+        self._rate = rate
+        self._known: set[str] = set()
+        self._listed: dict[str, int] | None = None
+        self._by_service = not target.store.features.links
+        self._found_damaged: Set[tuple[str, str]] | None = None
+        self._hashed: set[str] = set()
+
+    def missing(self, objects: Mapping[str, int]) -> dict[str, int]:
+        """Those of some objects that the target does not hold, or not with this size."""
+        lacking = self._not_there({it: size for it, size in objects.items() if it not in self._known})
+        if lacking:
+            self.target.check_index()  # takes in what others have indexed meanwhile
+            lacking = self._not_there(lacking)
+        self._known.update(objects.keys() - lacking.keys())
+        return lacking
+
+    def look_again(self) -> None:
+        """Believe nothing that was learned: something at the target is about to be deleted.
+
+        Copies by the service end, too, since they choose the name of an object by its digest alone.
+        """
+        self._known.clear()
+        self._hashed.clear()
+        self._listed = {}
+        self._by_service = False
+
+    def found_damaged(self) -> Set[tuple[str, str]]:
+        """Job and id of the savepoints at the target whose last verification there found damage."""
+        if self._found_damaged is None:
+            self._found_damaged = frozenset(found_damaged(self.target.store))
+        return self._found_damaged
+
+    def damaged(self, objects: Mapping[str, int]) -> dict[str, StreambankError]:
+        """Those of some objects that the target holds and that are not what they were.
+
+        Nothing is read where all that was verified there was found whole, as in a take.
+        """
+        if not self.found_damaged():
+            return {}
+        rest = {digest: size for digest, size in objects.items() if digest not in self._hashed}
+        meter = Meter(None, "check", len(rest), sum(rest.values()))
+        bad = check_objects(self.target, rest, self._executor, rate=self._rate, meter=meter, also=BAD_DISK)
+        self._hashed.update(rest.keys() - bad.keys())
+        return bad
+
+    def move(self, objects: Mapping[str, int], meter: Meter) -> Moved:
+        """Bring objects to the target, and index them there.
+
+        What cannot be read at the source is in the result, and the rest goes on.
+
+        Raises:
+            StorageError, ConflictError: Either place failed as a whole.
+        """
+        moved = Moved()
+        lock = threading.Lock()
+
+        def done(task: ObjectsTask, outcome: Moved) -> None:
+            with lock:
+                moved.add(outcome)
+            meter.add(task.files, task.size_bytes)
+
+        tasks = object_tasks(self.source, objects)
+        large = [task for task in tasks if task.size_bytes > SMALL_BYTES * task.files]
+        with self.target.writer() as writer:
+            work = Moving(self.source, self.target, writer, by_service=self._by_service, rate=self._rate)
+            if large and self._by_service:  # the smallest one tells whether the service does it
+                first = min(large, key=lambda task: task.size_bytes)
+                done(first, work.run(first))
+                tasks.remove(first)
+            self._executor.run(work, tasks, done)
+        self._by_service = work.by_service
+        self._known.update(objects.keys() - moved.errors.keys())
+        return moved
+
+    def _not_there(self, objects: Mapping[str, int]) -> dict[str, int]:
+        return {it: size for it, size in objects.items() if not self._is_there(it, size)}
+
+    def _is_there(self, digest: str, size_bytes: int) -> bool:
+        if size_bytes > SMALL_BYTES:
+            if self._listed is None:  # one listing instead of a request for each
+                self._listed = {info.path: info.size_bytes for info in self.target.store.list("objects")}
+            if self._listed.get(object_key(digest)) == size_bytes:
+                return True
+        return self.target.has(digest, size_bytes)

@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from streambank.core.errors import InputError
-from streambank.core.times import from_json_time, to_json_time
-from streambank.repository.objects.digest import split_digest
+from streambank.core.units import from_json_time, to_json_time
+from streambank.repository.digest import split_digest
 
 POSITIONS = 1 << 32
 

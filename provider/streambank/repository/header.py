@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.core.errors import ConflictError, InputError, IntegrityError, NotFoundError
-from streambank.core.times import from_json_time, to_json_time, utc_now
-from streambank.repository.objects.digest import new_hasher
+from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.repository.digest import new_hasher
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.locations import is_inside
 from streambank.storage.store import Store

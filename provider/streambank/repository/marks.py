@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from streambank.core.errors import ConflictError, FormatError, IntegrityError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.coverage import Coverage
-from streambank.repository.entry import nothing
+from streambank.repository.manifest import nothing
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.store import Store
 

@@ -10,13 +10,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.repository import catalog
 from streambank.repository.catalog import SavepointSummary, check_place, manifest_key, manifest_name
-from streambank.repository.committing import check_lasting
 from streambank.repository.coverage import Coverage
+from streambank.repository.digest import DEFAULT_DIGEST
 from streambank.repository.header import RepositoryHeader, create_header, read_header
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.marks import (
@@ -34,14 +34,12 @@ from streambank.repository.marks import (
     split_mark_name,
     to_verification,
 )
-from streambank.repository.objects.digest import DEFAULT_DIGEST
 from streambank.repository.objects.index_files import Damage, RebuildReport
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.read import ObjectLocation
 from streambank.repository.objects.write import ObjectWriter
-from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
-from streambank.storage.chunks import chunks
-from streambank.storage.store import Store
+from streambank.repository.trash import COMMIT_WINDOW_S, MIN_GRACE_S, boot_clock_s
+from streambank.storage.store import Store, chunks
 
 __all__ = ["Damage", "ObjectLocation", "ObjectWriter", "RebuildReport", "Repository", "SavepointSummary"]
 
@@ -397,3 +395,60 @@ class Repository:
         if not self.store.exists(manifest_key(job, savepoint)):
             raise catalog.no_such_savepoint(job, savepoint)
         return add_mark(self.store, self.digest_name, job, savepoint, kind, by=by, fields=fields)
+
+
+_LOOKS = 4
+
+
+class HasObjects(Protocol):
+    """What is asked: a repository."""
+
+    @property
+    def objects(self) -> Objects:
+        """Its objects."""
+
+
+def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
+    """Make sure that a manifest may be listed now.
+
+    That every object is there may take long to find out, so the condemned files are looked at twice: before,
+    as nothing that was not condemned then is deleted within `MIN_GRACE_S`, and once more at the end.
+
+    Returns:
+        When the last look began, by `boot_clock_s`; list the manifest within `COMMIT_WINDOW_S` of it.
+
+    Raises:
+        IntegrityError: An object is not there (code `object-missing`).
+        ConflictError: One was condemned (code `objects-condemned`), or looking took too long
+            (`commit-too-slow`).
+    """
+    objects = manifest.objects()
+    for _ in range(_LOOKS):
+        began_s = boot_clock_s()
+        repository.objects.look_again()
+        missing = repository.objects.missing(objects)
+        looked_s = boot_clock_s()
+        condemned = repository.objects.condemned(objects, refresh=True)
+        if condemned:
+            raise ConflictError(
+                f"The savepoint {manifest.savepoint} of {manifest.job} counts on {len(condemned)} objects "
+                "that a sweep has condemned meanwhile.",
+                code="objects-condemned",
+                hint="Take it again: they are stored again then.",
+            )
+        if missing:
+            raise IntegrityError(
+                f"The savepoint {manifest.savepoint} of {manifest.job} names objects that the repository "
+                f"does not hold: {len(missing)} of them, such as {min(missing)}.",
+                code="object-missing",
+                hint="Nothing was listed. Take it again.",
+            )
+        now_s = boot_clock_s()
+        if now_s - looked_s < COMMIT_WINDOW_S / 2 and now_s - began_s < MIN_GRACE_S:
+            return looked_s
+    raise ConflictError(
+        f"Looking whether all objects of the savepoint {manifest.savepoint} of {manifest.job} are there "
+        f"always took more than {MIN_GRACE_S / 60:.0f} minutes, in which a sweep may delete some.",
+        code="commit-too-slow",
+        hint="Nothing was listed. Try again when the storage answers faster.",
+    )

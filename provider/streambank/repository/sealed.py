@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError
-from streambank.repository.objects.digest import new_hasher
+from streambank.repository.digest import new_hasher
 
 FORMAT = 1
 """The version that is written, and the only one that is read."""

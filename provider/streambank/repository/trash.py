@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.storage.store import Store
 

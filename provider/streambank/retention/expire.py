@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from streambank.core.errors import ConflictError, InputError, NotFoundError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.repository.catalog import SavepointSummary, listed, manifest_key
 from streambank.repository.holds import held, holds
 from streambank.repository.marks import add_mark
@@ -31,7 +31,7 @@ from streambank.repository.trash import COMMIT_WINDOW_S, boot_clock_s
 from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, set_aside, unlisted
 from streambank.retention.policy import HELD, MAX_AGE, MIN_VERIFIED_RULE, Decision, Policy, Reason, decide
 from streambank.retention.undelete import read_back
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress
 
 EXPIRED = "expired"
 PolicyOf = Callable[[str], Policy | None]

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from streambank.core.errors import InputError
-from streambank.core.times import parse_duration_s, to_json_time
+from streambank.core.units import parse_duration_s, to_json_time
 from streambank.repository.catalog import SavepointSummary
 
 MIN_VERIFIED = 1

@@ -10,10 +10,20 @@ has the rules and why they suffice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.errors import (
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    StreambankError,
+)
+from streambank.core.units import to_json_time, utc_now
+from streambank.repository.catalog import EXPIRED, manifest_key
+from streambank.repository.holds import Hold, holds
 from streambank.repository.objects.packs import pack_key
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import encode_record
@@ -29,21 +39,30 @@ from streambank.repository.trash import (
     is_there,
     mark_done,
 )
-from streambank.retention.expired import Expired, expired_savepoints, may_be_pinned, remove, unlisted
-from streambank.retention.held import HeldContent
-from streambank.retention.rescue import is_intact, rescue
+from streambank.retention.expired import (
+    UNUSABLE,
+    Expired,
+    expired_savepoints,
+    may_be_pinned,
+    remove,
+    unlisted,
+)
 from streambank.retention.survey import (
     ContentFile,
+    Rescued,
     Survey,
     dead_share,
     digests,
     is_content,
+    is_intact,
+    named_objects,
     needed_objects,
+    rescue,
     survey,
     total_bytes,
 )
-from streambank.retention.swept import SweepReport
-from streambank.work.progress import Meter, Progress
+from streambank.storage.store import Leftover
+from streambank.work.pace import Meter, Progress
 
 DEFAULT_GRACE_S = 86400.0
 REPACK_SHARE = 0.5
@@ -369,3 +388,134 @@ def _only_copy(key: str) -> IntegrityError:
         code="object-damaged",
         hint="Nothing is lost: it stays. `streambank verify --all` tells what is damaged.",
     )
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many files, and how many bytes they have."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, files: Iterable[ContentFile]) -> None:
+        """Count some more."""
+        for file in files:
+            self.files += 1
+            self.bytes += file.size_bytes
+
+    def to_dict(self) -> dict[str, int]:
+        """The numbers as JSON."""
+        return {"files": self.files, "bytes": self.bytes}
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep did, or with `dry_run` would do.
+
+    Attributes:
+        dry_run: Nothing was changed.
+        grace_s: The grace.
+        kept: Files that hold something that a savepoint needs, or that are too young to be judged.
+        condemned: Files that were condemned: no savepoint needs them, or hardly anything of them.
+        waiting: Files that are condemned and not deleted yet.
+        next_s: In how many seconds the first of those may be deleted; None where none waits.
+        deleted: Files that were deleted.
+        rescued: Objects that savepoints need and that were stored again, out of condemned files.
+        removed: Expired savepoints that can no more be brought back.
+        expired: Expired savepoints that still can, with how many seconds they have left.
+        left: Files that should have gone and are still there, or cannot be understood, and why.
+        held: Of `kept` and `waiting` those that are still there only since somebody reads a savepoint.
+        holds: Who does, and which.
+        leftovers: What writes that were broken off have left, and that is deleted.
+        warnings: What a person should know although nothing is wrong.
+    """
+
+    dry_run: bool
+    grace_s: float
+    kept: Tally = field(default_factory=Tally)
+    condemned: Tally = field(default_factory=Tally)
+    waiting: Tally = field(default_factory=Tally)
+    next_s: float | None = None
+    deleted: Tally = field(default_factory=Tally)
+    rescued: Rescued = field(default_factory=Rescued)
+    removed: list[Expired] = field(default_factory=list)
+    expired: list[tuple[Expired, float]] = field(default_factory=list)
+    left: dict[str, StreambankError] = field(default_factory=dict)
+    held: Tally = field(default_factory=Tally)
+    holds: list[Hold] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def leftover_bytes(self) -> int:
+        """How many bytes broken writes had left."""
+        return sum(leftover.size_bytes for leftover in self.leftovers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "dry_run": self.dry_run,
+            "ok": not self.left,
+            "grace_s": self.grace_s,
+            "kept": self.kept.to_dict(),
+            "condemned": self.condemned.to_dict(),
+            "waiting": self.waiting.to_dict(),
+            "next_s": None if self.next_s is None else round(self.next_s, 1),
+            "deleted": self.deleted.to_dict(),
+            "held": self.held.to_dict(),
+            "rescued": {"objects": self.rescued.objects, "bytes": self.rescued.bytes},
+            "removed": [copy.to_dict() for copy in self.removed],
+            "expired": [copy.to_dict() | {"left_s": round(left_s, 1)} for copy, left_s in self.expired],
+            "holds": [hold.to_dict() for hold in self.holds],
+            "leftovers": [{"file": each.key, "bytes": each.size_bytes} for each in self.leftovers],
+            "warnings": list(self.warnings),
+            "left": [
+                {"file": key, "error": error.code, "message": error.message}
+                for key, error in sorted(self.left.items())
+            ],
+        }
+
+
+class HeldContent:
+    """The objects that held savepoints name; those that were seen once count for the whole sweep.
+
+    Args:
+        repository: Which.
+        now_ns: When the sweep began, by the clock of the storage.
+
+    Attributes:
+        holds: Every hold mark of the last look, ended ones among them.
+    """
+
+    def __init__(self, repository: Repository, now_ns: int) -> None:
+        self.holds: list[Hold] = []
+        self._repository = repository
+        self._now_ns = now_ns
+        self._named: dict[tuple[str, str], set[str]] = {}
+
+    def look(self) -> None:
+        """Take in what is held now."""
+        self.holds = holds(self._repository.store, self._now_ns)
+        for which in {hold.which for hold in self.holds if hold.counts} - self._named.keys():
+            self._named[which] = self._objects(*which)
+
+    def __contains__(self, which: object) -> bool:
+        """Whether a savepoint, by job and id, is held."""
+        return which in self._named
+
+    def names(self, file: ContentFile) -> bool:
+        """Whether a held savepoint names anything that lies in a file, be it elsewhere too."""
+        inside = {digits for digits, _ in file.objects or ()} if self._named else set()
+        return any(not inside.isdisjoint(named) for named in self._named.values())
+
+    def _objects(self, job: str, savepoint: str) -> set[str]:
+        """Hex digits of what a savepoint names, listed or expired; nothing where nobody can read that."""
+        store = self._repository.store
+        copies = [info.path for info in store.list(f"{EXPIRED}/{job}/{savepoint}")]
+        found: set[str] = set()
+        for key in (manifest_key(job, savepoint), *copies):
+            try:
+                found |= named_objects(store, key, job, savepoint)
+            except (NotFoundError, *UNUSABLE):
+                continue  # neither can the holder read it from there
+        return found

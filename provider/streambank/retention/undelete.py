@@ -12,7 +12,7 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.marks import add_mark
 from streambank.repository.repository import Repository
 from streambank.retention.expired import Expired, find, load, load_newest
-from streambank.retention.rescue import rescue
+from streambank.retention.survey import rescue
 
 UNDELETED = "undeleted"
 _TRIES = 5

@@ -8,7 +8,7 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.operators import parse_operator_metadata, require_schemas
 from streambank.checkpoint.sources import check_initial_offsets
 from streambank.core.errors import FormatError
-from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import FileEntry
 from streambank.repository.repository import Repository
 
 _MAX_BYTES = 1 << 20

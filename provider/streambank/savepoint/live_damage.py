@@ -28,9 +28,8 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.shape import Closure
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of, split_digest
+from streambank.repository.digest import digest_of, split_digest
+from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each

@@ -33,14 +33,12 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest
+from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.store import FileInfo, Store
 from streambank.work.executor import Executor, Threads
-from streambank.work.pace import RateLimit, check_parallel
+from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
 from streambank.work.place import Placed, PlaceTask, Placing, place_tasks
-from streambank.work.progress import Meter, Progress
 from streambank.work.target import METADATA, NOTE, Fence, IsLive, Owner, check_target, read_note
 
 __all__ = ["METADATA", "IsLive", "LayoutReport", "Owner", "check_target", "lay_out"]

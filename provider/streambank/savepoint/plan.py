@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from streambank.checkpoint.closure import Closure
-from streambank.repository.entry import FileEntry
-from streambank.savepoint.sinks import Captured
-from streambank.storage.store import FileInfo, Store
-from streambank.work.copy import CHECKPOINT, CopyTask
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError
+from streambank.repository import catalog
+from streambank.repository.digest import digest_of, split_digest
+from streambank.repository.manifest import FileEntry, Manifest
+from streambank.repository.objects.packs import SMALL_BYTES
+from streambank.repository.repository import ObjectWriter, Repository
+from streambank.savepoint.sinks import Captured, SinkCapture
+from streambank.savepoint.verify import healed_objects
+from streambank.storage.store import FileInfo, Store, chunks
+from streambank.work.check import damaged_objects
+from streambank.work.copy import CHECKPOINT, CopyTask, run_task
 
 SINK_LOG_ROLE = "sink-log"
 """Role of a sink's own saved files in the manifest."""
@@ -108,3 +115,187 @@ class Budget:
             f"{self.retained_batches} retained batches of {self.batch_period_s:.2f} s leave {had_s:.1f} s, "
             f"and one attempt took {needed_s:.1f} s; spark.sql.streaming.minBatchesToRetain={fits} would fit."
         )
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What is in the repository already.
+
+    Attributes:
+        entries: Files by origin, path and identity (`CopyTask.key`), with the digest of their bytes.
+        parent: The savepoint they are known from.
+        before: That savepoint; None where there is none.
+    """
+
+    entries: dict[tuple[int, str, str], FileEntry] = field(default_factory=dict)
+    parent: str | None = None
+    before: Manifest | None = None
+
+    def add(self, task: CopyTask, entry: FileEntry) -> None:
+        """A file has arrived."""
+        self.entries[task.key] = entry
+
+
+def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequence[SinkCapture]) -> Arrived:
+    """The files of the newest savepoint of a job that was taken from the same checkpoint.
+
+    Those whose objects are not whole any more are left out, so that they are read and stored again; a damaged
+    table of contents of a pack is written again first.
+
+    Args:
+        repository: Where the savepoints are.
+        job: `job` or `job/query`.
+        checkpoint: URI of the checkpoint.
+        sinks: The sinks of the take.
+    """
+    arrived = Arrived()
+    manifest = _newest(repository, job, checkpoint)
+    if manifest is None:
+        return arrived
+    whole = healed_objects(repository, manifest)
+    whole -= repository.condemned(whole, refresh=True)
+    arrived.parent, arrived.before = manifest.savepoint, manifest
+    origins = [(CHECKPOINT, entry) for entry in manifest.files]
+    for number, sink in enumerate(sinks):
+        saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
+        origins += [(number, FileEntry.from_dict(fields)) for fields in saved.get("files", ())]
+    for origin, entry in origins:
+        if entry.digest in whole:
+            arrived.entries[origin, entry.path, entry.identity] = entry
+    return arrived
+
+
+def _newest(repository: Repository, job: str, checkpoint: str) -> Manifest | None:
+    # By time, not by batch: a checkpoint that began anew at the same place counts from 0 again.
+    heads = sorted(catalog.heads(repository.store, job), key=lambda head: head.taken_at, reverse=True)
+    for head in heads:
+        # What was derived from a savepoint says where that was taken, and has other files.
+        if (head.job, head.checkpoint) == (job, checkpoint) and head.derived_from is None:
+            try:
+                return repository.load(job, head.savepoint)
+            except (NotFoundError, IntegrityError, FormatError):
+                continue  # its files are damaged, or it is gone
+    return None
+
+
+def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) -> None:
+    """What sweeps have condemned since it arrived, or deleted already, is read and stored again.
+
+    Args:
+        repository: Where it is.
+        arrived: What the take counts on.
+        writer: What the take stores with.
+    """
+    repository.refresh()
+    lost = repository.missing({entry.digest: entry.size_bytes for entry in arrived.entries.values()})
+    for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
+        del arrived.entries[key]
+    writer.forget(lost)
+
+
+def check_objects(repository: Repository, manifest: Manifest) -> None:
+    """Read every object of a savepoint that is about to be made.
+
+    Raises:
+        IntegrityError: `repository-damaged`: one of them is not what it was.
+    """
+    for _, error in damaged_objects(repository, manifest.objects()):
+        raise IntegrityError(
+            f"No savepoint of {manifest.job}: it would share a damaged object. {error.message}",
+            code="repository-damaged",
+            hint="Take into another repository; `streambank verify --all` shows what is damaged in this one.",
+        ) from error
+
+
+def lacking_objects(repository: Repository, manifest: Manifest, *, distrust: bool) -> set[str]:
+    """The digests of a savepoint's objects that are not whole.
+
+    Args:
+        repository: Where they should be.
+        manifest: The savepoint.
+        distrust: Read every byte, not only names, sizes and tables.
+    """
+    whole = healed_objects(repository, manifest)
+    lacking = set(manifest.objects()) - whole
+    if distrust:
+        sizes = {digest: size for digest, size in manifest.objects().items() if digest in whole}
+        lacking |= {digest for digest, _ in damaged_objects(repository, sizes)}
+    return lacking
+
+
+def heal(
+    repository: Repository,
+    writer: ObjectWriter,
+    manifest: Manifest,
+    lacking: Set[str],
+    checkpoint: Store,
+    sinks: Sequence[SinkCapture],
+) -> None:
+    """Store the objects that a savepoint lacks again, if all their files still have the very bytes.
+
+    Else nothing is stored; whether it helped, `lacking_objects` says afterwards.
+
+    Args:
+        repository: Where the savepoint is.
+        writer: Stores there.
+        manifest: The savepoint.
+        lacking: Digests of its objects that are not whole.
+        checkpoint: Where it was taken from.
+        sinks: The sinks of the take.
+
+    Raises:
+        ConflictError: A file changed meanwhile.
+    """
+    found: dict[str, tuple[CopyTask, Store]] = {}
+    for origin, store, entry in _files(manifest, lacking, checkpoint, sinks):
+        if entry.digest not in found and (info := _unchanged(store, entry)) is not None:
+            found[entry.digest] = CopyTask.of(info, entry.role, origin), store
+    if found.keys() != lacking:
+        return
+    for digest, (task, store) in found.items():
+        if task.size_bytes <= SMALL_BYTES and repository.has(digest, task.size_bytes):
+            _patch(repository, digest, store.read(task.path))
+        else:
+            writer.damaged.add(digest)
+            run_task(task, store, writer)
+    writer.flush()
+
+
+def _files(
+    manifest: Manifest, lacking: Set[str], checkpoint: Store, sinks: Sequence[SinkCapture]
+) -> Iterator[tuple[int, Store, FileEntry]]:
+    """The files that lie in lacking objects, and where each was."""
+    yield from ((CHECKPOINT, checkpoint, entry) for entry in manifest.files if entry.digest in lacking)
+    for number, sink in enumerate(sinks):
+        saved = next((record for record in manifest.sinks if record.get("path") == sink.path), {})
+        entries = [FileEntry.from_dict(fields) for fields in saved.get("files", ())]
+        if wanted := [entry for entry in entries if entry.digest in lacking]:
+            try:
+                store = sink.capture(manifest.batch).store
+            except NotFoundError:
+                continue  # the sink keeps nothing of the batch any more
+            if store is not None:
+                yield from ((number, store, entry) for entry in wanted)
+
+
+def _unchanged(store: Store, entry: FileEntry) -> FileInfo | None:
+    """A saved file as it is now; None where it is gone or has other bytes."""
+    try:
+        info = store.stat(entry.path)
+        if info.size_bytes != entry.size_bytes:
+            return None
+        with store.open(entry.path) as reader:
+            digest = digest_of(split_digest(entry.digest)[0], chunks(reader))
+    except NotFoundError:
+        return None
+    return info if digest == entry.digest else None
+
+
+def _patch(repository: Repository, digest: str, data: bytes) -> None:
+    """Put the right bytes into a pack that has wrong ones in the place of an object."""
+    place = repository.object_location(digest)
+    if place.kind == "pack" and digest_of(repository.digest_name, data) == digest:
+        pack = repository.store.read(place.key)
+        end = place.offset + place.length
+        if pack[place.offset : end] != data:
+            repository.store.write(place.key, pack[: place.offset] + data + pack[end:])

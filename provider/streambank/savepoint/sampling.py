@@ -17,7 +17,7 @@ from typing import Any
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.core.finding import Finding
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.repository.coverage import POSITIONS, Window, position
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -25,16 +25,15 @@ from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.savepoint.verify import (
     VerifyReport,
     checksum_findings,
+    flaws,
     leave_record,
     manifest_finding,
     object_findings,
     repository_findings,
 )
-from streambank.savepoint.wholeness import flaws
 from streambank.storage.threads import at_once
-from streambank.work.hashing import BAD_DISK, damaged_objects
-from streambank.work.pace import RateLimit, check_parallel
-from streambank.work.progress import Meter, Progress
+from streambank.work.check import BAD_DISK, damaged_objects
+from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
 
 Bad = Mapping[str, StreambankError]
 

@@ -10,33 +10,41 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.shape import ClosureKind
+from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.environment import user_name
 from streambank.core.errors import (
     ConflictError,
     FormatError,
+    InputError,
     IntegrityError,
     NotFoundError,
     StreambankError,
     check_choice,
 )
-from streambank.core.user import user_name
 from streambank.repository.catalog import distrusted, heads, settle_listed
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest, savepoint_id
+from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.repository import ObjectWriter, Repository
-from streambank.savepoint.asked import check_asked
-from streambank.savepoint.healing import heal, lacking_objects
-from streambank.savepoint.plan import Budget, TakePlan, make_plan
-from streambank.savepoint.result import TakeResult, first_said, not_asked
-from streambank.savepoint.reuse import Arrived, check_objects, forget_lost, from_newest
+from streambank.savepoint.plan import (
+    Arrived,
+    Budget,
+    TakePlan,
+    check_objects,
+    forget_lost,
+    from_newest,
+    heal,
+    lacking_objects,
+    make_plan,
+)
 from streambank.savepoint.sinks import (
+    Captured,
     SinkCapture,
     SourceCapture,
     capture_files,
@@ -46,11 +54,9 @@ from streambank.savepoint.sinks import (
 )
 from streambank.storage.names import split_job
 from streambank.storage.store import Store
-from streambank.work.copy import CHECKPOINT, CopyTask, look, moved
-from streambank.work.copy_work import Copying
+from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import Executor, Threads
-from streambank.work.pace import RateLimit
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress, RateLimit
 
 __all__ = ["ClosureKind", "TakeResult", "known_closure", "take"]
 
@@ -415,4 +421,122 @@ class _Take:
             replans=replans,
             already_there=already_there,
             warnings=not_asked(manifest),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TakeResult:
+    """What a take gave.
+
+    Attributes:
+        savepoint: Its id.
+        job: `job` or `job/query`.
+        batch: The committed batch it is of.
+        files: How many files it has, sinks' included.
+        bytes: Their size.
+        new_bytes: Bytes that were added to the repository.
+        new_files: Files that had to be read.
+        seconds: How long it took.
+        replans: How often it had to plan again, because the query moved on.
+        already_there: The savepoint of this batch was there before, or another take made it meanwhile.
+        warnings: What it does not hold, and a restore will miss.
+    """
+
+    savepoint: str
+    job: str
+    batch: int
+    files: int
+    bytes: int
+    new_bytes: int
+    new_files: int
+    seconds: float
+    replans: int
+    already_there: bool
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {
+            "savepoint": self.savepoint,
+            "job": self.job,
+            "batch": self.batch,
+            "files": self.files,
+            "bytes": self.bytes,
+            "new_bytes": self.new_bytes,
+            "new_files": self.new_files,
+            "seconds": round(self.seconds, 3),
+            "replans": self.replans,
+            "already_there": self.already_there,
+            "warnings": list(self.warnings),
+        }
+
+
+def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifest | None) -> Iterator[str]:
+    """What a restore will not be able to do about sinks and sources, unless the savepoint before said it.
+
+    Args:
+        manifest: The savepoint.
+        captured: What its sinks gave.
+        before: The job's savepoint before it, of the same checkpoint; None for none.
+    """
+    known = {sink.get("kind") for sink in before.sinks} if before is not None else set()
+    yield from (sink.warning for sink in captured if sink.warning and sink.record.get("kind") not in known)
+    said = set(_unrepeatable(before)) if before is not None else set()
+    for name, what in _unrepeatable(manifest):
+        if (name, what) not in said:
+            yield (
+                f"Source {name} ({what}) cannot be repeated: it gives no row twice, so a query cannot go on "
+                "from this savepoint without losing rows, or at all. A restore needs --source accept."
+            )
+
+
+def _unrepeatable(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for source in manifest.sources:
+        if isinstance(source, Mapping) and (what := cannot_repeat(source)) is not None:
+            yield str(source.get("source")), what
+
+
+def not_asked(manifest: Manifest) -> tuple[str, ...]:
+    """What sources and sinks would have had to be asked when a savepoint was taken, and could not be.
+
+    Not that rows of a sink name their topics themselves: that can never be asked.
+    """
+    found = []
+    for source in manifest.sources:
+        told = source.get("kafka") if isinstance(source, Mapping) else None
+        if isinstance(told, Mapping) and told.get("not_asked"):
+            names = ", ".join(told.get("topics") or ())
+            found.append(
+                f"Kafka could not be asked about source {source.get('source')} ({names}): "
+                f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
+                "tell a topic that was made anew."
+            )
+    found += [
+        f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
+        for sink in manifest.sinks
+        if sink.get("not_asked") and sink.get("topics")
+    ]
+    return tuple(found)
+
+
+MAX_NOTE_CHARACTERS = 4000
+
+
+def check_asked(note: str, parallel: int | None, max_replans: int, batch: int | None) -> None:
+    """Refuse a note that is too long, and numbers that cannot be.
+
+    Raises:
+        InputError: Codes `note-too-long`, `bad-input`.
+    """
+    if len(note) > MAX_NOTE_CHARACTERS:
+        raise InputError(
+            f"A note has at most {MAX_NOTE_CHARACTERS} characters, this one {len(note)}.",
+            code="note-too-long",
+            hint="Say it shorter, and keep the rest elsewhere.",
+        )
+    if (parallel is not None and parallel < 1) or max_replans < 0 or (batch is not None and batch < 0):
+        raise InputError(
+            f"parallel={parallel}, max_replans={max_replans} and batch={batch} do not make a take.",
+            code="bad-input",
+            hint="parallel is 1 or more, max_replans and batch are not negative.",
         )

@@ -11,7 +11,7 @@ result is recorded beside the manifest. `sampling` looks at a share of a whole r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,20 +19,16 @@ from typing import Any, Literal, get_args
 
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
 from streambank.core.finding import Finding
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.repository.coverage import Coverage
-from streambank.repository.entry import FileEntry
-from streambank.repository.hold_keeper import Holds
-from streambank.repository.manifest import Manifest
+from streambank.repository.holds import Holds
+from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.formats import unknown_versions
-from streambank.savepoint.wholeness import flaws
-from streambank.work.check import check_objects
+from streambank.work.check import BAD_SECTOR, check_objects
 from streambank.work.executor import Executor, Threads
-from streambank.work.hashing import BAD_SECTOR
-from streambank.work.pace import RateLimit, check_parallel
-from streambank.work.progress import Meter, Progress
+from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
 
 Level = Literal["quick", "full"]
 Depth = Literal["quick", "full", "sampled", "deep"]
@@ -359,3 +355,89 @@ def repository_findings(repository: Repository, job: str, savepoint: str) -> Ite
             "Whether the savepoint is pinned or was verified is not known; a pin is assumed.",
             "Pin or unpin it anew, and verify again.",
         )
+
+
+Flaw = tuple[str, StreambankError]
+"""Digest of an object, and what is wrong with it."""
+
+
+def flaws(
+    repository: Repository,
+    objects: Mapping[str, int],
+    *,
+    also: Set[str] = frozenset(),
+    shared: list[str] | None = None,
+) -> Iterator[Flaw]:
+    """What is wrong with objects, as far as their names and sizes and the tables of packs tell.
+
+    Args:
+        repository: Where they should be.
+        objects: Digest and size of each.
+        also: Codes of storage errors that are flaws too; any other one is raised.
+        shared: Gets the digests of objects whose file has a name elsewhere too.
+    """
+    packs: dict[str, StreambankError | None] = {}
+    files = repository.objects.look_up(objects)
+    for digest, size_bytes in objects.items():
+        try:
+            place = repository.objects.locate(digest, file=files.get(digest))
+        except (IntegrityError, FormatError, StorageError) as error:
+            if isinstance(error, StorageError) and error.code not in also:
+                raise
+            yield digest, error
+            continue
+        while place.kind == "pack" and place.key not in packs:
+            problem = packs[place.key] = _pack_error(repository, place.key, also)
+            if problem is not None and problem.code == "pack-missing":
+                place = repository.objects.locate(digest, gone=place.key)
+        if shared is not None and place.names > 1:
+            shared.append(digest)
+        if place.length != size_bytes:
+            yield (
+                digest,
+                IntegrityError(
+                    f"{place.key} holds {place.length} bytes of a file that has {size_bytes}.",
+                    code="object-damaged",
+                    hint="Use another savepoint, or `streambank repair` this one from a replica.",
+                ),
+            )
+            continue
+        if place.kind == "pack" and (problem := packs[place.key]) is not None:
+            yield digest, problem
+
+
+def _pack_error(repository: Repository, key: str, also: Set[str] = frozenset()) -> StreambankError | None:
+    try:
+        repository.check_pack(key.rpartition("/")[2])
+    except (IntegrityError, FormatError, StorageError) as error:
+        if isinstance(error, StorageError) and error.code not in also:
+            raise
+        return error
+    return None
+
+
+def whole_objects(repository: Repository, manifest: Manifest) -> set[str]:
+    """The digests of a savepoint's objects that are there with the right size."""
+    objects = manifest.objects()
+    return set(objects) - {digest for digest, _ in flaws(repository, objects)}
+
+
+def healed_objects(repository: Repository, manifest: Manifest) -> set[str]:
+    """`whole_objects`, once damaged tables of contents are written again that the index knows."""
+    whole = whole_objects(repository, manifest)
+    if _repair_tables(repository, manifest.objects().keys() - whole):
+        whole = whole_objects(repository, manifest)
+    return whole
+
+
+def _repair_tables(repository: Repository, digests: Iterable[str]) -> bool:
+    """Whether any table of contents was repaired, of the packs with objects that are not whole."""
+    packs = set()
+    for digest in digests:
+        try:
+            place = repository.object_location(digest)
+        except (IntegrityError, FormatError):
+            continue  # it is nowhere, and no table would help
+        if place.kind == "pack" and place.key not in packs and _pack_error(repository, place.key) is not None:
+            packs.add(place.key)
+    return any([repository.repair_pack(key.rpartition("/")[2]) for key in sorted(packs)])

@@ -1,30 +1,36 @@
-"""A job's or a checkpoint's SLA as it is now: what cannot be looked at is a verdict, too."""
+"""A job's or a checkpoint's SLA as it is now: what cannot be looked at is a verdict, too.
+
+The size of a checkpoint directory as it is now, put to the newest batch of a history.
+
+Progress records do not tell it: it takes a listing, so it is looked at only where an objective asks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.checkpoint.listing import list_checkpoint
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError, StreambankError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
 from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import Life, job_life
-from streambank.sla.history.history import Records
+from streambank.sla.history.history import Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
-from streambank.sla.history.point import History
-from streambank.sla.history.unmanaged import measure_checkpoint
+from streambank.sla.history.point import History, Point
+from streambank.sla.history.unmanaged import directory_sizes, measure_checkpoint
 from streambank.sla.judge.events import Facts
 from streambank.sla.judge.facts import Looking, facts_of_query, newest_savepoints, skews_of
 from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import Objective, objectives
-from streambank.sla.sizes_now import with_directory
 from streambank.sla.verdict import Level, Verdict, worst
 from streambank.storage import normalize_location, open_store
 from streambank.storage.names import split_job
@@ -313,3 +319,44 @@ def _measured(location: str) -> History:
 
 def _last_part(location: str) -> str:
     return normalize_location(location).rstrip("/").rpartition("/")[2]
+
+
+def with_directory(history: History, location: str, wanted: Sequence[Objective]) -> History:
+    """A history whose newest batch tells the size of the checkpoint directory, where anybody wants to know.
+
+    Args:
+        history: It.
+        location: The checkpoint.
+        wanted: The objectives that are judged.
+
+    Raises:
+        StorageError: The checkpoint cannot be listed.
+    """
+    if not any(one.name == "checkpoint_bytes" for one in wanted):
+        return history
+    index = CheckpointIndex.build(list_checkpoint(open_store(location)))
+    return StreamedHistory(history.query, _LastWith(history, directory_sizes(index)))
+
+
+class _LastWith:
+    """The points of a history; the last has some values more."""
+
+    def __init__(self, history: History, values: Mapping[str, float]) -> None:
+        self._history = history
+        self._values = values
+
+    @property
+    def runs(self) -> int:
+        return self._history.runs
+
+    def notes(self) -> tuple[str, ...]:
+        return self._history.notes
+
+    def __iter__(self) -> Iterator[Point]:
+        last: Point | None = None
+        for point in self._history.points:
+            if last is not None:
+                yield last
+            last = point
+        if last is not None:
+            yield replace(last, values={**last.values, **self._values})

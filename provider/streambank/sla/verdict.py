@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from streambank.core.times import to_json_time
-from streambank.core.units import say_bytes
+from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.sla import Mute, Unit
 from streambank.sla.growth.forecast import Growth
 
@@ -126,3 +125,20 @@ def say_duration(seconds: float) -> str:
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else to_json_time(moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something with a time.
+
+    Attributes:
+        at: When.
+        value: The figure, in its objective's unit; 0 where only the time counts.
+        subject: What it is of: a savepoint, a driver, a partition, a key.
+        what: More, in a sentence; may be empty.
+    """
+
+    at: datetime
+    value: float = 0.0
+    subject: str = ""
+    what: str = ""

@@ -5,17 +5,25 @@ A task and its outcome are plain data, so the same plan can run in threads here 
 
 from __future__ import annotations
 
+import resource
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO, Protocol
+from functools import partial
+from typing import Any, BinaryIO, Protocol, Self
 
 from streambank.core.errors import ConflictError, NotFoundError
-from streambank.repository.entry import FileEntry
+from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
-from streambank.storage.chunks import undamaged
+from streambank.repository.repository import ObjectWriter, Repository
+from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
-from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, undamaged
+from streambank.storage.threads import at_once
+from streambank.work.executor import Portions, Work
 from streambank.work.pace import UNLIMITED, RateLimit
+from streambank.work.same_location import not_shared, portable, same_repository
 
 CHECKPOINT = -1
 """`CopyTask.origin` of a file of the checkpoint; 0, 1, ... stand for the sinks."""
@@ -196,3 +204,178 @@ def _stat(store: Store, key: str) -> FileInfo | None:
         return store.stat(key)
     except NotFoundError:
         return None
+
+
+_WITNESS = "metadata"
+"""A file of every checkpoint that is never written again: who sees the same one sees the same checkpoint."""
+
+
+class Copying(Work[CopyTask, FileEntry]):
+    """Copies files; the outcome is what the manifest says about each.
+
+    Args:
+        repository: Where to.
+        stores: The store of each origin.
+        writer: Adds objects to the repository; whoever made it flushes it.
+        rate: How fast files may be read here; it does not go to machines elsewhere.
+    """
+
+    kind = "copy"
+
+    def __init__(
+        self,
+        repository: Repository,
+        stores: Mapping[int, Store],
+        writer: ObjectWriter,
+        rate: RateLimit = UNLIMITED,
+    ) -> None:
+        self._repository = repository
+        self._stores = stores
+        self._writer = writer
+        self._rate = rate
+
+    def run(self, task: CopyTask) -> FileEntry:
+        """See `Work.run`."""
+        return self._copy({}, task)
+
+    def portions(self, tasks: Sequence[CopyTask]) -> Portions[CopyTask, FileEntry]:
+        """See `Work.portions`: as many files at once as can be held."""
+        for portion in slices(tasks, self._stores):
+            with held(portion, self._stores) as files:
+                yield portion, partial(self._copy, files)
+
+    def _copy(self, files: Mapping[tuple[int, str], Held], task: CopyTask) -> FileEntry:
+        file = files.get((task.origin, task.path))
+        return run_task(task, self._stores[task.origin], self._writer, file, self._rate)
+
+    def at_once(self) -> int:
+        """See `Work.at_once`."""
+        return at_once(self._repository.store, self._stores[CHECKPOINT])
+
+    # For machines elsewhere
+
+    def keeps(self) -> bool:
+        """See `Work.keeps`: a file that is held can be read when its name is gone."""
+        return self._stores[CHECKPOINT].features.holds
+
+    def is_portable(self, task: CopyTask) -> bool:
+        """See `Work.is_portable`: the logs of sinks are few and small, and read here."""
+        return task.origin == CHECKPOINT
+
+    def header(self) -> dict[str, Any]:
+        """See `Work.header`."""
+        source = self._stores[CHECKPOINT]
+        return {
+            "repository": portable(self._repository.store.uri),
+            "repository_id": self._repository.id,
+            "source": portable(source.uri),
+            "witness": source.stat(_WITNESS).identity,
+        }
+
+    @classmethod
+    @contextmanager
+    def opened(cls, header: Mapping[str, Any]) -> Iterator[Self]:
+        """See `Work.opened`: one writer, and so packs and an index file of its own."""
+        repository = same_repository(header["repository"], header["repository_id"])
+        source = open_store(header["source"])
+        try:
+            seen = source.stat(_WITNESS).identity
+        except NotFoundError as error:
+            raise not_shared(source.uri, f"there is no {_WITNESS}") from error
+        if seen != header["witness"]:
+            raise not_shared(source.uri, f"its {_WITNESS} is another file")
+        with repository.writer() as writer:
+            yield cls(repository, {CHECKPOINT: source}, writer)
+
+    @classmethod
+    def read_task(cls, data: Mapping[str, Any]) -> CopyTask:
+        """See `Work.read_task`."""
+        return CopyTask.from_dict(data)
+
+    @classmethod
+    def write_outcome(cls, outcome: FileEntry) -> dict[str, Any]:
+        """See `Work.write_outcome`: everything else is in the task."""
+        return {"digest": outcome.digest}
+
+    @classmethod
+    def read_outcome(cls, task: CopyTask, data: Mapping[str, Any]) -> FileEntry:
+        """See `Work.read_outcome`."""
+        return task.entry(data["digest"])
+
+    def counts(self) -> dict[str, int]:
+        """See `Work.counts`."""
+        writer = self._writer
+        return {
+            "new_objects": writer.new_objects,
+            "new_bytes": writer.new_bytes,
+            "known_objects": writer.known_objects,
+        }
+
+    def absorb(self, counts: Mapping[str, int]) -> None:
+        """See `Work.absorb`."""
+        self._writer.new_objects += counts["new_objects"]
+        self._writer.new_bytes += counts["new_bytes"]
+        self._writer.known_objects += counts["known_objects"]
+
+    def done_elsewhere(self) -> None:
+        """See `Work.done_elsewhere`: packs were indexed that this process has not heard of."""
+        self._repository.refresh()
+
+
+_SPARE_DESCRIPTORS = 256
+_FALLBACK_SLICE = 512
+_LIMIT_LOCK = threading.Lock()
+
+
+def slices(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[Sequence[CopyTask]]:
+    """Cut tasks into slices that can be held at once, keeping their order.
+
+    Args:
+        tasks: What will be copied, the files that Spark deletes first in front.
+        stores: The store of each origin.
+    """
+    if not any(store.features.holds for store in stores.values()):
+        yield tasks
+        return
+    size = _room_for(len(tasks))
+    for start in range(0, len(tasks), size):
+        yield tasks[start : start + size]
+
+
+@contextmanager
+def held(tasks: Sequence[CopyTask], stores: Mapping[int, Store]) -> Iterator[dict[tuple[int, str], Held]]:
+    """Hold the files of tasks for a `with` block; files of stores that cannot hold are left out.
+
+    Raises:
+        ConflictError: `checkpoint-moved`: one of them went away or is another one already.
+    """
+    files: dict[tuple[int, str], Held] = {}
+    able = {origin for origin, store in stores.items() if store.features.holds}
+    try:
+        for task in tasks:
+            if task.origin not in able:
+                continue
+            try:
+                file = files[task.origin, task.path] = stores[task.origin].hold(task.path)
+            except NotFoundError as error:
+                raise moved(task, "went away") from error
+            check_unmoved(task, file.info)
+        yield files
+    finally:
+        for file in files.values():
+            file.close()
+
+
+def _room_for(wanted: int) -> int:
+    """How many descriptors may be opened, raising this process's own limit where it must be."""
+    with _LIMIT_LOCK:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return max(1, wanted)
+        if soft < wanted + _SPARE_DESCRIPTORS:
+            goal = wanted + _SPARE_DESCRIPTORS
+            soft = goal if hard == resource.RLIM_INFINITY else min(hard, goal)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return (
+            max(1, min(wanted, soft - _SPARE_DESCRIPTORS)) if soft > _SPARE_DESCRIPTORS else _FALLBACK_SLICE
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from streambank.core.errors import InputError
 from streambank.core.units import UNITS
@@ -91,3 +93,68 @@ class RateLimit:
 
 
 UNLIMITED = RateLimit(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far one phase is.
+
+    Attributes:
+        phase: `plan`, `copy`, `check`, `write`, ...
+        files_done: Files that are done with.
+        files_total: Files of the phase.
+        bytes_done: Bytes that are done with.
+        bytes_total: Bytes of the phase.
+    """
+
+    phase: str
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+
+
+Progress = Callable[[Step], None]
+"""Gets each step; must be quick, and must not raise."""
+
+
+class Meter:
+    """Counts a phase and tells the callback.
+
+    Args:
+        progress: Whom to tell; None for nobody.
+        phase: Its name.
+        files: Files of the phase.
+        size_bytes: Bytes of the phase.
+    """
+
+    def __init__(self, progress: Progress | None, phase: str, files: int, size_bytes: int) -> None:
+        self._progress = progress
+        self._phase = phase
+        self._files_total = files
+        self._bytes_total = size_bytes
+        self._files = 0
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self.add(0, 0)
+
+    def add(self, files: int, size_bytes: int) -> None:
+        """Some more is done."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._files += files
+            self._bytes += size_bytes
+            self._progress(Step(self._phase, self._files, self._files_total, self._bytes, self._bytes_total))
+
+
+LOWEST = 19
+"""The niceness of work that gives way to all other; the kernel derives the priority of its reads from it."""
+
+
+def give_way() -> None:
+    """Let this process give way from now on, for good: only root may take priority back.
+
+    On Linux it is this thread, and those that it begins from here on.
+    """
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)

@@ -30,7 +30,7 @@ PLAN = 1
 """Version of both."""
 KINDS: dict[str, str] = {  # a new kind of work is a `Work` and a line here
     "check": "streambank.work.check:Checking",
-    "copy": "streambank.work.copy_work:Copying",
+    "copy": "streambank.work.copy:Copying",
     "move": "streambank.work.move:Moving",
     "place": "streambank.work.place:Placing",
 }

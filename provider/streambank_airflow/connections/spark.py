@@ -1,6 +1,12 @@
 """Work on savepoints and their state by Spark, submitted by the Spark provider's hook and its connection.
 
 The Spark face does the rest, and is imported only when there is work for it: a DAG parse pays for neither.
+
+Where a job's driver runs, as a connection of Airflow's Spark provider says it.
+
+What the job declares wins over the connection. The connection's `spark-binary` is not looked at: drivers are
+started with the spark-submit of the installed PySpark. A keytab in the connection (Base64) is refused, for a
+driver that runs for months needs a file that stays: declare its path.
 """
 
 from __future__ import annotations
@@ -14,11 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk.exceptions import AirflowException
 
-from streambank.core.errors import check_choice
+from streambank.core.errors import InputError, check_choice
+from streambank.declaration.declaration import Job
+from streambank.declaration.launch import LaunchPolicy, place_of, settle
 from streambank.driver.environment import driver_environment
 from streambank.work.executor import BySize, Threads
 
@@ -167,3 +175,86 @@ class _Submitting(threading.Thread):
         """How it ended; None where it still runs after so long."""
         self.join(seconds)
         return None if self.is_alive() else self._exit_code
+
+
+_FIELDS: Mapping[str, str] = {
+    "deploy_mode": "deploy-mode",
+    "queue": "queue",
+    "principal": "principal",
+    "namespace": "namespace",
+}
+"""Fields of the declaration, each with the name that the connection's extra has for it."""
+_REST_PORT = 6066
+
+
+class SparkConnection(Protocol):
+    """What is read of a connection."""
+
+    conn_id: str
+    conn_type: str
+    host: str | None
+    port: int | None
+
+    @property
+    def extra_dejson(self) -> dict[str, Any]:
+        """Its extra."""
+
+
+def with_connection(job: Job, connection: SparkConnection) -> LaunchPolicy:
+    """The policy of a job, with what its connection says where the job declares nothing.
+
+    Raises:
+        InputError: The connection says something that cannot be (code `bad-connection`).
+    """
+    declared = job.launch.declared
+    extra = connection.extra_dejson
+
+    def wrong(name: str, what: str, hint: str) -> InputError:
+        return InputError(
+            f"The connection {connection.conn_id} does not suit job {job.name}: "
+            f"{_FIELDS.get(name, name)}: {what}.",
+            code="bad-connection",
+            hint=hint,
+        )
+
+    said: dict[str, Any] = {"master": _master(connection)}
+    for known, name in _FIELDS.items():
+        value = extra.get(name)
+        if value is not None and not isinstance(value, str):
+            raise wrong(known, "it is to be a text", "Write it in quotation marks in the connection's extra.")
+        said[known] = value or None
+    if said["deploy_mode"] not in (None, "client", "cluster"):
+        raise wrong(
+            "deploy_mode", f"{said['deploy_mode']!r} is none of its values", "One of: client, cluster."
+        )
+    if extra.get("keytab") and not declared.get("keytab"):
+        raise wrong(
+            "keytab", "a keytab in a connection is not used", "Declare launch.keytab, the path of a file."
+        )
+    place = place_of(said["master"])
+    said["rest"] = _rest(said["master"], extra) if place == "standalone" else None
+    if declared.get("on") or declared.get("master"):
+        # The job says itself where it runs: what belongs to another place does not count.
+        said["master"] = declared.get("master") or said["master"]
+    # Of the connection only what belongs to the place counts: `namespace` is often filled in everywhere.
+    values = {name: one for name, one in {**said, **declared}.items() if one is not None}
+    return settle(job.name, values, job.spark, wrong, inherited=set(said) - set(declared))
+
+
+def _master(connection: SparkConnection) -> str:
+    """As the Spark provider's own hook makes it of a connection (SparkSubmitHook._resolve_connection)."""
+    host = connection.host or ""
+    if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
+        master = host
+    else:
+        master = f"{connection.conn_type}://{host}"
+    return f"{master}:{connection.port}" if connection.port else master
+
+
+def _rest(master: str, extra: Mapping[str, Any]) -> str | None:
+    """The address of the master's REST server, where the connection says something about it."""
+    if not extra.get("rest-port") and not extra.get("rest-scheme"):
+        return None
+    scheme, port = extra.get("rest-scheme") or "http", extra.get("rest-port") or _REST_PORT
+    hosts = master.removeprefix("spark://").split(",")
+    return ",".join(f"{scheme}://{host.rpartition(':')[0] or host}:{port}" for host in hosts)

@@ -23,8 +23,7 @@ from streambank_airflow.operators.job import (
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
-from streambank_airflow.operators.reinstate import ReinstateGenerationOperator
-from streambank_airflow.operators.restore import RestoreSavepointOperator
+from streambank_airflow.operators.restore import ReinstateGenerationOperator, RestoreSavepointOperator
 from streambank_airflow.operators.rewrite import (
     NOTHING_KEY,
     CompactStateOperator,

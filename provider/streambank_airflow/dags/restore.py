@@ -8,10 +8,10 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG
 
 from streambank.declaration.declaration import Job
+from streambank.recovery.approval import CHOICE_KEY
 from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import dag_id, job_dag, task_args
 from streambank_airflow.notify.deadlines import restore_deadline
-from streambank_airflow.operators.approval import CHOICE_KEY
 from streambank_airflow.operators.base import alert_of_failure
 from streambank_airflow.operators.hand_over import CheckRunDagOperator, JobWatchedOperator
 from streambank_airflow.operators.job import StartStreamingJobOperator, StopStreamingJobOperator

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, TriggerRule
 
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank_airflow.dags import forms
 from streambank_airflow.dags.common import job_dag, task_args

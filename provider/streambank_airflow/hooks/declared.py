@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.declaration.declaration import Declarations, Job, load_jobs
-from streambank.driver.launch_connections import using_connections
+from streambank.driver.prepare import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import open_store, using_s3
@@ -118,7 +118,7 @@ class DeclarationHook(BaseHook):
             InputError: There is no such connection (code `no-connection`), or it says something wrong
                 (`bad-connection`).
         """
-        from streambank_airflow.connections.launching import with_connection
+        from streambank_airflow.connections.spark import with_connection
 
         conn_id = job.launch.connection or ""
         connection = self._find(conn_id)

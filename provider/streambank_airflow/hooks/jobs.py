@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.telling import Lines
+from streambank.control.operation import Lines
 from streambank.control.watch import SIGN_EVERY_S
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import connected

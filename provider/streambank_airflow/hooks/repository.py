@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streambank.replicas.replicate import ReplicaReport
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
-    from streambank.retention.swept import SweepReport
+    from streambank.retention.sweep import SweepReport
     from streambank.savepoint.sampling import SampleReport
     from streambank.work.executor import Executor
 

@@ -1,6 +1,7 @@
-"""The hook's verbs on the state of a job: have it written anew, and let an earlier generation count again.
+"""The hook's verbs on the state of a job and on its checkpoint directories.
 
-The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+State is written again, an earlier generation counts again, and what Spark never reads goes or comes back. The
+engine's modules for that are loaded when they are needed, since the DAG processor imports this one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,99 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError
-from streambank_airflow.hooks.compaction import CompactionHook
 from streambank_airflow.hooks.declared import connected
+from streambank_airflow.hooks.jobs import HealthHook
 
 if TYPE_CHECKING:
+    from streambank.compaction.compact import CompactionReport
+    from streambank.compaction.purge import PurgeReport
+    from streambank.compaction.undo import UndoReport
     from streambank.recovery.reinstate import Reinstated
     from streambank_airflow.connections.spark import SparkChoice
+
+
+class CompactionHook(HealthHook):
+    """What is done with the checkpoint directories of a job."""
+
+    @connected
+    def compact_checkpoint(
+        self,
+        ref: str,
+        *,
+        label: str,
+        stopped: bool,
+        keep_batches: int,
+        older_than_s: float,
+        dry_run: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> dict[str, CompactionReport]:
+        """Compact the current checkpoint of each query: `streambank.compaction.job.compact_job`.
+
+        Args:
+            ref: `job`, which means all its queries; or `job/query`.
+            label: What tells this compaction from others: a retry with the same one goes on with it.
+            stopped: Refuse to work beside a driver.
+            keep_batches: How many of the newest committed batches are kept, where no driver lives.
+            older_than_s: How old unfinished writes have to be, beside a driver.
+            dry_run: Only say what would happen.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `compact_job` raises.
+        """
+        from streambank.compaction.job import compact_job
+
+        job, query = self.declared(ref)
+        return compact_job(
+            job,
+            query=query,
+            label=label,
+            stopped=stopped,
+            keep_batches=keep_batches,
+            older_than_s=older_than_s,
+            dry_run=dry_run,
+            why=note,
+            by=by,
+        )
+
+    @connected
+    def undo_compaction(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> UndoReport:
+        """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `undo_job` raises.
+        """
+        from streambank.compaction.job import undo_job
+
+        job, _ = self.declared(ref)
+        return undo_job(job, quarantine, by=by, why=note)
+
+    @connected
+    def purge_quarantine(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> PurgeReport:
+        """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `purge_job` raises.
+        """
+        from streambank.compaction.job import purge_job
+
+        job, _ = self.declared(ref)
+        return purge_job(job, quarantine, by=by, why=note)
+
 
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
@@ -82,7 +170,7 @@ class StateHook(CompactionHook):
                 rewritten.
             StreambankError: Whatever the order raises.
         """
-        from streambank.recovery.standing import check_stands_at
+        from streambank.recovery.sinks import check_stands_at
 
         self.check_order(order)
         job, query = self.declared(ref)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streambank.control.generations import MAIN
-from streambank.control.telling import Lines
+from streambank.control.operation import Lines
 from streambank.core.errors import InputError, RefusedError
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
@@ -348,8 +348,8 @@ class StreambankHook(StateHook):
             RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
             StreambankError: Whatever else speaks against it.
         """
+        from streambank.recovery.approval import HELD, obstacles
         from streambank.recovery.restore import plan_restore
-        from streambank_airflow.operators.approval import HELD, obstacles
 
         plan = plan_restore(
             self.repository(ref),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from streambank.control.records import RecordStream
 from streambank.core.errors import StreambankError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.notify import Notify
 from streambank.storage import using_s3
 from streambank_airflow.failures import describe, said

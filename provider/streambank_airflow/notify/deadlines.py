@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException
 
 from streambank.core.errors import StreambankError
-from streambank.core.times import from_json_time
+from streambank.core.units import from_json_time
 from streambank.declaration.notify import Notify
 from streambank_airflow.failures import describe
 

@@ -14,17 +14,19 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
+from streambank.control.generations import MAIN
+from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.declaration.notify import teller_name
-from streambank.sla import told_record
+from streambank.sla import alerts
 from streambank.sla.alerts import Key, News, Open, Told, news, without
 from streambank.sla.assess import Assessment
-from streambank.sla.verdict import Level
+from streambank.sla.objectives import HISTORY, OF_JOB
+from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.storage import using_s3
 from streambank_airflow.failures import said
 from streambank_airflow.notify.notifiers import load_notifier
 from streambank_airflow.notify.send import NotifierError, at_once, redacted, send_once
-from streambank_airflow.notify.sla_news import level_of, news_context, subject_of
 from streambank_airflow.watch.sla import SlaSubject
 
 PATIENCE_S = 60.0
@@ -136,7 +138,7 @@ class _Letter:
         """See what is news."""
         try:
             with using_s3(self.subject.access):
-                self._before = told_record.read(self.subject.records(), self.teller.name)
+                self._before = alerts.read(self.subject.records(), self.teller.name)
             own = {key: one for key, one in self._before.open.items() if self.subject.concerns(*key[:2])}
             self._others = {key: one for key, one in self._before.open.items() if key not in own}
             self.items, self._after = news(self.found.verdicts, Told(own), least=self.teller.least)
@@ -166,7 +168,7 @@ class _Letter:
             try:
                 with using_s3(self.subject.access):
                     kept = Told({**self._others, **rest})
-                    told_record.keep(self.subject.records(), self.teller.name, kept, self._before)
+                    alerts.keep(self.subject.records(), self.teller.name, kept, self._before)
             except Exception as error:
                 self.why = said(error)
         why = self.why and f"{self.teller.label} ({self.subject.ref}): {self.why}"
@@ -175,3 +177,66 @@ class _Letter:
 
 def _given(notifier: BaseNotifier) -> BaseNotifier:
     return notifier
+
+
+_EVENT = ("job", "query", "objective", "level", "value", "limit", "unit", "subject", "why", "advice")
+
+
+def level_of(name: str) -> Level:
+    """The level of a name that was checked."""
+    return next(level for level in LEVELS if level == name)
+
+
+def subject_of(verdict: Verdict) -> str:
+    """What a verdict is about: `flights: state_bytes`, `orders/left: growth`, `orders: alive`."""
+    query = "" if verdict.query == MAIN or verdict.objective in OF_JOB else f"/{verdict.query}"
+    return f"{verdict.job}{query}: {verdict.objective}"
+
+
+def sentence(verdict: Verdict) -> str:
+    """A verdict for people."""
+    said = {"breach": "is broken", "warn": "warns", "unknown": "is unknown", "ok": "is kept"}[verdict.level]
+    muted = f" (muted: {verdict.mute.why})" if verdict.mute is not None else ""
+    advice = f" {verdict.advice}" if verdict.advice else ""
+    # Of a history that cannot be read the reasons are there: each is a sentence.
+    reasons = " ".join(("", *verdict.evidence)) if verdict.objective == HISTORY and advice else ""
+    return f"{subject_of(verdict)} {said}{muted}. {verdict.why}{reasons}{advice}"
+
+
+def message_of(news: News) -> str:
+    """What is told, for people."""
+    since = to_json_time(news.since)
+    if news.kind == "healed":
+        was = "warned" if news.was == "warn" else "was broken"
+        return f"{subject_of(news.verdict)} is kept again; it {was} since {since}. {news.verdict.why}"
+    return f"{sentence(news.verdict)} Since {since}."
+
+
+def event_of(news: News) -> dict[str, Any]:
+    """What an asset's event tells: flat, and never where anything is."""
+    verdict = news.verdict.to_dict()
+    return {
+        **{name: verdict[name] for name in _EVENT},
+        "kind": news.kind,
+        "was": news.was,
+        "since": to_json_time(news.since),
+        "at": verdict["at"],
+    }
+
+
+def news_context(news: News) -> dict[str, Any]:
+    """What a notifier's templates see beside what every task's do."""
+    return {
+        "news": {
+            "kind": news.kind,
+            "since": to_json_time(news.since),
+            "was": news.was,
+            "message": message_of(news),
+        },
+        "verdict": news.verdict.to_dict(),
+        "job": news.verdict.job,
+        # As every alert has them, so that one text serves for all kinds.
+        "kind": "sla",
+        "message": message_of(news),
+        "code": "",
+    }

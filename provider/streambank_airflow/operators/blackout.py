@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.errors import InputError
-from streambank.core.times import utc_now
-from streambank.declaration.blackout import Blackout, parse_blackout
+from streambank.core.units import utc_now
+from streambank.declaration.savepoints import Blackout, parse_blackout
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import by_schedule
 

@@ -12,11 +12,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.control.watch import SIGN_EVERY_S
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
-from streambank.core.times import from_json_time, to_json_time, utc_now
+from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank_airflow.failures import airflow_failures, describe
 from streambank_airflow.operators.base import asked_by
-from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator
-from streambank_airflow.operators.links import persist_driver_log_link
+from streambank_airflow.operators.driver import HOPELESS, UNSTARTABLE, DriverOperator, persist_driver_log_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.errors import InputError, StreambankError
-from streambank.core.times import parse_duration_s
+from streambank.core.units import parse_duration_s
 from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 from streambank_airflow.failures import airflow_failures, as_airflow
 from streambank_airflow.operators.base import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from streambank.core.errors import NotFoundError
-from streambank.core.times import parse_duration_s
+from streambank.core.units import parse_duration_s
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import StreambankOperator, as_bool, as_integer, asked_by, by_schedule

@@ -169,7 +169,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             return list(threads.map(judge, subjects.keys(), subjects.values()))
 
     def _log(self, checked: Sequence[Checked]) -> None:
-        from streambank_airflow.notify.sla_news import sentence
+        from streambank_airflow.notify.notify import sentence
 
         for one in checked:
             if one.found is None:
@@ -214,8 +214,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         return told
 
     def _tellers(self, subject: SlaSubject, least: str) -> Sequence[Teller]:
-        from streambank_airflow.notify.notify import declared_tellers, given_tellers
-        from streambank_airflow.notify.sla_news import level_of
+        from streambank_airflow.notify.notify import declared_tellers, given_tellers, level_of
 
         if self.notifiers is not None:
             return given_tellers(self.notifiers, level_of(least))
@@ -254,7 +253,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: bool) -> dict[str, Any]:
     """What the operator returns; see there."""
     from streambank.sla.verdict import LEVELS
-    from streambank_airflow.notify.sla_news import sentence
+    from streambank_airflow.notify.notify import sentence
 
     verdicts = [verdict for one in checked if one.found is not None for verdict in one.found.verdicts]
     heard = [one for one in verdicts if one.mute is None]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from streambank.core.errors import InputError, StreambankError
-from streambank.core.times import parse_duration_s
+from streambank.core.units import parse_duration_s
 from streambank.job.watermarks import EventTime
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.streambank import StreambankHook

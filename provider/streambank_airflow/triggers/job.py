@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from streambank.control.watch import SIGN_EVERY_S
-from streambank.core.times import from_json_time, utc_now
-from streambank.job.awake import MOST_S, AwakeClock
-from streambank.job.health import Observer
+from streambank.core.units import from_json_time, utc_now
+from streambank.job.health import MOST_S, AwakeClock, Observer
 from streambank_airflow.triggers.base import Event, JobTrigger
 from streambank_airflow.watch.job import DRIVEN, Signs, WatchedView, WatchedWatcher
 

@@ -9,7 +9,7 @@ from streambank.sla.alerts import Told, news, read_told
 from streambank.sla.assess import Assessment
 from streambank_airflow.choices import check_objectives, one_of
 from streambank_airflow.notify.cursor import Memory
-from streambank_airflow.notify.sla_news import event_of, level_of
+from streambank_airflow.notify.notify import event_of, level_of
 from streambank_airflow.triggers.base import Event, JobTrigger
 from streambank_airflow.triggers.events import TellingTrigger
 from streambank_airflow.watch.sla import SKEWS, SlaLooks, SlaView, SlaWatcher, standing

@@ -13,7 +13,7 @@ from typing import Any
 
 from streambank.checkpoint.watermark import committed_watermark
 from streambank.core.errors import InputError
-from streambank.core.times import from_epoch_ms, from_json_time, to_json_time
+from streambank.core.units import from_epoch_ms, from_json_time, to_json_time
 from streambank.job.watermarks import EventTime, event_time_of
 from streambank.storage import S3Access, open_store, using_s3
 from streambank_airflow.watch.job import JobView, JobWatcher

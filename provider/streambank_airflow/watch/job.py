@@ -16,7 +16,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.control.watch import SIGN_EVERY_S
 from streambank.core.errors import StreambankError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.status import JobState, JobStatus, job_status

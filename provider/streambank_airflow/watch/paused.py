@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from streambank.core.errors import StreambankError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.storage import using_s3
 
 if TYPE_CHECKING:

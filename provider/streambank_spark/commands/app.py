@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import typer
 
-from streambank_spark.commands import compare as comparing
-from streambank_spark.commands import erase as erasing
-from streambank_spark.commands import fingerprints
-from streambank_spark.commands import read as reading
-from streambank_spark.commands import rewrite as rewriting
-from streambank_spark.commands import validate as validating
+from streambank.cli.output import console
+from streambank_spark.commands import compare, erase, fingerprints, read, rewrite, validate
+from streambank_spark.commands.subject import SparkOptions, require_pyspark, spark_of, workshop_of
+
+if TYPE_CHECKING:
+    from streambank.core.finding import Finding
+    from streambank.repository.repository import Repository
+    from streambank.savepoint.verify import Deeper
 
 app = typer.Typer(
     name="state",
     help="Look inside the state of a savepoint, or of a checkpoint's committed batch; Spark reads it.",
     no_args_is_help=True,
 )
-for module in (fingerprints, reading, comparing, validating, rewriting, erasing):
+for module in (fingerprints, read, compare, validate, rewrite, erase):
     module.register(app)
+
+
+@contextmanager
+def deep_look(
+    repository: Repository, master: str | None, conf: Sequence[str] | None, work: str | None
+) -> Iterator[Deeper]:
+    """What opens the state of savepoints of a repository, for a `with`: one Spark for all of them.
+
+    Raises:
+        InputError: There is no PySpark here, or a property is none.
+        StorageError: Spark fails (code `spark-failed`).
+    """
+    require_pyspark()
+    from streambank_spark.state.verify import look_deep
+
+    options = SparkOptions(master, conf, work)
+    with spark_of(options) as session:
+
+        def look(job: str, savepoint: str) -> list[Finding]:
+            console.note(f"opening the state of {job}/{savepoint}")
+            return look_deep(session, repository, job, savepoint, workshop_of(options))
+
+        yield look

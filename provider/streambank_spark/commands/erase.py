@@ -87,8 +87,7 @@ def _not_searched(why: str) -> dict[str, Any]:
 
 def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[str, Any]:
     from streambank_spark.rewrite.expiry import Key
-    from streambank_spark.rewrite.key_locations import search
-    from streambank_spark.rewrite.whereabouts import live_places
+    from streambank_spark.rewrite.key_locations import live_places, search
 
     declared = _declared(jobs, done.job)
     if declared is not None:

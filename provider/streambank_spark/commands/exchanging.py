@@ -126,7 +126,7 @@ def _exchange(
     order.check()
     require_pyspark()
     from streambank.control.processes import who
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.declaration.declaration import load_jobs
     from streambank.recovery.exchange_state import exchange
     from streambank.recovery.foresee import foresee

@@ -8,7 +8,7 @@ import typer
 
 from streambank.cli.options import JobOption
 from streambank.cli.output import console
-from streambank_spark.commands.schemas import compare
+from streambank_spark.commands.compare import compare
 from streambank_spark.commands.subject import (
     OfBatch,
     OfPart,
@@ -55,7 +55,7 @@ def schema(
         compare(place, against, repository, job, batch)
         return
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.state.schema import schema_of
+        from streambank_spark.state.state import schema_of
 
         document = {"of": found.of, **schema_of(found.state)}
     console.answer(document, lambda: _show_schema(document))

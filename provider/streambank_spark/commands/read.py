@@ -182,8 +182,7 @@ def export(
 ) -> None:
     """Write state as Parquet files, a folder for each part."""
     with state_of(place, repository, job, batch, spark) as found:
-        from streambank_spark.state.export import export_state
-        from streambank_spark.state.read import Choice
+        from streambank_spark.state.read import Choice, export_state
 
         written = export_state(found.spark, found.state, target, Choice(operator, part, key, where))
         parts = [each.to_dict() for each in written]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption, RepositoryOption
+from streambank.cli.options import JobOption, RepositoryOption, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank_spark.commands.subject import (
     Operator,
     SparkOptions,
@@ -97,7 +96,7 @@ def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
     Raises:
         InputError: `idle_for` is no time.
     """
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank_spark.rewrite.request import Order
 
     idle_for_s = None if idle_for is None else parse_duration_s(idle_for)

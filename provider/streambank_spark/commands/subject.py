@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, SparkConf
+from streambank.cli.options import Debug, Json, SparkConf, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streambank.work.progress import Progress
+    from streambank.work.pace import Progress
     from streambank_spark.state.staging import LaidOut, Workshop
     from streambank_spark.state.state import QueryState
 
@@ -183,8 +182,7 @@ def several(
     """
     check_place(repository, job, batch)
     require_pyspark()
-    from streambank_spark.state.shared import require_shared
-    from streambank_spark.state.staging import checkpoint_laid_out, savepoint_laid_out
+    from streambank_spark.state.staging import checkpoint_laid_out, require_shared, savepoint_laid_out
     from streambank_spark.state.state import QueryState
 
     with ExitStack() as stack:
@@ -223,7 +221,7 @@ def spark_of(spark: SparkOptions) -> Iterator[SparkSession]:
         InputError: A property is none (code `usage`).
         StorageError: Spark fails (code `spark-failed`).
     """
-    from streambank.cli.machines import pair
+    from streambank.cli.options import pair
     from streambank_spark.submit.session import spark_session
 
     conf = dict(pair(each) for each in spark.conf or ())

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streambank.cli.options import JobOption
+from streambank.cli.options import JobOption, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError
 from streambank_spark.commands.compare import Samples
 from streambank_spark.commands.rewrite import say
@@ -124,8 +123,7 @@ def _repair(asked: _Asked, reference: str, location: str, job: str | None, spark
     from streambank.control.processes import who
 
     require_pyspark()
-    from streambank_spark.rewrite.repair import Assignment
-    from streambank_spark.rewrite.repairing import repair_savepoint
+    from streambank_spark.rewrite.repair import Assignment, repair_savepoint
     from streambank_spark.state.validate import Rule
 
     rules = [Rule.parse(text, asked.operator, asked.part) for text in asked.rules]

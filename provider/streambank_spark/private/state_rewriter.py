@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from streambank.checkpoint.logs import UniqueIds
 from streambank.core.errors import FormatError, StorageError
 from streambank_spark.private.jvm import gateway
-from streambank_spark.state.state import FORMAT_VERSION
 
 KNOWN_SPARK = ("4.3",)
 """The minor versions of Spark whose private parts were read and tried."""
@@ -169,3 +168,6 @@ def _unique_ids(found: Any) -> UniqueIds | None:
         entry = entries.next()
         result[int(entry._1())] = tuple(tuple(str(one) for one in stores) for stores in entry._2())
     return result
+
+
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"

@@ -23,7 +23,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from streambank.core.errors import StorageError
 from streambank.work.plan_lines import run_portion
-from streambank_spark.submit.shipping import use_packages
+from streambank_spark.submit.bundle import use_packages
 
 END_S = 10.0
 """How long an application may take to end in good order once nobody waits for it any more."""

@@ -18,11 +18,11 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streambank.sla.history.clock_order import Heads
 from streambank.sla.history.sharded import Portion, PortionScan, seen_before
-from streambank.sla.history.timed import Heads
 from streambank.storage import open_store
 from streambank_spark.programs.rolled import HOUR_S, HourRow, Mark
-from streambank_spark.submit.shipping import use_packages
+from streambank_spark.submit.bundle import use_packages
 
 _VALUES = pa.schema(
     [

@@ -19,15 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.repository.newest import newest_good
+from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
 from streambank.storage.names import split_job
 from streambank_spark.failures import say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
-from streambank_spark.state.shared import require_shared
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Workshop, require_shared, savepoint_laid_out
 from streambank_spark.state.state import QueryState
 
 TOP = 20

@@ -22,8 +22,7 @@ from pyspark.sql import SparkSession
 from streambank.control.generations import MAIN
 from streambank.control.segments import is_segment
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StorageError, StreambankError
-from streambank.core.times import parse_duration_s, to_json_time, utc_now
-from streambank.core.units import parse_bytes
+from streambank.core.units import parse_bytes, parse_duration_s, to_json_time, utc_now
 from streambank.declaration.declaration import load_jobs
 from streambank.sla.history.history import Records, file_heads
 from streambank.sla.history.sharded import PORTION_BYTES, Portion, portions

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streambank.core.errors import FormatError
-from streambank.core.times import from_json_time, to_json_time
+from streambank.core.units import from_json_time, to_json_time
 from streambank.sla.metrics import METRICS
 from streambank.storage.store import Store
 

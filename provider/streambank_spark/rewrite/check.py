@@ -16,8 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streambank.core.errors import IntegrityError
-from streambank_spark.state.counted import Counted, count_all
-from streambank_spark.state.digest import digest_frame
+from streambank_spark.state.digest import Counted, count_all, digest_frame
 from streambank_spark.state.store_rows import StoreRows
 
 _HINT = (

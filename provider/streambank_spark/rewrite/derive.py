@@ -18,17 +18,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from streambank.repository.hold_keeper import Holds
+from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank_spark.private.state_rewriter import quiet_session
 from streambank_spark.rewrite.expiry import Expired, PassedOver
-from streambank_spark.rewrite.meaning import meaning
 from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
 from streambank_spark.rewrite.row_patch import Mended
-from streambank_spark.state.counted import count_going
-from streambank_spark.state.shared import require_shared
-from streambank_spark.state.staging import Workshop, place_beside, savepoint_laid_out
+from streambank_spark.state.digest import count_going
+from streambank_spark.state.staging import Workshop, place_beside, require_shared, savepoint_laid_out
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
 
@@ -223,3 +221,41 @@ def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tupl
             Going(operator.operator, operator.name, many, rows, before, size_bytes, meaning(operator.name))
         )
     return tuple(found)
+
+
+_MEANINGS = (
+    (
+        ("stateStoreSave",),
+        "A key that comes again starts from zero; what append mode had not given out yet is never given.",
+    ),
+    (
+        ("sessionWindow",),
+        "Its open sessions are never given out; rows that come later begin new ones.",
+    ),
+    (
+        ("dedupe",),
+        "A row that was seen before is taken for a new one, and given out once more.",
+    ),
+    (
+        ("symmetricHashJoin",),
+        "Rows that waited for the other side are gone: what comes later finds none of them, and an outer "
+        "join never gives them out as unmatched.",
+    ),
+    (
+        ("flatMapGroupsWithState", "applyInPandasWithState", "transformWithState"),
+        "The function finds no state for the key when it comes again; its timeouts and timers are gone, too, "
+        "and never fire.",
+    ),
+)
+
+
+def meaning(operator: str | None) -> str:
+    """One sentence or two about an operator.
+
+    Args:
+        operator: Spark's name of it, where it is known.
+    """
+    for names, sentence in _MEANINGS:
+        if operator is not None and any(operator.lower().startswith(name.lower()) for name in names):
+            return sentence
+    return "A key that comes again starts from zero."

@@ -20,10 +20,10 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
+from streambank_spark.state.digest import row_hash
+from streambank_spark.state.hot_keys import UNIT, unit_fields, unit_of
 from streambank_spark.state.read import is_key
-from streambank_spark.state.row_hash import row_hash
 from streambank_spark.state.state import TIMERS, Part, QueryState
-from streambank_spark.state.unit import UNIT, unit_fields, unit_of
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
 _VALUES = " Its values may tell of somebody all the same."

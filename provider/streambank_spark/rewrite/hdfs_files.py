@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.checkpoint.state.changelog import MAGIC
 from streambank.core.errors import FormatError, RefusedError, StorageError
 
 _SIZE = struct.Struct(">i")

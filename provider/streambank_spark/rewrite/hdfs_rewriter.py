@@ -3,7 +3,7 @@
 What goes is told by the bytes of its keys: Spark's state reader gives the keys, and unsafe_row.py makes of
 them the bytes that are in the files. Everything else is carried over byte for byte, the newest value of each
 key into one snapshot, so that the next start has no deltas to replay. A partition is in the memory of its
-task as a whole, as it is in that of the query. The tasks are Python, which comes along (shipping.py).
+task as a whole, as it is in that of the query. The tasks are Python, which comes along (submit/bundle.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from streambank_spark.rewrite.hdfs_files import check_codec, load_rows, snapshot
 from streambank_spark.rewrite.row_patch import Mended, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.state import PARTITION, QueryState
-from streambank_spark.submit.shipping import ship, use_packages
+from streambank_spark.submit.bundle import ship, use_packages
 
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 _HOLDS = (Kind.SNAPSHOT, Kind.DELTA)

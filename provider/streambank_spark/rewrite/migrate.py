@@ -32,7 +32,7 @@ from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.staging import place_beside
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import store_rows
-from streambank_spark.submit.shipping import ship, use_packages
+from streambank_spark.submit.bundle import ship, use_packages
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _FAMILY = "default"

@@ -5,9 +5,9 @@ query nor its savepoint notices. Logs and schemas are carried over (skeleton.py)
 Spark where it is RocksDB (private/state_rewriter.py) and as files where it is HDFS-backed (hdfs_rewriter.py).
 Then it is all read again and compared (check.py); what is not as it has to be is no checkpoint for long.
 
-What there is is read twice: to be written anew, and once more to be counted (counted.py), since what one read
-has lost is not missed by itself; HDFS-backed state a third time, by the tasks that write its files. What was
-written is read once. Whoever decides which keys go has read it before.
+What there is is read twice: to be written anew, and once more to be counted (state/digest.py), since what
+one read has lost is not missed by itself; HDFS-backed state a third time, by the tasks that write its files.
+What was written is read once. Whoever decides which keys go has read it before.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from streambank_spark.rewrite.expiry import Expired
 from streambank_spark.rewrite.hdfs_rewriter import GoneRows, rewrite_hdfs_stores
 from streambank_spark.rewrite.row_patch import Mended, not_encoded
 from streambank_spark.rewrite.skeleton import lay_skeleton
-from streambank_spark.state.counted import count_kept
+from streambank_spark.state.digest import count_kept
+from streambank_spark.state.hot_keys import UNIT
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
-from streambank_spark.state.unit import UNIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,25 @@
-"""From the command line of `run_query.py` to its exit code."""
+"""From the command line of `run_query.py` to its exit code.
+
+The command line of `run_query.py`, and the launch spec that it stands for.
+
+spark-submit run_query.py --launch CONTROL/JOB/launches/ID.json       as the launcher writes it
+spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS     by hand, or from another scheduler
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
-from streambank.core.errors import StreambankError
+from streambank.control.processes import who
+from streambank.core.errors import InputError, StreambankError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import LaunchSpec, decode_launch, write_launch
+from streambank.storage import open_store
 from streambank_spark.failures import say_error
 from streambank_spark.runner import signals
 
@@ -19,18 +33,75 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Before any other thread is there, so before pyspark is imported.
     signals.block_term()
-    from streambank_spark.runner import arguments, runner
-    from streambank_spark.runner import superseded as wanted
+    from streambank_spark.runner import entry, runner, superseded
 
     spec = None
     try:
-        spec = arguments.parse(list(sys.argv[1:] if argv is None else argv))
+        spec = entry.parse(list(sys.argv[1:] if argv is None else argv))
         return runner.run(spec)
     except StreambankError as error:
         code = say_error(error)
         if spec is None:
             return code
         try:
-            return wanted.exit_code(spec, error)
+            return superseded.exit_code(spec, error)
         except StreambankError as later:
             return say_error(later)
+
+
+def parse(argv: Sequence[str]) -> LaunchSpec:
+    """The launch spec that the arguments name, or that is made (and kept among the job's records) from them.
+
+    Raises:
+        InputError: The arguments are wrong (code `bad-arguments`).
+        NotFoundError: There is no such launch spec or job.
+    """
+    parser = _Parser(prog="run_query.py", description="Run a streaming application as a declared job.")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--launch", help="the launch spec, a path or a URI")
+    which.add_argument("--job", help="name of a declared job")
+    parser.add_argument("--jobs", help="the file that declares it (default: STREAMBANK_JOBS)")
+    parser.add_argument("application", nargs="?", help="the application (default: the declared one)")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments (default: the declared ones)")
+    # Everything behind `--` belongs to the application, whatever it looks like.
+    at = argv.index("--") if "--" in argv else len(argv)
+    entry = parser.parse_args(argv[:at])
+    command = [*([entry.application] if entry.application else []), *entry.args, *argv[at + 1 :]]
+    if entry.launch is not None:
+        if command:
+            raise InputError(
+                "--launch names the application itself.",
+                code="bad-arguments",
+                hint="Leave out what comes after it.",
+            )
+        return _read(entry.launch)
+    jobs = entry.jobs or os.environ.get("STREAMBANK_JOBS")
+    if not jobs:
+        raise InputError(
+            "No jobs file is known.", code="bad-arguments", hint="Give --jobs FILE, or set STREAMBANK_JOBS."
+        )
+    return _launch(load_jobs(jobs).job(entry.job), command)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]  # it raises, so it does not return either
+        raise InputError(
+            f"The arguments of run_query.py are wrong: {message}.",
+            code="bad-arguments",
+            hint="Write run_query.py --job NAME [--jobs FILE] [-- app.py ARGS], or --launch SPEC.",
+        )
+
+
+def _read(location: str) -> LaunchSpec:
+    folder, _, name = location.rpartition("/")
+    return decode_launch(open_store(folder or ".").read(name), location)
+
+
+def _launch(job: Job, command: Sequence[str]) -> LaunchSpec:
+    control = job.records()
+    application, args = (command[0], command[1:]) if command else (None, None)
+    spec = prepare_launch(job, control, by=who("spark-submit"), application=application, args=args)
+    # Whoever asks runs spark-submit in client mode, whatever is declared for drivers that are started.
+    spec = replace(spec, deploy_mode="client", supervised=False)
+    write_launch(control, spec)
+    return spec

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from streambank.job.awake import AwakeClock
+from streambank.job.health import AwakeClock
 from streambank_spark.runner.queries import Managed
 from streambank_spark.runner.stop import has_triggered
 

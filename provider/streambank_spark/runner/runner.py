@@ -5,7 +5,7 @@
 * `application.py` runs the program; `patch.py` stands between it and PySpark; `refusals.py` says what cannot
   be run;
 * `queries.py` knows what is declared and what runs; `poll.py` writes progress down and looks for requests;
-* `signals.py` hears TERM, `stop.py` ends queries and application, `fence.py` is the last resort;
+* `signals.py` hears TERM, `stop.py` ends queries and application;
 * `boundary.py` is the one place that uses private parts of Spark, `jvm.py` asks the rest.
 
 The lease is taken before the application is read, and released when every query has ended. A driver that
@@ -29,18 +29,17 @@ from streambank.control.keepalive import Keeper
 from streambank.control.marker import renew_marker
 from streambank.control.processes import ProcessId, process, program_of, this_process
 from streambank.core.errors import InternalError, RefusedError, StreambankError
+from streambank.driver.application import check_application
 from streambank.driver.location import REFUSED
 from streambank.driver.preflight import Output, check_output, check_records, check_start, launched_query
-from streambank.driver.prepare import check_application
 from streambank.driver.spec import LaunchSpec, QuerySpec, check_generations
-from streambank.job.awake import AwakeClock
+from streambank.job.health import AwakeClock
 from streambank_spark.private import boundary, jvm
-from streambank_spark.runner import application, refusals, signals
-from streambank_spark.runner import patch as wrap
-from streambank_spark.runner.fence import kill_driver
+from streambank_spark.runner import application, patch, refusals, signals
 from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
+from streambank_spark.runner.signals import kill_driver
 from streambank_spark.runner.stop import Stopping, Wish
 from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
 
@@ -169,7 +168,7 @@ class Driver:
             by=dict(self.spec.by),
         )
         refusals.refuse_connect_sessions()
-        wrap.install(self)
+        patch.install(self)
         self.stopping.start()
         self.poll.start()
         code = application.run(program, self.spec.args, lambda error: exit_code(self.spec, error))

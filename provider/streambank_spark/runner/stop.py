@@ -25,8 +25,8 @@ from typing import Any, Protocol
 from pyspark.errors import StreamingQueryException
 
 from streambank_spark.private.boundary import finish_batch_then_end
-from streambank_spark.runner.fence import kill_driver
 from streambank_spark.runner.queries import Managed, Queries
+from streambank_spark.runner.signals import kill_driver
 
 _STEP_S = 0.02
 _DRAIN_STEP_S = 0.1

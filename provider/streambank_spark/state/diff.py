@@ -1,6 +1,6 @@
 """What changed between two states, key by key: added, removed, changed, and some of them with both values.
 
-Keys and rows are compared by hashes of their content (row_hash.py), so that state of any type, layout and
+Keys and rows are compared by hashes of their content (digest.py), so that state of any type, layout and
 number of partitions can be compared; only what is shown is read as text, in a second pass.
 """
 
@@ -15,9 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
-from streambank_spark.state.read import KEY, Choice, chosen_parts
-from streambank_spark.state.row_hash import hashes, row_hash
-from streambank_spark.state.shown import as_json, storable
+from streambank_spark.state.digest import hashes, row_hash
+from streambank_spark.state.read import KEY, Choice, as_json, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 ROWS_A_KEY = 20

@@ -1,21 +1,29 @@
-"""Rows of state for people and programs: all of them, those of one key, or those that an expression picks."""
+"""Rows of state for people and programs: all of them, those of one key, or those that an expression picks.
+
+Rows of state as text and as columns that any format can hold.
+
+Some state has columns that neither JSON nor Parquet knows: of no type at all (dedup keeps no values), or
+structs without fields (a global aggregation has no key). And the rows of a join's side have one field more
+than the reader's schema says (`matched`), at which Spark fails where it writes the struct as a whole, so
+structs are always taken apart and put together anew.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StringType, StructType
 
-from streambank.core.errors import InputError
-from streambank_spark.state.shown import as_json, column, fields_of, storable
+from streambank.core.errors import InputError, RefusedError
+from streambank.storage import open_store
 from streambank_spark.state.state import PARTITION, Part, QueryState
 from streambank_spark.submit.session import first_line
 
@@ -188,3 +196,128 @@ def _bad_key(text: str, kind: DataType, why: str) -> InputError:
         code="bad-key-text",
         hint=f"The key is {kind.simpleString()}: give its fields as a JSON object, or its only one as text.",
     )
+
+
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def column(name: str) -> Column:
+    """A column by its exact name."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def storable(frame: DataFrame) -> DataFrame:
+    """The frame with columns put together anew, of types that can be written; empty structs are left out."""
+    chosen = []
+    for field in frame.schema.fields:
+        kind = field.dataType
+        if isinstance(kind, StructType) and not kind.fields:
+            continue
+        chosen.append(_anew(column(field.name), kind).alias(field.name))
+    return frame.select(*chosen)
+
+
+def _anew(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, StructType):
+        named = zip(kind.names, fields_of(value, kind), strict=True)
+        value = F.when(value.isNotNull(), F.struct(*(each.alias(name) for name, each in named)))
+    typed = _typed(kind)
+    return value if typed == kind else value.cast(typed)
+
+
+def fields_of(value: Column, kind: StructType) -> list[Column]:
+    """The fields of a struct, by place where names do not tell them apart."""
+    names = [name.casefold() for name in kind.names]
+    if len(set(names)) == len(names):
+        return [value.getField(name) for name in kind.names]
+    renamed = StructType()
+    for place, field in enumerate(kind.fields):
+        renamed.add(f"_{place}", field.dataType, field.nullable)
+    numbered = value.cast(renamed)
+    return [numbered.getField(name) for name in renamed.names]
+
+
+def _typed(kind: DataType) -> DataType:
+    """A type with text in the place of what has no type."""
+    if isinstance(kind, NullType):
+        return StringType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_typed(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_typed(kind.keyType), _typed(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        named = StructType()
+        for field in kind.fields:
+            named.add(field.name, _typed(field.dataType), field.nullable)
+        return named
+    return kind
+
+
+def as_json(frame: DataFrame, names: Sequence[str]) -> Column:
+    """Some columns of a `storable` frame as one JSON object."""
+    there = [column(name) for name in names if name in frame.columns]
+    return F.to_json(F.struct(*there), JSON_OPTIONS) if there else F.lit("{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written of one part.
+
+    Attributes:
+        operator: The stateful operator's id.
+        part: The part.
+        path: Where, as a URI: a folder of Parquet files.
+        rows: How many rows the files hold.
+        columns: Their columns, in Spark's words.
+    """
+
+    operator: int
+    part: str
+    path: str
+    rows: int
+    columns: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The export as JSON."""
+        return {
+            "operator": self.operator,
+            "part": self.part,
+            "path": self.path,
+            "rows": self.rows,
+            "columns": self.columns,
+        }
+
+
+def export_state(spark: SparkSession, state: QueryState, target: str, choice: Choice) -> list[Exported]:
+    """Write rows of state as Parquet, a folder for each part: `<operator>-<part>`.
+
+    Args:
+        spark: A session.
+        state: The state.
+        target: An empty place, as Spark and the engine both read it.
+        choice: Which rows.
+
+    Raises:
+        RefusedError: There are files already (code `target-not-empty`).
+        InputError: As `chosen_parts` and `chosen`.
+    """
+    place = open_store(target)
+    if next(iter(place.list()), None) is not None:
+        raise RefusedError(
+            f"{place.uri} is not empty.",
+            code="target-not-empty",
+            hint="Export into a directory of its own: what is in this one may be somebody's.",
+        )
+    location = (target if "://" in target else place.uri).rstrip("/")
+    written = []
+    for part in chosen_parts(state, choice):
+        path = f"{location}/{part.operator}-{part.name}"
+        chosen(state, part, choice).write.parquet(path)
+        back = spark.read.parquet(path)
+        written.append(Exported(part.operator, part.name, path, back.count(), back.schema.simpleString()))
+    return written

@@ -11,20 +11,26 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from tempfile import TemporaryDirectory
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
 from streambank.control.processes import who
-from streambank.core.errors import InputError
-from streambank.recovery.owner import restoring
-from streambank.repository.hold_keeper import Holds
+from streambank.core.errors import InputError, RefusedError
+from streambank.recovery.restore import restoring
+from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import lay_out
 from streambank.savepoint.take import take
-from streambank.storage import Store, open_store
+from streambank.storage import Store, local_path, open_store
 from streambank.storage.locations import is_inside
-from streambank.work.progress import Progress
+from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
+from streambank_spark.submit.session import first_line
 
 _LIVE = "inspected"
 """The job name in the repository that lasts only as long as one live checkpoint is read."""
@@ -157,3 +163,35 @@ def _remove(target: Store) -> None:
     for info in list(target.list()):
         target.delete(info.path)
     target.prune()
+
+
+_EACH = 2
+"""Probes for each task that the cluster has room for."""
+
+
+def require_shared(spark: SparkSession, location: str) -> None:
+    """Make sure that executors see a checkpoint that the driver has laid out.
+
+    Only of a folder on a disk there is doubt, and only on a cluster. Not every executor is bound to get a
+    probe; one that got none fails later, when it opens state that is not there.
+
+    Args:
+        spark: Whose executors.
+        location: The checkpoint; its `metadata` is read.
+
+    Raises:
+        RefusedError: One does not (code `paths-not-shared`).
+    """
+    context = spark.sparkContext
+    if local_path(location) is None or (context.master or "").startswith("local"):
+        return
+    probe = spark.read.text(f"{location}/metadata")
+    many = [probe] * (_EACH * context.defaultParallelism)
+    try:
+        reduce(DataFrame.unionAll, many).collect()
+    except (PySparkException, Py4JError) as error:
+        raise RefusedError(
+            f"An executor does not see {location}, which the driver has laid out: {first_line(error)}",
+            code="paths-not-shared",
+            hint="Give a --work that all machines see at the same path, or one such as s3://bucket/work.",
+        ) from error

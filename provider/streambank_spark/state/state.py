@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,9 +18,9 @@ from streambank.checkpoint.closure import Closure, OperatorState
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import InputError
 from streambank.storage import open_store
+from streambank_spark.private.state_rewriter import FORMAT_VERSION
 
 PARTITION = "partition_id"
-FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 TIMERS = "timers"
 _SIDES = ("left", "right")
 _COLLECTIONS = ("list_value", "map_value")
@@ -146,3 +147,40 @@ def elements(frame: DataFrame) -> Column | None:
         if name in frame.columns:
             return F.size(name)
     return None
+
+
+def schema_of(state: QueryState) -> dict[str, Any]:
+    """The schema of all state, as JSON; no row is read."""
+    facts = state.closure.spark
+    return {
+        "batch": state.closure.batch,
+        "provider": facts.provider,
+        "checkpoint_format": facts.checkpoint_format,
+        "codec": facts.codec,
+        "operators": [
+            {
+                "operator": operator.operator,
+                "name": operator.name,
+                "stores": [
+                    {"store": store.store, "partitions": store.partitions, "rows": store.rows}
+                    for store in operator.stores
+                ],
+                "parts": [
+                    {
+                        "part": part.name,
+                        "columns": [
+                            {
+                                "column": field.name,
+                                "type": field.dataType.simpleString(),
+                                "nullable": field.nullable,
+                            }
+                            for field in state.frame(part).schema.fields
+                            if field.name != PARTITION
+                        ],
+                    }
+                    for part in state.parts(operator)
+                ],
+            }
+            for operator in state.operators()
+        ],
+    }

@@ -15,8 +15,8 @@ from pyspark.sql.types import NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank_spark.private.state_rewriter import raw_rows
+from streambank_spark.state.hot_keys import UNIT, unit_of
 from streambank_spark.state.state import QueryState, store_part
-from streambank_spark.state.unit import UNIT, unit_of
 
 GONE = "_gone"
 _UNIT = "_unit"
@@ -63,7 +63,7 @@ class StoreRows:
         return replace(self, frame=frame)
 
     def unit(self) -> Column | None:
-        """The unit of each row (unit.py); None where all input is one group."""
+        """The unit of each row; None where all input is one group."""
         if not self.raw:
             return unit_of(self.frame, self.of_operator, self.name)
         kind = self.frame.schema[_PARTITION_KEY].dataType

@@ -15,8 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from streambank.core.errors import InputError
-from streambank_spark.state.read import Choice, bad_expression, chosen_parts
-from streambank_spark.state.shown import as_json, storable
+from streambank_spark.state.read import Choice, as_json, bad_expression, chosen_parts, storable
 from streambank_spark.state.state import PARTITION, Part, QueryState
 
 _RULE = re.compile(r"\s*(?P<operator>\d+)(?:/(?P<part>[^\s:]+))?\s*:(?P<expression>.*)", re.DOTALL)

@@ -18,8 +18,7 @@ from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank_spark.state.shared import require_shared
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Workshop, require_shared, savepoint_laid_out
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 from streambank_spark.submit.session import first_line
 

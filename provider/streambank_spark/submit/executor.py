@@ -1,28 +1,32 @@
 """An `Executor` that sends tasks to a Spark cluster: one spark-submit for each call, in client mode.
 
-Its folder (submit_folder.py) holds the plan, the report, the zips and the configuration.
+An application is submitted from a folder of its own (mode 0700), which holds the plan, the report, the zips,
+the configuration and the log. The configuration may hold secrets, so it is a file of mode 0600 and never an
+argument. The folder goes away at the end; where Spark failed, its log stays and the error names it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import IO, Any
 
-from streambank.core.errors import ConflictError, StorageError, StreambankError
+from streambank.core.errors import ConflictError, InputError, StorageError, StreambankError
 from streambank.driver.installed import entry_path, find_installation
 from streambank.storage import scheme_of
 from streambank.work.executor import O, T, Threads, Work
 from streambank.work.plan_lines import read_error, write_plan
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
-from streambank_spark.submit.submission import Running, Submission, Submit, spark_submit
-from streambank_spark.submit.submit_folder import LOG, submit_folder, write_properties
+from streambank_spark.submit.submission import Running, Submission, Submit, property_lines, spark_submit
 
 ENTRY = "execute_plan.py"
 POLL_S = 0.2
@@ -224,3 +228,65 @@ class _Run:
             code="spark-failed",
             hint=f"Read the log, and try again.{kept}",
         )
+
+
+LOG = "spark.log"
+
+
+@contextmanager
+def submit_folder() -> Iterator[Path]:
+    """A folder that nobody else may look into; of a run that failed only Spark's log stays there."""
+    folder = Path(tempfile.mkdtemp(prefix="streambank-spark-"))
+    try:
+        yield folder
+    except StorageError as error:
+        if error.code != "spark-failed" or not (folder / LOG).exists():
+            rmtree(folder)
+            raise
+        for path in folder.iterdir():
+            if path.name != LOG:
+                path.unlink()
+        raise
+    except BaseException:
+        rmtree(folder)
+        raise
+    rmtree(folder)
+
+
+def write_properties(
+    folder: Path,
+    given: Path | None,
+    conf: Mapping[str, str],
+    defaults: Mapping[str, str],
+    always: Mapping[str, str],
+) -> Path:
+    """The configuration: the user's file, the user's options, and what has to be so.
+
+    Args:
+        folder: Where to.
+        given: A properties file of the user's, for what is secret.
+        conf: The user's options, which count more than that file.
+        defaults: What both may say otherwise.
+        always: What they may not.
+
+    Raises:
+        InputError: The file cannot be read (code `bad-spark-conf`).
+    """
+    try:
+        text = given.read_text(encoding="utf-8") if given is not None else ""
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            f"The Spark properties {given} cannot be read: {error}.",
+            code="bad-spark-conf",
+            hint="Name a file of lines `spark.key value` that this user may read.",
+        ) from error
+    lines = property_lines({"spark.ui.enabled": "false", **defaults})
+    ours = {
+        "spark.submit.deployMode": "client",
+        "spark.pyspark.driver.python": sys.executable,
+        **always,
+    }
+    target = folder / "spark.conf"
+    target.touch(mode=0o600, exist_ok=False)
+    target.write_text(f"{lines}{text}\n{property_lines(conf)}{property_lines(ours)}", encoding="utf-8")
+    return target

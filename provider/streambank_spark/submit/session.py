@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streambank.core.errors import StorageError, StreambankError
-from streambank_spark.submit.properties import with_deep_stack
-from streambank_spark.submit.workers import VARIABLE, python_of_workers
+from streambank_spark.submit.bundle import VARIABLE, python_of_workers
+from streambank_spark.submit.submission import with_deep_stack
 
 LOCAL = "local[*]"
 _SETTINGS = {

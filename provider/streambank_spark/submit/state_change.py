@@ -18,10 +18,8 @@ from streambank.driver.installed import entry_path, find_installation
 from streambank.storage import scheme_of
 from streambank.work.plan_lines import read_error
 from streambank_spark.submit.bundle import PACKAGES, write_bundle, write_packages
-from streambank_spark.submit.executor import POLL_S, SparkExecutor
-from streambank_spark.submit.properties import JAVA_OPTIONS, with_deep_stack
-from streambank_spark.submit.submission import Submission
-from streambank_spark.submit.submit_folder import LOG, submit_folder, write_properties
+from streambank_spark.submit.executor import LOG, POLL_S, SparkExecutor, submit_folder, write_properties
+from streambank_spark.submit.submission import JAVA_OPTIONS, Submission, with_deep_stack
 
 ENTRY = "rewrite_state.py"
 SAID = "streambank: "

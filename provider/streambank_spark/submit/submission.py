@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Protocol
 
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation
-from streambank_spark.submit.workers import VARIABLE, python_of_workers
+from streambank.driver.spec import property_lines
+from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 
 STOP_S = 20.0
 """How long an application may take to end when it is asked to."""
@@ -118,3 +119,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+__all__ = ["JAVA_OPTIONS", "property_lines", "with_deep_stack"]
+
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def with_deep_stack(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings under which the driver can plan the state of a join, whose expressions are nested deeply.
+
+    Catalyst walks them by recursion, which took more than the JVM's usual stack where little was compiled
+    yet.
+
+    Args:
+        conf: The settings; a stack that they name already stays.
+    """
+    options = conf.get(JAVA_OPTIONS, "")
+    return dict(conf) if "-Xss" in options else {**conf, JAVA_OPTIONS: f"{options} -Xss8m".lstrip()}

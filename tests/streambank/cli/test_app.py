@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from streambank.cli import plugins as verbs
+from streambank.cli import plugins
 from streambank.cli.output import console
 from streambank.core import errors
 from streambank.storage import open_store
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.cli import streambank, succeed
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.places import ROOT
@@ -148,7 +148,7 @@ def test_an_interrupted_take_leaves_no_savepoint_and_ends_with_its_own_code(
     reached = tmp_path / "reached"
     slow = f"""
 import pathlib, signal, sys, time
-import streambank.work.copy_work as work
+import streambank.work.copy as work
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
 plain = work.run_task
 def slow(*args):
@@ -263,7 +263,7 @@ def test_another_package_adds_a_verb(tmp_path: Path, monkeypatch: pytest.MonkeyP
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-verbs\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
-        f"[{verbs.COMMANDS_GROUP}]\ngreet = more_verbs:app\nbroken = more_verbs:nothing\n"
+        f"[{plugins.COMMANDS_GROUP}]\ngreet = more_verbs:app\nbroken = more_verbs:nothing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert succeed("greet", "you").out == "hello you\n"

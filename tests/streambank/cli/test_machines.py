@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streambank.cli import machines
-from streambank.cli.machines import executor
-from streambank.cli.options import Where
+from streambank.cli import options
+from streambank.cli.options import Where, executor
 from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank.work.executor import FAR_BYTES, FAR_FILES, BySize, Threads, Work
@@ -138,4 +137,4 @@ def test_what_is_no_spark_property(wrong: str) -> None:
 
 
 def test_where_spark_is_looked_for() -> None:
-    assert machines.SPARK == "streambank_spark.submit.executor"
+    assert options.SPARK == "streambank_spark.submit.executor"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.work import pace as rate
+from streambank.work import pace
 from tests.support.cli import streambank, succeed
 from tests.support.places import ROOT
 from tests.support.workshop import JOB, Workshop
@@ -36,13 +36,13 @@ def replica_verbs(tmp_path: Path) -> list[list[str]]:
 
 def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: set[int | None] = set()
-    spend = rate.RateLimit.spend
+    spend = pace.RateLimit.spend
 
-    def noted(limit: rate.RateLimit, size_bytes: int) -> None:
+    def noted(limit: pace.RateLimit, size_bytes: int) -> None:
         limits.add(limit._bytes_per_s)
         spend(limit, size_bytes)
 
-    monkeypatch.setattr(rate.RateLimit, "spend", noted)
+    monkeypatch.setattr(pace.RateLimit, "spend", noted)
     for verb in [*verbs(tmp_path), *replica_verbs(tmp_path)]:
         if verb[0] == "repair":
             spoilt = max(path for path in (tmp_path / "repository/packs").rglob("*") if path.is_file())

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from streambank.compaction.compact import Wish, compact, plan
+from streambank.compaction.dead_files import Reason
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine, check_place, quarantine_location
 from streambank.compaction.quiet_check import Watch
-from streambank.compaction.reasons import Reason
 from streambank.compaction.undo import bring_back
 from streambank.core.errors import ConflictError, InputError, NotFoundError, RefusedError, StreambankError
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.checkpoints import checkpoint
 from tests.support.littered import STOPPED, closure, commit_next, content, litter
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from streambank.checkpoint.grammar import Kind, classify
-from streambank.compaction.dead_files import Stopped
+from streambank.compaction.dead_files import WHY, Reason, Stopped, stage
 from streambank.compaction.plan import CompactionPlan, plan_stopped
-from streambank.compaction.reasons import WHY, Reason, stage
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
 from tests.support.checkpoints import PLANNED, REFUSED, Checkpoint, checkpoint
 from tests.support.garbage import garbage_for

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction import quiet_check as life
+from streambank.compaction import quiet_check
 from streambank.storage import Store, open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
@@ -33,7 +33,7 @@ UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
     name="server",
 )
 def s3_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    monkeypatch.setattr(life, "WATCH_S", 0.0)
+    monkeypatch.setattr(quiet_check, "WATCH_S", 0.0)
     server: S3Server = request.getfixturevalue(request.param)
     return server.use(monkeypatch)
 

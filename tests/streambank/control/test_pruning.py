@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.control.pruning import NOT_PRUNED, Retention, prune_and_tell, prune_records
 from streambank.control.records import RecordStream
-from streambank.core.times import from_json_time, to_json_time
+from streambank.core.units import from_json_time, to_json_time
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.storage.memory import MemoryStore

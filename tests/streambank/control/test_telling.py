@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.control.telling import Lines
+from streambank.control.operation import Lines
 
 
 @pytest.mark.parametrize(

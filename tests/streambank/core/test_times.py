@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.core.times import from_epoch_ms, parse_duration_s, to_json_time
+from streambank.core.units import from_epoch_ms, parse_duration_s, to_json_time
 
 
 def test_milliseconds_of_spark() -> None:

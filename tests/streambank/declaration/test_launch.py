@@ -11,7 +11,7 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.launchers.choose import launcher_for, placed, using_connections
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
-from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.job.start import start_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.declaration.blackout import parse_blackout
+from streambank.declaration.savepoints import parse_blackout
 from streambank.declaration.schedules import longest_gap_s
 
 HOUR = 3600.0

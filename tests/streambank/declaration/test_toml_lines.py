@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from streambank.declaration.toml_lines import TomlLines
+from streambank.declaration.fields import TomlLines
 
 TEXT = '''# a comment with = and [brackets]
 top = 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.finding import Finding
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.checks import installation
 from streambank.doctor.checks.checkpoint import check_budget

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
-from streambank.driver.prepare import check_application
+from streambank.driver.application import check_application
 from streambank.job.start import start_job
 from tests.support.jobs import BY, declare, fake_launcher
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import RefusedError, StorageError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import damage as damaged

@@ -81,7 +81,7 @@ def test_a_driver_on_s3_gets_what_leads_there(folder: Path, monkeypatch: pytest.
         launched.append(environment)
         raise OSError("not today")
 
-    monkeypatch.setattr("streambank.driver.launchers.launcher._spawn", spawn)
+    monkeypatch.setattr("streambank.driver.launchers.local._spawn", spawn)
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     control = job.records()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.driver.last_error import last_error, shown
+from streambank.driver.log import last_error, shown
 
 TRACEBACK = """
 26/11/22 05:00:00 ERROR MicroBatchExecution: Query main terminated with error

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.driver.log import DriverLog
-from streambank.driver.log_cut import cut_off_beginning, whole_blocks
+from streambank.driver.log import DriverLog, cut_off_beginning, whole_blocks
 
 CHATTER = """
 import os, sys

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, this_process
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
 from streambank.storage.memory import MemoryStore
 from tests.support.jobs import ELSEWHERE, FakeClock

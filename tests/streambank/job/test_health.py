@@ -12,8 +12,7 @@ import pytest
 from streambank.control.claims import ClaimView
 from streambank.core.errors import InputError
 from streambank.declaration.health import HealthPolicy
-from streambank.job.awake import AwakeClock
-from streambank.job.health import Health, Observer, Seen, Unhealthy, judge_health
+from streambank.job.health import AwakeClock, Health, Observer, Seen, Unhealthy, judge_health
 from tests.support.jobs import FakeClock, declare
 
 POLICY = HealthPolicy()

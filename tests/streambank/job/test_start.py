@@ -15,7 +15,8 @@ from streambank.control.processes import ProcessId, this_process
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.installed import Installation
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launcher import Handle
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job

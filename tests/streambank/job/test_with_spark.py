@@ -13,7 +13,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import process
 from streambank.control.progress import ProgressScan
 from streambank.declaration.declaration import load_jobs
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launcher import Handle
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.start import start_job
@@ -49,7 +50,7 @@ START = """
 import json, sys
 from streambank.declaration.declaration import load_jobs
 from streambank.driver.spec import write_launch
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launchers.local import Handle, LocalLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.job.start import start_job
 job = load_jobs(sys.argv[1]).job("lines")

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
 from streambank.core.errors import InputError, StorageError
+from streambank.kafka.broker import Patience
 from streambank.kafka.client import ClientBroker, _Heard, connect
-from streambank.kafka.patience import Patience
 from streambank.kafka.settings import Brokers
 from tests.support.brokers import FakeBroker
 
@@ -101,7 +101,7 @@ def test_a_cluster_that_is_away_is_not_asked_again(code: int) -> None:
 
 def test_all_questions_together_wait_no_longer_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("streambank.kafka.patience.time", SimpleNamespace(monotonic=lambda: sum(now)))
+    monkeypatch.setattr("streambank.kafka.broker.time", SimpleNamespace(monotonic=lambda: sum(now)))
     admin = Admin({"in": described()}, waits=lambda: now.append(2.0))
     patience = Patience(5.0)
     broker = ClientBroker(admin, {"bootstrap.servers": "a:1"}, patience, _Heard())
@@ -154,7 +154,7 @@ def test_each_cluster_has_a_whole_patience_for_each_piece_of_work(monkeypatch: p
     for servers in ("a:1", "b:1"):
         brokers.at(servers)
     now = [0.0]
-    monkeypatch.setattr("streambank.kafka.patience.time", SimpleNamespace(monotonic=lambda: sum(now)))
+    monkeypatch.setattr("streambank.kafka.broker.time", SimpleNamespace(monotonic=lambda: sum(now)))
 
     def left_s(servers: str) -> float:
         with given[servers].waiting() as left:

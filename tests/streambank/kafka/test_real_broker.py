@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streambank.core.times import from_json_time, utc_now
+from streambank.core.units import from_json_time, utc_now
 from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers

@@ -11,7 +11,8 @@ import pytest
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import load_jobs
 from streambank.kafka.client import connect
-from streambank.kafka.settings import Brokers, KafkaConnection, is_secret
+from streambank.kafka.secrets import is_secret
+from streambank.kafka.settings import Brokers, KafkaConnection
 from tests.support.brokers import FakeBroker
 from tests.support.jobs import write_jobs
 

@@ -9,9 +9,9 @@ import pytest
 from streambank.checkpoint.sources import SourceState
 from streambank.kafka.broker import Retention
 from streambank.kafka.offsets import parse_offsets
-from streambank.kafka.pattern import topic_pattern
 from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.kafka.source import SourceStanding, look_at_source
+from streambank.kafka.topics import topic_pattern
 from tests.support.brokers import SERVERS, FakeBroker
 
 OFFSETS = '{"flights":{"0":100,"1":120}}'

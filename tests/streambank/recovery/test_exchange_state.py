@@ -12,7 +12,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launcher import Handle
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.spec import LaunchSpec
 from streambank.job.start import start_job
 from streambank.recovery import exchange_state
@@ -279,7 +280,7 @@ KILLED = """
 import os, pathlib, sys
 from streambank.control import generations
 from streambank.declaration.declaration import load_jobs
-from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.installed import Installation
 from streambank.recovery import exchange_state
 from tests.support.remade import remake

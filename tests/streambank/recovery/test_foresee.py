@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import StreambankError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee as foreseeing

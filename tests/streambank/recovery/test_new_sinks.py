@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.recovery.new_sinks import parse_new_sinks
+from streambank.recovery.choices import parse_new_sinks
 
 
 def test_each_is_split() -> None:

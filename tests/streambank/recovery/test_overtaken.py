@@ -7,9 +7,9 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, StorageError
 from streambank.recovery.restore import RestoreReport, restore
-from streambank.savepoint import materialize as layout
+from streambank.savepoint import materialize
 from streambank.storage.store import FileInfo, Store
-from streambank.work.progress import Progress, Step
+from streambank.work.pace import Progress, Step
 from streambank.work.target import Owner
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 from tests.support.workshop import BY, Workshop, closure_of, quick_store
@@ -74,17 +74,17 @@ def test_of_two_that_take_over_from_a_dead_one_the_slower_touches_nothing(
     with pytest.raises(SimulatedCrash):
         restore(shop.repository, taken, into=dying, opener=quick_store)
     dying.assert_fired()
-    original = layout.check_target
+    original = materialize.check_target
     quicker: list[RestoreReport] = []
 
     def then_another_does_it_all(target: Store, owner: Owner) -> list[FileInfo]:
         found = original(target, owner)
         if not quicker:
-            monkeypatch.setattr(layout, "check_target", original)
+            monkeypatch.setattr(materialize, "check_target", original)
             quicker.append(shop.restore(taken))
         return found
 
-    monkeypatch.setattr(layout, "check_target", then_another_does_it_all)
+    monkeypatch.setattr(materialize, "check_target", then_another_does_it_all)
     with pytest.raises(ConflictError) as caught:
         shop.restore(taken)
 

@@ -16,7 +16,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
-from streambank.sinks.file.rows import count_rows
+from streambank.sinks.file.position import count_rows
 from streambank.storage.store import Store
 from tests.support.checkpoints import PLANNED, REFUSED, checkpoint, unpack
 from tests.support.workshop import JOB, closure_of, quick_store

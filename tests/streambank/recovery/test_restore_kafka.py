@@ -16,8 +16,7 @@ from streambank.kafka.settings import Brokers
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.repository.repository import Repository
-from streambank.savepoint.result import not_asked
-from streambank.savepoint.take import TakeResult, take
+from streambank.savepoint.take import TakeResult, not_asked, take
 from streambank.storage import open_store
 from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
 

@@ -14,7 +14,7 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
 from streambank.recovery.restore import RestoreReport, restore
-from streambank.sinks.file import rollback as file_rollback
+from streambank.sinks.file import rollback
 from tests.support.faulty_store import SimulatedCrash
 from tests.support.workshop import BY, JOB, Workshop, quick_store
 
@@ -59,7 +59,7 @@ def killed(shop: Workshop, patch: pytest.MonkeyPatch, where: object, name: str) 
     shop.control().lease.break_lease(by=BY, why="killed", even_live=True)
 
 
-@pytest.mark.parametrize(("where", "name"), [(Generations, "switch"), (file_rollback, "_move")])
+@pytest.mark.parametrize(("where", "name"), [(Generations, "switch"), (rollback, "_move")])
 def test_the_older_generation_is_not_started(
     shop: Workshop, job: Job, monkeypatch: pytest.MonkeyPatch, where: object, name: str
 ) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from streambank.control.progress import ProgressWriter
 from streambank.recovery.plan import reported_rows
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import Manifest
+from streambank.repository.manifest import FileEntry, Manifest
 from streambank.storage import open_store
 from streambank.storage.store import Store
 

@@ -20,9 +20,7 @@ from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Features, Store
-from streambank.work import grouping
-from streambank.work import plan_lines as executing_lines
-from streambank.work import same_location as sharing
+from streambank.work import check, plan_lines, same_location
 from streambank.work.plan_lines import run_portion
 from tests.support.elsewhere import Attempt, Elsewhere
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, save
@@ -36,16 +34,16 @@ LATER = {**MANY, "offsets/41": b"v1\n{later}"}
 @pytest.fixture(autouse=True)
 def other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines elsewhere know no repository yet; durability is not what these tests are about."""
-    sharing.same_repository.cache_clear()
-    monkeypatch.setattr(sharing, "open_store", quick_store)
+    same_location.same_repository.cache_clear()
+    monkeypatch.setattr(same_location, "open_store", quick_store)
 
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks and portions, though there is little."""
-    monkeypatch.setattr(grouping, "GROUP_FILES", 8)
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", 1 << 20)
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_FILES", 16)
+    monkeypatch.setattr(check, "GROUP_FILES", 8)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_BYTES", 1 << 20)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_FILES", 16)
 
 
 @pytest.fixture
@@ -240,7 +238,7 @@ def service(location: object) -> Store:
 def test_the_service_copies_there_too(
     source: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "open_store", service)
+    monkeypatch.setattr(same_location, "open_store", service)
     monkeypatch.setattr(Service, "copies", 0)
     there = service(tmp_path / "there")
     machines = Elsewhere(tmp_path)
@@ -257,7 +255,7 @@ def test_the_service_copies_there_too(
 def test_what_the_service_copies_there_is_hashed_before(
     source: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "open_store", service)
+    monkeypatch.setattr(same_location, "open_store", service)
     sizes = {key: source.store.stat(key).size_bytes for key in keys(source.store, "objects")}
     victim = max(sizes, key=lambda key: sizes[key])
     flip(source.store, victim, 5000)

@@ -6,10 +6,9 @@ import pytest
 
 from streambank.core.errors import IntegrityError
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.replicas.replicated import Replicated
+from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
 from streambank.repository.catalog import listed
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify

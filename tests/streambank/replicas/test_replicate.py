@@ -10,18 +10,17 @@ import pytest
 
 from streambank.core.errors import ConflictError, InputError, StorageError
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import newest_first, open_replica, replicate, replicate_to
-from streambank.replicas.replicated import Replicated
+from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate, replicate_to
 from streambank.repository.catalog import listed
+from streambank.repository.digest import digest_of
 from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.faulty_store import READS, WRITES, Fault, FaultyStore
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, manifest_of, save
 

@@ -8,8 +8,7 @@ import pytest
 
 from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
-from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.replicas.replicated import Replicated
+from streambank.replicas.replicate import Replicated, newest_first, open_replica, replicate
 from streambank.repository.catalog import listed
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify

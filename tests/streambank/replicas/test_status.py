@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.core.errors import InputError
-from streambank.replicas.prices import Prices, load_prices
 from streambank.replicas.replicate import newest_first, open_replica, replicate
-from streambank.replicas.sharing import Sharers, Shares
-from streambank.replicas.status import Status, status
+from streambank.replicas.status import Prices, Sharers, Shares, Status, load_prices, status
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore

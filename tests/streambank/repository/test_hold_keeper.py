@@ -7,8 +7,7 @@ import time
 import pytest
 
 from streambank.core.errors import NotFoundError, StorageError
-from streambank.repository.hold_keeper import Holds
-from streambank.repository.holds import holds
+from streambank.repository.holds import Holds, holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore

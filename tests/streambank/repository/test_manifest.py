@@ -12,9 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError, IntegrityError, StreambankError
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import MANIFEST_SEAL, Manifest, decode, decode_head, encode, savepoint_id
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
+from streambank.repository.manifest import (
+    MANIFEST_SEAL,
+    FileEntry,
+    Manifest,
+    decode,
+    decode_head,
+    encode,
+    savepoint_id,
+)
 from streambank.repository.sealed import seal
 from streambank.storage.names import is_key
 from tests.support.repositories import manifest_of

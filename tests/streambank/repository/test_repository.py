@@ -16,7 +16,7 @@ from streambank.core.errors import (
     NotFoundError,
     StorageError,
 )
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.repository.objects import write as writer_module
+from streambank.repository.objects import write
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
@@ -53,7 +53,7 @@ def test_after_a_crash_at_any_call_every_listed_savepoint_is_whole(kind: Kind) -
 
 
 def test_a_killed_writer_leaves_most_of_its_work_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "INDEX_EVERY_PACKS", 2)
+    monkeypatch.setattr(write, "INDEX_EVERY_PACKS", 2)
     inner = MemoryStore()
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("crash-before", call=6, operations=frozenset({"write"}), key="packs/"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import FormatError, IntegrityError, StorageError
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore

@@ -6,8 +6,8 @@ import pytest
 
 from streambank.core.errors import ConflictError, FormatError, IntegrityError
 from streambank.repository.catalog import manifest_key
+from streambank.repository.digest import digest_of
 from streambank.repository.objects import read as reading
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn, condemned_records, forget, forget_orphans, mark_done

@@ -10,15 +10,13 @@ import pytest
 from streambank.core.errors import StreambankError
 from streambank.replicas.replicate import open_replica, replicate
 from streambank.repository import holds as hold_marks
-from streambank.repository.hold_keeper import Holds
-from streambank.repository.holds import HOLD_S, MAX_HOLD_S, add_hold, hold_key, holds
+from streambank.repository.holds import HOLD_S, MAX_HOLD_S, Holds, add_hold, hold_key, holds
 from streambank.repository.repository import Repository
 from streambank.retention import expire as expiring
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints
 from streambank.retention.policy import Policy
-from streambank.retention.sweep import sweep
-from streambank.retention.swept import SweepReport
+from streambank.retention.sweep import SweepReport, sweep
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.interrupting_store import interrupting

@@ -20,7 +20,7 @@ from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.s3.client import Service
-from streambank.storage.s3.s3_leftovers import leftovers
+from streambank.storage.s3.multipart import leftovers
 from streambank.storage.store import Leftover
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.retained import HOUR_S, assert_whole, store_and_list

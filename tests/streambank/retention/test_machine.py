@@ -19,10 +19,9 @@ from hypothesis.stateful import (
 )
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
-from streambank.repository.hold_keeper import Holds, Keeper
-from streambank.repository.holds import add_hold, hold_key
+from streambank.repository.digest import digest_of
+from streambank.repository.holds import Holds, Keeper, add_hold, hold_key
 from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.retention.expire import expire
 from streambank.retention.expired import expired_savepoints

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streambank.core.errors import InputError, IntegrityError
 from streambank.repository.catalog import SavepointSummary
-from streambank.repository.hold_keeper import Holds
+from streambank.repository.holds import Holds
 from streambank.repository.marks import PIN, latest, marks_prefix, read_mark
 from streambank.repository.repository import Repository
 from streambank.retention import expire as expire_module

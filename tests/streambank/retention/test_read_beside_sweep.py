@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streambank.replicas.replicate import open_replica, replicate
+from streambank.repository.digest import digest_of
 from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.repository import trash as condemned
+from streambank.repository import trash
 from streambank.repository.repository import Repository
 from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
@@ -29,12 +29,12 @@ def test_from_expired_to_gone(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPat
     assert [copy.savepoint[:7] for copy, _ in sweep(repository, grace_s=HOUR_S).expired] == ["b000000"]
 
     # Nobody can make a bucket's files older, so here it is the sweep that comes two hours later.
-    server_time, boot_s = _Sweep._now_ns, condemned.boot_clock_s
+    server_time, boot_s = _Sweep._now_ns, trash.boot_clock_s
     monkeypatch.setattr(_Sweep, "_now_ns", lambda self: server_time(self) + int(2 * HOUR_S * 1e9))
     report = sweep(Repository.open(store), grace_s=HOUR_S)
     assert [copy.savepoint[:7] for copy in report.removed] == ["b000000"]
     assert (report.condemned.files, report.deleted.files) == (2, 0)
-    monkeypatch.setattr(condemned, "boot_clock_s", lambda: boot_s() + 2 * HOUR_S)
+    monkeypatch.setattr(trash, "boot_clock_s", lambda: boot_s() + 2 * HOUR_S)
     report = sweep(Repository.open(store), grace_s=HOUR_S)
     assert report.deleted.files == 2 and len(before - content(store)) == 2
     assert {name[:7] for name in assert_whole(store)} == {"b000001", "b000002"}

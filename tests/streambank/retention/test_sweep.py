@@ -8,19 +8,18 @@ from dataclasses import replace
 import pytest
 
 from streambank.core.errors import FormatError, InputError, IntegrityError, RefusedError, StorageError
-from streambank.repository import trash as condemned
+from streambank.repository import trash
 from streambank.repository.catalog import manifest_key
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import PackBuilder, pack_key
 from streambank.repository.repository import Repository
 from streambank.retention.expired import set_aside
-from streambank.retention.sweep import sweep
-from streambank.retention.swept import SweepReport
+from streambank.retention.sweep import SweepReport, sweep
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel
@@ -234,11 +233,11 @@ def test_a_clock_that_jumps_ahead_shortens_no_grace_of_this_machine(
     drop(repository, store_and_list(repository, files(1), 1))
     clock.advance(2 * HOUR_S)
     run(repository)
-    seconds = condemned.boot_clock_s()
-    monkeypatch.setattr(condemned, "boot_clock_s", lambda: seconds + 60)
+    seconds = trash.boot_clock_s()
+    monkeypatch.setattr(trash, "boot_clock_s", lambda: seconds + 60)
     clock.advance(100 * HOUR_S)
     assert run(repository).deleted.files == 0
-    monkeypatch.setattr(condemned, "boot_id", lambda: "another machine")
+    monkeypatch.setattr(trash, "boot_id", lambda: "another machine")
     assert run(repository).deleted.files == 2
 
 

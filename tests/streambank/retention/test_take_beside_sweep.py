@@ -12,8 +12,7 @@ import pytest
 
 from streambank.core.errors import IntegrityError
 from streambank.repository.catalog import manifest_key
-from streambank.repository.committing import check_lasting
-from streambank.repository.repository import Repository
+from streambank.repository.repository import Repository, check_lasting
 from streambank.retention.sweep import sweep
 from streambank.savepoint.take import take
 from streambank.storage.memory import MemoryStore

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streambank.savepoint.crc32c import crc32c, crc32c_of_chunks
+from streambank.savepoint.spark_checksums import crc32c, crc32c_of_chunks
 
 
 def by_bits(data: bytes) -> int:

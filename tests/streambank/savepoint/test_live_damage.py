@@ -14,9 +14,9 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.state.lz4block import MAGIC
+from streambank.checkpoint.state.changelog import MAGIC
 from streambank.core.errors import NotFoundError
-from streambank.repository.newest import newest_good
+from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.take import take

@@ -13,8 +13,7 @@ import pytest
 from bench.workloads import LargeFiles, SmallFiles
 from streambank.core.errors import IntegrityError
 from streambank.repository import catalog
-from streambank.repository.entry import FileEntry
-from streambank.repository.manifest import encode, glance
+from streambank.repository.manifest import FileEntry, encode, glance
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import dumps
 from streambank.savepoint.take import take
@@ -156,7 +155,7 @@ def test_the_small_shape_needs_a_part(tmp_path: Path) -> None:
 
 def test_giving_way_is_for_this_process_alone() -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    script = "import os; from streambank.work.gently import give_way; give_way(); print(os.getpriority(0, 0))"
+    script = "import os; from streambank.work.pace import give_way; give_way(); print(os.getpriority(0, 0))"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": str(ROOT / "provider")},

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streambank.core.errors import InputError, StorageError
 from streambank.repository.coverage import POSITIONS, Coverage, Window, parse_share, position
+from streambank.repository.digest import digest_of
 from streambank.repository.manifest import Manifest
-from streambank.repository.objects.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify

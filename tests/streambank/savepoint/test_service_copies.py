@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 import pytest
 
 from streambank.core.errors import ConflictError, NotFoundError
-from streambank.repository.objects import write as writing
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
+from streambank.repository.objects import write
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
-from streambank.storage.s3 import client as s3_client
-from streambank.storage.s3 import s3_service_copy
+from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3.s3_service_copy import ServiceCopy
 from streambank.storage.s3.store import S3Store
 from tests.support.checkpoints import unpack
@@ -41,7 +40,7 @@ def watched(server: S3Server, patch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     with proxy(server.endpoint) as running:
         patch.setenv("AWS_ENDPOINT_URL", running.endpoint)
         yield running
-        s3_client.forget_clients()
+        client.forget_clients()
 
 
 def checkpoint_of(server: S3Server) -> Store:
@@ -162,7 +161,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
     store.write("a", b"x" * LARGE)
     held = store.hold("a")
     copied = list[dict[str, Any]]()
-    call = s3_client.Place.call
+    call = client.Place.call
 
     def noting(place: Any, operation: str, **parameters: Any) -> Any:
         if operation != "upload_part_copy":
@@ -177,7 +176,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
         return to(copy, key)
 
     to = ServiceCopy.to
-    monkeypatch.setattr(s3_client.Place, "call", noting)
+    monkeypatch.setattr(client.Place, "call", noting)
     monkeypatch.setattr(ServiceCopy, "to", replaced)
 
     def save() -> str | None:
@@ -192,7 +191,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
     else:
         with pytest.raises(NotFoundError):
             save()
-        assert [s3_client.status_of(one) for one in copied] == [412]
+        assert [client.status_of(one) for one in copied] == [412]
     assert list(repository.store.list("objects")) == []
     assert uploads(seaweedfs) == []
 
@@ -235,7 +234,7 @@ def test_a_large_local_file_goes_up_without_waiting_in_a_temporary_one(
     seaweedfs: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seaweedfs.use(monkeypatch)
-    monkeypatch.setattr(writing, "AGAIN_BYTES", 1 << 20)
+    monkeypatch.setattr(write, "AGAIN_BYTES", 1 << 20)
     local = open_store(unpack("4.3.0/rocksdb-transform", tmp_path) / "checkpoint")
     local.write("large", b"z" * (3 << 20))
     repository = Repository.open(open_store(seaweedfs.location()), create=True)

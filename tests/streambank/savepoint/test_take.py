@@ -11,7 +11,7 @@ from streambank.core.errors import InputError, NotFoundError
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import add_debris
 from tests.support.workshop import JOB, Workshop

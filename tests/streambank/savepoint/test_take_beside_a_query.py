@@ -18,8 +18,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo, Held, Store
-from streambank.work import holding
-from streambank.work.progress import Step
+from streambank.work import copy
+from streambank.work.pace import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, quick_store
@@ -183,7 +183,7 @@ class TestBesideALiveQuery:
         assert sorted({key for key in opened if opened.count(key) > 1}) == ["state/0/1/10.delta"]
 
     def test_more_files_than_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(holding, "_room_for", lambda wanted: 3)
+        monkeypatch.setattr(copy, "_room_for", lambda wanted: 3)
         shop = Workshop(tmp_path)
         shop.run(8)
         result = shop.take()

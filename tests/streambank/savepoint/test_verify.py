@@ -7,10 +7,10 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.repository.repository import Repository
-from streambank.savepoint.crc32c import crc32c
+from streambank.savepoint.spark_checksums import crc32c
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from tests.support.checkpoints import checkpoint
 from tests.support.faulty_store import READS, Fault, FaultyStore
 from tests.support.workshop import JOB, Workshop, quick_store

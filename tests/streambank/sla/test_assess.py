@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.start import start_job
 from streambank.repository.repository import Repository

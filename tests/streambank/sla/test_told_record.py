@@ -10,7 +10,7 @@ from streambank.control.control import JobControl
 from streambank.control.pruning import Retention, prune_records
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError, InputError
-from streambank.sla import told_record
+from streambank.sla import alerts
 from streambank.sla.alerts import Open, Told
 from streambank.storage.memory import MemoryStore
 
@@ -24,45 +24,45 @@ def control() -> JobControl:
 
 
 def test_what_was_told_is_kept_for_each_teller_by_itself(control: JobControl) -> None:
-    before = told_record.read(control, "mail")
+    before = alerts.read(control, "mail")
     assert before == Told()
-    told_record.keep(control, "mail", BROKEN, before)
-    assert told_record.read(control, "mail").to_dict() == BROKEN.to_dict()
-    assert told_record.read(control, "pager") == Told()
-    told_record.keep(control, "mail", Told(), BROKEN)
-    assert told_record.read(control, "mail") == Told()
+    alerts.keep(control, "mail", BROKEN, before)
+    assert alerts.read(control, "mail").to_dict() == BROKEN.to_dict()
+    assert alerts.read(control, "pager") == Told()
+    alerts.keep(control, "mail", Told(), BROKEN)
+    assert alerts.read(control, "mail") == Told()
 
 
 def test_nothing_is_written_where_there_is_nothing_new(control: JobControl) -> None:
-    told_record.keep(control, "mail", Told(), Told())
+    alerts.keep(control, "mail", Told(), Told())
     assert control.store.names("sla/told/mail") == []
-    told_record.keep(control, "mail", BROKEN, Told())
-    told_record.keep(control, "mail", BROKEN, told_record.read(control, "mail"))
+    alerts.keep(control, "mail", BROKEN, Told())
+    alerts.keep(control, "mail", BROKEN, alerts.read(control, "mail"))
     assert len(control.store.names("sla/told/mail")) == 1
 
 
 def test_of_two_that_tell_at_once_one_is_told_to_judge_again(control: JobControl) -> None:
-    one, two = told_record.read(control, "mail"), told_record.read(control, "mail")
-    told_record.keep(control, "mail", BROKEN, one)
+    one, two = alerts.read(control, "mail"), alerts.read(control, "mail")
+    alerts.keep(control, "mail", BROKEN, one)
     with pytest.raises(ConflictError) as caught:
-        told_record.keep(control, "mail", BROKEN, two)
+        alerts.keep(control, "mail", BROKEN, two)
     assert caught.value.code == "told-meanwhile"
 
 
 def test_a_teller_has_a_name_and_its_record_is_what_it_was(control: JobControl) -> None:
     with pytest.raises(InputError):
-        told_record.read(control, "../desired")
+        alerts.read(control, "../desired")
     control.store.write("sla/told/mail/0000000001.json", b'{"format": 9}')
     with pytest.raises(FormatError) as caught:
-        told_record.read(control, "mail")
+        alerts.read(control, "mail")
     assert caught.value.code == "bad-told"
 
 
 def test_old_records_of_tellers_go_and_the_newest_stays(control: JobControl) -> None:
     for number in range(8):
-        before = told_record.read(control, "mail")
-        told_record.keep(control, "mail", BROKEN if number % 2 == 0 else Told(), before)
+        before = alerts.read(control, "mail")
+        alerts.keep(control, "mail", BROKEN if number % 2 == 0 else Told(), before)
     prune_records(control, Retention(3, datetime.now(UTC) + timedelta(days=1)))
     stream = RecordStream(control.store, "sla/told/mail")
     assert stream.numbers() == [6, 7, 8]
-    assert told_record.read(control, "mail") == Told()
+    assert alerts.read(control, "mail") == Told()

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, InputError, NotFoundError
-from streambank.storage.chunks import chunks
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from streambank.storage.store import Store
+from streambank.storage.store import Store, chunks
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:

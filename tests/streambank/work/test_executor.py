@@ -21,13 +21,11 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from streambank.work import copy_work
-from streambank.work import place as place_work
-from streambank.work import plan_lines as executing_lines
+from streambank.work import copy, place, plan_lines
+from streambank.work.check import ObjectsTask
 from streambank.work.copy import CopyTask
 from streambank.work.executor import BySize, Executor, Threads
-from streambank.work.object_tasks import ObjectsTask
-from streambank.work.placing import place_large
+from streambank.work.place import place_large
 from streambank.work.plan_lines import cut, read_error, run_portion
 from streambank.work.target import METADATA
 from tests.support.elsewhere import Elsewhere
@@ -41,15 +39,15 @@ LARGE_STATE = 400_000  # snapshots are four times as large: objects of their own
 @pytest.fixture(autouse=True)
 def quick_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Durability is not what these tests are about."""
-    for module in (copy_work, place_work):
+    for module in (copy, place):
         monkeypatch.setattr(module, "open_store", quick_store)
 
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several portions, though there is little."""
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", 2_000_000)
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_FILES", 5)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_BYTES", 2_000_000)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_FILES", 5)
 
 
 @pytest.fixture
@@ -359,7 +357,7 @@ def test_another_try_gets_the_chance_to_heal_what_the_environment_did(shop: Work
     header, portion = plans.plans[0][0], plans.plans[0][1]
     broken = json.dumps({**json.loads(header), "source": "s3://nowhere/ck"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copy_work, "open_store", _unreachable)
+        patch.setattr(copy, "open_store", _unreachable)
         with pytest.raises(StorageError):
             run_portion(broken, portion, last_try=False)
         (line,) = run_portion(broken, portion, last_try=True)

@@ -7,7 +7,7 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.savepoint.verify import verify
-from streambank.work import pace as rate_module
+from streambank.work import pace
 from streambank.work.pace import UNLIMITED, RateLimit, parse_rate
 from tests.support.workshop import JOB, Workshop
 
@@ -99,7 +99,7 @@ class TestWhereItCounts:
             if limit._bytes_per_s is not None:
                 amounts.append(size_bytes)
 
-        monkeypatch.setattr(rate_module.RateLimit, "spend", spend)
+        monkeypatch.setattr(pace.RateLimit, "spend", spend)
 
         def take_out() -> int:
             total = sum(amounts)

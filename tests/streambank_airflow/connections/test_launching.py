@@ -12,12 +12,12 @@ import pytest
 from streambank.core.errors import InputError
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult
 from streambank_airflow.hooks.declared import connected
 from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.operators.driver import DRIVER_LOG_KEY, DriverLogLink
 from streambank_airflow.operators.job import StartStreamingJobOperator
-from streambank_airflow.operators.links import DRIVER_LOG_KEY, DriverLogLink
 from tests.support.jobs import write_jobs
 
 pytestmark = pytest.mark.airflow

@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk import DAG
 
 from streambank.core.errors import InputError, StorageError
-from streambank.driver.launchers.launcher import LocalLauncher
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import S3Access, open_store, using_s3

@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.control.watch import Watches
 from streambank.core.errors import RefusedError, StorageError
-from streambank.driver.launchers.launcher import LocalLauncher
-from streambank.recovery import foresee as foreseeing
+from streambank.driver.launchers.local import LocalLauncher
+from streambank.recovery import foresee
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
@@ -115,7 +115,7 @@ def test_partitions_are_what_the_form_says(
     airflow_database: None, managed: Managed, rewriting: Rewriting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed.start()
-    monkeypatch.setattr(foreseeing, "_check_rescale", lambda *_: None)  # its state is not RocksDB
+    monkeypatch.setattr(foresee, "_check_rescale", lambda *_: None)  # its state is not RocksDB
     run = run_dag(dag(managed, "rescale"), run_conf={"partitions": 7})
     assert task_states(run)["keep_running"] == "success"
     assert rewriting.asked[0][0]["order"]["partitions"] == 7

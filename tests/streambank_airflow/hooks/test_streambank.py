@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.control.pruning import Retention, prune_records
 from streambank.core.errors import RefusedError, StorageError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.repository.repository import Repository

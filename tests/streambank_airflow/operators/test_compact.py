@@ -11,8 +11,11 @@ from airflow.sdk import DAG
 from streambank.control.processes import this_process
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
-from streambank_airflow.operators.compact import CompactCheckpointOperator
-from streambank_airflow.operators.quarantine import PurgeQuarantineOperator, UndoCompactionOperator
+from streambank_airflow.operators.compact import (
+    CompactCheckpointOperator,
+    PurgeQuarantineOperator,
+    UndoCompactionOperator,
+)
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.jobs import BY, write_jobs
 from tests.support.littered import closure, content, litter

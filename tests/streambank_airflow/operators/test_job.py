@@ -9,12 +9,12 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.timezone import utcnow
 
+from streambank_airflow.operators.driver import DRIVER_LOG_KEY
 from streambank_airflow.operators.job import (
     KeepStreamingJobRunningOperator,
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
-from streambank_airflow.operators.links import DRIVER_LOG_KEY
 from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
 from tests.support.jobs import poll
 from tests.support.managed import Managed, meanwhile

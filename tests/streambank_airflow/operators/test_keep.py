@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from streambank.control.control import JobControl
 from streambank.control.watch import WatchView
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator

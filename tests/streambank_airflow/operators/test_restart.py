@@ -10,7 +10,7 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
 from streambank_airflow.hooks.streambank import StreambankHook
-from streambank_airflow.operators.restart import RestartStreamingJobOperator
+from streambank_airflow.operators.job import RestartStreamingJobOperator
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from tests.support.airflow_db import run_dag, task_states, xcom
 from tests.support.managed import Managed

@@ -10,7 +10,7 @@ from airflow.serialization.serialized_objects import BaseSerialization
 from airflow.triggers.base import BaseTrigger
 
 from streambank.core.errors import FormatError, StorageError
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank_airflow.triggers.base import PATIENCE, JobTrigger
 from streambank_airflow.triggers.job import (
     BatchCommittedTrigger,

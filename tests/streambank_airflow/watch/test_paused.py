@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.control.records import encode_json
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.doctor.diagnose import diagnose_job
 from streambank.job.status import job_status

@@ -16,7 +16,7 @@ from streambank.repository.repository import Repository
 from streambank.retention.expired import set_aside
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.rewrite import key_locations as holding
+from streambank_spark.rewrite import key_locations
 from streambank_spark.rewrite.expiry import Key
 from streambank_spark.rewrite.request import Order, carry_out
 from streambank_spark.state.staging import Workshop, savepoint_laid_out
@@ -158,7 +158,7 @@ def test_a_savepoint_that_spark_cannot_read_is_unknown(
         state.session.sql("SELECT raise_error('no such store')").collect()
         raise AssertionError
 
-    monkeypatch.setattr(holding, "holds_key", fails)
+    monkeypatch.setattr(key_locations, "holds_key", fails)
     found = site.erase(site.names[-1], "--key", key, "--dry-run")
     assert len(fired) == 2
     unknown = [each["found"] for each in found["holding"] if each["found"] != "yes"]
@@ -170,8 +170,8 @@ def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession
     with savepoint_laid_out(site.repository, JOB, site.names[0], workshop) as laid:
         state = QueryState(spark, laid.location)
         key = Key(json.dumps({"k": "nobody"}))
-        assert holding.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
-        assert holding.holds_key(state, key, {(0, "stateStoreSave")}) == "no"
+        assert key_locations.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
+        assert key_locations.holds_key(state, key, {(0, "stateStoreSave")}) == "no"
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.work import plan_lines as executing_lines
-from streambank.work.progress import Step
+from streambank.work import plan_lines
+from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.bare_python import make_bare_python
 from tests.support.cluster import Cluster, running_cluster
@@ -51,8 +51,8 @@ def s3(moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many portions, though there is little."""
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_BYTES", 1 << 20)
-    monkeypatch.setattr(executing_lines, "MIN_PORTION_FILES", 20)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_BYTES", 1 << 20)
+    monkeypatch.setattr(plan_lines, "MIN_PORTION_FILES", 20)
 
 
 KILLS = 3

@@ -13,10 +13,8 @@ from streambank.core.errors import InputError, IntegrityError, RefusedError, Str
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.rewrite import repair
-from streambank_spark.rewrite import row_patch as mended
-from streambank_spark.rewrite.repair import Assignment, mend
-from streambank_spark.rewrite.repairing import Repaired, repair_savepoint
+from streambank_spark.rewrite import repair, row_patch
+from streambank_spark.rewrite.repair import Assignment, Repaired, mend, repair_savepoint
 from streambank_spark.state.staging import Workshop, savepoint_laid_out
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.validate import Rule
@@ -243,17 +241,17 @@ def test_a_repair_that_touches_another_row_makes_no_savepoint(
 ) -> None:
     """The bytes are compared with the very function that made them, so the second proof has to find it."""
     bench = Bench(spark, "rocksdb-window", folder)
-    honest = mended.Mended.in_raw
+    honest = row_patch.Mended.in_raw
     fired = []
 
-    def careless(one: mended.Mended, frame: DataFrame) -> DataFrame:
+    def careless(one: row_patch.Mended, frame: DataFrame) -> DataFrame:
         fired.append(frame)
         changed = honest(one, frame)
         some = bytes(changed.agg({"value_bytes": "max"}).collect()[0][0]).hex()
         other = f"if(length(value_bytes) > 0, X'{some}', value_bytes) AS value_bytes"
         return changed.selectExpr(*(other if name == "value_bytes" else name for name in frame.columns))
 
-    monkeypatch.setattr(mended.Mended, "in_raw", careless)
+    monkeypatch.setattr(row_patch.Mended, "in_raw", careless)
     with pytest.raises(IntegrityError) as caught:
         bench.repair("value.sum < 90", "value.sum = 1")
     assert caught.value.code == "rewrite-differs" and fired

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.core.errors import InputError, RefusedError
-from streambank_spark.rewrite.meaning import meaning
+from streambank_spark.rewrite.derive import meaning
 from streambank_spark.rewrite.request import Order
 
 

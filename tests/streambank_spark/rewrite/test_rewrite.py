@@ -19,7 +19,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank_spark.rewrite import rewrite as rewriting
+from streambank_spark.rewrite import rewrite
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Where, expired
 from streambank_spark.rewrite.request import Order, carry_out
@@ -193,7 +193,7 @@ def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
     unpack("4.3.0/ids-changelog-window", tmp_path)
     state = QueryState(spark, str(tmp_path / "checkpoint"))
     gone = expired(state, Where("key.k = 'k0'", now=datetime(2026, 1, 1, tzinfo=UTC)))
-    honest = rewriting._change
+    honest = rewrite._change
     faults: list[tuple[Fault, Fault]] = [  # of what is read to be written, and of what is written
         (fewer, same),
         (same, fewer),
@@ -218,15 +218,15 @@ def test_a_rewrite_that_loses_misplaces_or_changes_a_row_makes_no_checkpoint(
 
             return spoilt
 
-        monkeypatch.setattr(rewriting, "_change", faulty)
+        monkeypatch.setattr(rewrite, "_change", faulty)
         target = open_store(str(tmp_path / f"target{number}"))
         with pytest.raises(IntegrityError) as caught:
-            rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+            rewrite.rewrite(spark, state, target, derived_from="x", gone=gone)
         assert caught.value.code == "rewrite-differs" and fired
         assert not target.exists("metadata"), "no query starts from it"
     monkeypatch.undo()
     target = open_store(str(tmp_path / "control"))
-    rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+    rewrite.rewrite(spark, state, target, derived_from="x", gone=gone)
     assert target.exists("metadata")
 
 
@@ -236,7 +236,7 @@ def test_hdfs_backed_state_that_loses_more_than_it_should_makes_no_checkpoint(
     unpack("4.3.0/hdfs-dedup", tmp_path)
     state = QueryState(spark, str(tmp_path / "checkpoint"))
     gone = expired(state, Where("key.k = 'k0'"))
-    honest = rewriting._going
+    honest = rewrite._going
     fired: list[bool] = []
 
     def faulty(stores: Any, units: Any) -> Any:
@@ -250,9 +250,9 @@ def test_hdfs_backed_state_that_loses_more_than_it_should_makes_no_checkpoint(
 
         return more
 
-    monkeypatch.setattr(rewriting, "_going", faulty)
+    monkeypatch.setattr(rewrite, "_going", faulty)
     target = open_store(str(tmp_path / "target"))
     with pytest.raises(IntegrityError) as caught:
-        rewriting.rewrite(spark, state, target, derived_from="x", gone=gone)
+        rewrite.rewrite(spark, state, target, derived_from="x", gone=gone)
     assert caught.value.code == "rewrite-differs" and fired
     assert not target.exists("metadata"), "no query starts from it"

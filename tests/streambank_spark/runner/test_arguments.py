@@ -8,7 +8,7 @@ import pytest
 
 from streambank.core.errors import InputError, NotFoundError
 from streambank.driver.spec import read_launch
-from streambank_spark.runner import arguments
+from streambank_spark.runner import entry
 
 JOBS = """
 repository = "savepoints"
@@ -29,7 +29,7 @@ def jobs(tmp_path: Path) -> str:
 
 
 def test_a_declared_job_as_it_is_declared(jobs: str, tmp_path: Path) -> None:
-    spec = arguments.parse(["--job", "flights", "--jobs", jobs])
+    spec = entry.parse(["--job", "flights", "--jobs", jobs])
     assert (spec.job, spec.application, spec.args) == ("flights", str(tmp_path / "app.py"), ("--declared",))
     assert spec.queries["main"].checkpoint == f"file://{tmp_path}/checkpoint"
     assert spec.force_after_s == 7.0
@@ -37,20 +37,20 @@ def test_a_declared_job_as_it_is_declared(jobs: str, tmp_path: Path) -> None:
 
 
 def test_another_application_with_arguments_that_look_like_ours(jobs: str) -> None:
-    spec = arguments.parse(["--job", "flights", "--jobs", jobs, "--", "other.py", "--job", "x", "--", "y"])
+    spec = entry.parse(["--job", "flights", "--jobs", jobs, "--", "other.py", "--job", "x", "--", "y"])
     assert (spec.application, spec.args) == ("other.py", ("--job", "x", "--", "y"))
 
 
 def test_the_jobs_file_from_the_environment(jobs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAMBANK_JOBS", jobs)
-    assert arguments.parse(["--job", "flights"]).job == "flights"
+    assert entry.parse(["--job", "flights"]).job == "flights"
 
 
 def test_a_launch_spec_by_its_path(jobs: str, tmp_path: Path) -> None:
-    made = arguments.parse(["--job", "flights", "--jobs", jobs])
+    made = entry.parse(["--job", "flights", "--jobs", jobs])
     path = tmp_path / "savepoints/jobs/flights" / made.key
-    assert arguments.parse(["--launch", str(path)]) == made
-    assert arguments.parse(["--launch", f"file://{path}"]) == made
+    assert entry.parse(["--launch", str(path)]) == made
+    assert entry.parse(["--launch", f"file://{path}"]) == made
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_launch_spec_by_its_path(jobs: str, tmp_path: Path) -> None:
 )
 def test_wrong_arguments(argv: list[str]) -> None:
     with pytest.raises(InputError) as wrong:
-        arguments.parse(argv)
+        entry.parse(argv)
     assert wrong.value.code == "bad-arguments"
 
 
 def test_a_job_or_launch_that_is_not_there(jobs: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
-        arguments.parse(["--job", "other", "--jobs", jobs])
+        entry.parse(["--job", "other", "--jobs", jobs])
     with pytest.raises(NotFoundError):
-        arguments.parse(["--launch", str(tmp_path / "none.json")])
+        entry.parse(["--launch", str(tmp_path / "none.json")])

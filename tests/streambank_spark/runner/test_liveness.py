@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from streambank.job.awake import AwakeClock
+from streambank.job.health import AwakeClock
 from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.queries import Managed
 from tests.support.jobs import FakeClock

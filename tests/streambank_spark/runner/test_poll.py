@@ -15,7 +15,7 @@ import pytest
 from streambank.control.claims import Clock
 from streambank.control.control import JobControl
 from streambank.control.progress import progress_keys
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank_spark.runner import poll
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries

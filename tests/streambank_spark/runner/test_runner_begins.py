@@ -16,8 +16,7 @@ from streambank.core.errors import InternalError, RefusedError
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import boundary
-from streambank_spark.runner import refusals, runner
-from streambank_spark.runner import superseded as wanted
+from streambank_spark.runner import refusals, runner, superseded
 from tests.support.jobs import BY, declare, poll
 
 JAVA = "import time; print(flush=True); time.sleep(60)"
@@ -72,7 +71,9 @@ def test_a_driver_that_comes_up_late_begins_nothing_from_nothing(
     view = control.lease.view()
     assert view is not None and (view.state, view.end["how"]) == ("ended", "refused")
     supervised = replace(spec, deploy_mode="cluster", supervised=True)
-    assert wanted.exit_code(supervised, refused.value) == 0, "its master would bring it back again and again"
+    assert superseded.exit_code(supervised, refused.value) == 0, (
+        "its master would bring it back again and again"
+    )
     event = control.last_event("driver-refused")
     assert event is not None and event["code"] == "checkpoint-lost"
 

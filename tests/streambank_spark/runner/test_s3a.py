@@ -16,7 +16,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.driver.launchers.launcher import LocalLauncher, launch_argument
+from streambank.driver.launchers.local import LocalLauncher, launch_argument
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.savepoint import savepoint_job

@@ -12,9 +12,9 @@ from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
+from streambank.driver.location import mark_stop, why_unwanted
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
-from streambank.driver.wanted import mark_stop, why_unwanted
 from streambank.storage.store import Store
 from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
 from tests.support.jobs import BY, declare

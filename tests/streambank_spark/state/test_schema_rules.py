@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streambank.checkpoint.schema.column_types import changes_by_name, changes_by_place
+from streambank.checkpoint.schema.compatibility import changes_by_name, changes_by_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

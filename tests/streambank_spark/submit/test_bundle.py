@@ -18,7 +18,7 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_python_imports_the_runner_from_it(tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "bundle.zip")
     # -S and -E: neither the checkout nor an installation of the packages is on the path.
-    code = f"import sys; sys.path.insert(0, {str(bundle)!r}); import streambank_spark.runner.arguments as it"
+    code = f"import sys; sys.path.insert(0, {str(bundle)!r}); import streambank_spark.runner.entry as it"
     done = subprocess.run(
         [sys.executable, "-S", "-E", "-c", f"{code}; print(it.__file__)"],
         capture_output=True,

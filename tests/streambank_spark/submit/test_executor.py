@@ -21,10 +21,10 @@ from streambank.core.errors import InputError, StorageError
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
-from streambank.work.progress import Step
+from streambank.work.pace import Step
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
-from streambank_spark.submit.properties import property_lines
+from streambank_spark.submit.submission import property_lines
 from tests.support.cluster import poll
 from tests.support.fake_spark import fake_spark
 from tests.support.places import ROOT
@@ -83,7 +83,7 @@ def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them
         kept.append((folder / "plan.jsonl").read_text())
         shutil.rmtree(folder)
 
-    monkeypatch.setattr("streambank_spark.submit.submit_folder.rmtree", keeping)
+    monkeypatch.setattr("streambank_spark.submit.executor.rmtree", keeping)
     shop.take(executor=SparkExecutor("spark://there:7077", properties=properties))
     arguments, environment, conf, mode, _ = json.loads(seen.read_text())
     assert SECRET not in json.dumps([arguments, environment]) and SECRET not in kept[0]

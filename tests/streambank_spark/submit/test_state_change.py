@@ -15,8 +15,8 @@ import pytest
 from streambank.core.errors import RefusedError, StorageError
 from streambank.driver.installed import Installation
 from streambank_spark.submit.executor import SparkExecutor
-from streambank_spark.submit.properties import JAVA_OPTIONS, with_deep_stack
 from streambank_spark.submit.state_change import submit_rewrite
+from streambank_spark.submit.submission import JAVA_OPTIONS, with_deep_stack
 from tests.support.places import ROOT
 
 PLAN: dict[str, Any] = {

@@ -15,8 +15,8 @@ from streambank.driver.installed import Installation
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
+from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import Submission
-from streambank_spark.submit.workers import VARIABLE, python_of_workers
 from tests.support.checkpoints import unpack
 
 

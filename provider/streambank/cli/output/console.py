@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import StorageError
 
 if TYPE_CHECKING:
-    from streambank.control.telling import Lines
-    from streambank.work.progress import Step
+    from streambank.control.operation import Lines
+    from streambank.work.pace import Step
 
 LINE_EVERY_S = 10.0
 """How often a long phase says in a log how far it is."""
@@ -143,7 +143,7 @@ def note(text: str) -> None:
 
 def waits() -> Lines:
     """What tells on stderr what a command waits for."""
-    from streambank.control.telling import Lines
+    from streambank.control.operation import Lines
 
     return Lines(note, LINE_EVERY_S)
 
@@ -276,7 +276,7 @@ def size(size_bytes: int | None) -> str:
 
 def age(seconds: float) -> str:
     """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
-    from streambank.core.times import age_text
+    from streambank.core.units import age_text
 
     return age_text(seconds)
 

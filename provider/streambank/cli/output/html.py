@@ -89,7 +89,7 @@ def page(found: Assessment, charts: Sequence[Chart]) -> str:
     """The page's HTML."""
     from plotly.offline import get_plotlyjs
 
-    from streambank.core.times import to_json_time
+    from streambank.core.units import to_json_time
 
     library: str = get_plotlyjs()
     data = _json([_figure(chart) for chart in charts])
@@ -170,7 +170,7 @@ def _class(column: str) -> str:
 
 def _explained(found: Iterable[Verdict]) -> str:
     """What to do about what is not well, what was seen, and what is muted."""
-    from streambank.core.times import to_json_time
+    from streambank.core.units import to_json_time
 
     parts = []
     for one in found:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def show(found: Assessment) -> None:
     """Write an assessment to stdout."""
-    from streambank.core.times import to_json_time
+    from streambank.core.units import to_json_time
 
     console.line(f"{plain(found.job)}: {found.level}, judged at {to_json_time(found.at)}")
     console.line()
@@ -62,7 +62,7 @@ def since(verdict: Verdict) -> str:
 
 
 def _explain(verdict: Verdict, several: bool) -> None:
-    from streambank.core.times import to_json_time
+    from streambank.core.units import to_json_time
 
     of = f" of {verdict.query}" if several else ""
     console.line(plain(f"{level(verdict)}: {verdict.objective}{of}: {verdict.why}"))

@@ -13,7 +13,7 @@ from streambank.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streambank.compaction.report import CompactionReport
+    from streambank.compaction.compact import CompactionReport
     from streambank.compaction.undo import UndoReport
     from streambank.declaration.declaration import Job
 
@@ -86,7 +86,7 @@ def compact(
     debug: Debug = False,
 ) -> None:
     """Move files of a checkpoint that Spark will never read again into a quarantine."""
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
 
     _check_usage(checkpoint, job, undo, purge, quarantine, dry_run)
     declared = _declared(job, jobs) if job is not None else None
@@ -173,7 +173,7 @@ def _compact(
     quarantine: str | None,
     dry_run: bool,
 ) -> CompactionReport:
-    from streambank.compaction import quiet_check as life
+    from streambank.compaction import quiet_check
     from streambank.compaction.compact import Wish, plan
     from streambank.compaction.compact import compact as compact_checkpoint
     from streambank.compaction.quarantine import quarantine_location
@@ -185,7 +185,7 @@ def _compact(
         stopped=stopped,
         keep_batches=keep_batches,
         older_than_s=older_than_s,
-        watch=life.Watch(quiet_s=quiet_s, watch_s=life.WATCH_S),
+        watch=quiet_check.Watch(quiet_s=quiet_s, watch_s=quiet_check.WATCH_S),
         by=who("cli"),
     )
     if dry_run:
@@ -252,7 +252,7 @@ def _undo(
 def _check_stopped(checkpoint: str, stopped: bool, jobs: str | None) -> None:
     """Make sure, as far as that goes, that a query does not run to which files are to come back."""
     from streambank.checkpoint.reader import CheckpointReader
-    from streambank.compaction import quiet_check as life
+    from streambank.compaction import quiet_check
     from streambank.storage import open_store
 
     if not stopped:
@@ -264,7 +264,9 @@ def _check_stopped(checkpoint: str, stopped: bool, jobs: str | None) -> None:
     if jobs is not None:
         _refuse_declared(checkpoint, jobs)
     store = open_store(checkpoint)
-    life.check_still(store, CheckpointReader(store).listing(), life.Watch(watch_s=life.WATCH_S))
+    quiet_check.check_still(
+        store, CheckpointReader(store).listing(), quiet_check.Watch(watch_s=quiet_check.WATCH_S)
+    )
 
 
 def _purge(declared: tuple[Job, str | None] | None, place: str) -> None:
@@ -284,7 +286,7 @@ def _purge(declared: tuple[Job, str | None] | None, place: str) -> None:
 
 
 def _label() -> str:
-    from streambank.core.times import utc_now
+    from streambank.core.units import utc_now
 
     return utc_now().strftime("%Y%m%d-%H%M%S")
 

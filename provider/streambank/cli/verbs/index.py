@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streambank.cli.options import Debug, Json, RepositoryOption
+from streambank.cli.options import Debug, Json, RepositoryOption, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 
 if TYPE_CHECKING:
     from streambank.repository.objects.index_files import Damage

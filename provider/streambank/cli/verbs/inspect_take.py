@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,12 +34,12 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 
 if TYPE_CHECKING:
+    from streambank.checkpoint.reader import CheckpointReader
     from streambank.control.control import JobControl
     from streambank.kafka.settings import Brokers
     from streambank.savepoint.sinks import SinkCapture
     from streambank.savepoint.take import TakeResult
     from streambank.storage.store import Store
-
 
 INSPECT_EXAMPLES = """Examples:
 
@@ -90,7 +91,6 @@ def inspect(
 ) -> None:
     """Say what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
     from streambank.checkpoint.reader import CheckpointReader
-    from streambank.cli.verbs.measures import measured, recorded, show_measures
     from streambank.storage import open_store
 
     told = None if history is None else recorded(history, within)
@@ -178,8 +178,8 @@ def take(
 ) -> None:
     """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
     from streambank.checkpoint.reader import CheckpointReader
-    from streambank.cli.machines import executor
-    from streambank.cli.verbs.replaying import declared_kafka
+    from streambank.cli.options import executor
+    from streambank.cli.verbs.savepoints import declared_kafka
     from streambank.declaration.kafka import kafka_sink as capture_of
     from streambank.declaration.kafka import kafka_sources
     from streambank.repository.header import check_apart
@@ -187,7 +187,7 @@ def take(
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file.capture import FileSinkCapture
     from streambank.storage import open_store
-    from streambank.work.gently import give_way
+    from streambank.work.pace import give_way
 
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
@@ -259,7 +259,7 @@ class _Managed:
 
 def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
     """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
-    from streambank.cli.verbs.replaying import declared_job
+    from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.generations import MAIN
     from streambank.driver.preflight import check_records, declared_query, savepoints_lost
     from streambank.storage import open_store, split_job
@@ -281,7 +281,7 @@ def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Sto
 
 def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, brokers: Brokers) -> _Managed:
     """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
-    from streambank.cli.verbs.replaying import declared_job
+    from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.control import JobControl
     from streambank.job.savepoint import sinks_of
     from streambank.storage import split_job
@@ -316,3 +316,136 @@ def show_taken(result: TakeResult) -> None:
             console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
     for warning in result.warnings:
         console.line(f"warning: {warning}")
+
+
+_MOST_PARTITIONS = 24
+_FEW_STORES = 500
+"""So many stores' files are opened where the inspection itself found too many to open."""
+
+
+def measured(reader: CheckpointReader, found: dict[str, Any]) -> dict[str, Any] | None:
+    """What a checkpoint tells by itself.
+
+    Args:
+        reader: It has just inspected the checkpoint.
+        found: What it found. That nothing of the state can be read for measuring becomes a finding.
+
+    Returns:
+        None before its first commit, and where it cannot be read.
+    """
+    from streambank.core.errors import StorageError
+    from streambank.core.finding import Finding
+    from streambank.sla.history.unmanaged import MOST_STORES, measure_checkpoint
+
+    if reader.planner is None or not reader.planner.index.commits:
+        return None
+    # Where every file of the state has been opened already, nothing is read again.
+    most = MOST_STORES if found["retained_by"] == "closure" else _FEW_STORES
+    try:
+        return measure_checkpoint(reader.store, planner=reader.planner, most_stores=most).to_dict()
+    except StorageError as error:
+        effect = "The checkpoint is not measured."
+        finding = Finding(error.code, "warning", "", error.message, effect, error.hint)
+        found["findings"].append(finding.to_dict())
+        return None
+
+
+def recorded(location: str, within: str) -> dict[str, Any]:
+    """What progress records tell.
+
+    Args:
+        location: A folder of them, or one file.
+        within: How much of them, up to the newest one.
+
+    Raises:
+        InputError: `within` is no duration.
+        NotFoundError: There are none.
+    """
+    from streambank.core.units import parse_duration_s
+    from streambank.sla.history.history import HistoryScan, Records
+    from streambank.sla.history.summary import Gathered
+
+    window = timedelta(seconds=parse_duration_s(within))
+    records = Records.at(location)
+    newest = records.newest()
+    scan = HistoryScan(records, since=None if newest is None else newest.at - window)
+    gathered = Gathered(records.query)
+    gathered.take(scan)
+    gathered.runs, gathered.notes = scan.runs, scan.notes()
+    return gathered.to_dict()
+
+
+def show_measures(found: dict[str, Any]) -> None:
+    """Both, for people."""
+    told = found["measured"]
+    if told is not None:
+        _show_metrics("measured by its files", told)
+        _show_growth(told["growth"])
+        _show_partitions(told["partitions"])
+        _show_notes(told["notes"])
+    told = found["history"]
+    if told is not None:
+        runs = console.count(told["runs"], "run")
+        _show_metrics(f"recorded progress of {told['query']}, {runs}", told)
+        _show_notes(told["notes"])
+
+
+def _show_metrics(title: str, told: dict[str, Any]) -> None:
+    console.line()
+    if not told["batches"]:
+        console.line(f"{title}: no batches")
+        return
+    console.line(f"{title}: {_batches(told['batches'])}, {told['from']} to {told['to']}")
+    columns = ("metric", "newest", "median", "p95", "max")
+    rows = [
+        (name, *(_value(one[column], one["unit"]) for column in columns[1:]))
+        for name, one in told["metrics"].items()
+    ]
+    console.table(columns, rows, right=columns[1:])
+
+
+def _show_growth(growth: dict[str, Any] | None) -> None:
+    if growth is None:
+        return
+    grown = [_signed(growth["bytes"], "bytes")]
+    if growth["rows"] is not None:
+        grown.append(_signed(growth["rows"], "rows"))
+    console.line(
+        f"state from batch {growth['from_batch']} to {growth['to_batch']}: {', '.join(grown)} "
+        f"in {console.age(growth['seconds'])}"
+    )
+
+
+def _show_partitions(partitions: list[dict[str, Any]]) -> None:
+    if len(partitions) > _MOST_PARTITIONS:
+        console.line(f"{len(partitions)} stores in partitions: --json lists them")
+    elif partitions:
+        console.line()
+        columns = ("operator", "partition", "store", "snapshot", "rows", "bytes", "changes")
+        rows = [
+            (one["operator"], one["partition"], one["store"], one["snapshot_version"] or None, one["rows"],
+             console.size(one["bytes"]), one["changes"])
+            for one in partitions
+        ]  # fmt: skip
+        console.table(columns, rows, right=[name for name in columns if name != "store"])
+
+
+def _show_notes(notes: list[str]) -> None:
+    for note in notes:
+        console.line(f"note: {note}")
+
+
+def _signed(value: float, unit: str) -> str:
+    return f"{'-' if value < 0 else '+'}{_value(abs(value), unit)}"
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return console.size(round(value))
+    if unit == "s":
+        return f"{value:,.3f} s" if value < 100 else console.age(value)
+    return f"{value:,.3f} {unit}" if unit == "ms" else f"{value:,.0f} {unit}"
+
+
+def _batches(number: int) -> str:
+    return f"{number:,} batch" if number == 1 else f"{number:,} batches"

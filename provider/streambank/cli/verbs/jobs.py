@@ -84,7 +84,7 @@ def start(
     debug: Debug = False,
 ) -> None:
     """Make sure that a driver of the job runs. A second start finds the first one's driver."""
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.job.start import start_job
 
     timeout_s = parse_duration_s(timeout) if timeout is not None else None
@@ -144,7 +144,7 @@ def restart(
     debug: Debug = False,
 ) -> None:
     """Stop a job at a batch boundary and start it again, unless somebody has stopped it."""
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.job.restart import restart_job
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
@@ -188,7 +188,7 @@ def stop(
     debug: Debug = False,
 ) -> None:
     """Stop a job at a batch boundary, and keep it stopped."""
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.job.stop import stop_job
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
@@ -312,7 +312,7 @@ def savepoint(
     debug: Debug = False,
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped; its sinks are known from its driver."""
-    from streambank.cli.machines import executor
+    from streambank.cli.options import executor
     from streambank.cli.verbs.inspect_take import show_taken
     from streambank.job.savepoint import savepoint_job
 

@@ -20,9 +20,9 @@ from streambank.cli.options import (
     SparkProperties,
     Where,
     bytes_per_s,
+    open_repository,
 )
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.cli.verbs.verify import show_reports
 from streambank.core.errors import InputError, NotFoundError
 
@@ -86,7 +86,7 @@ def replicate(
 
     Exit code 1 where a savepoint could not go since it is damaged; the others go all the same.
     """
-    from streambank.cli.machines import executor
+    from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.repository.catalog import require_any
@@ -173,7 +173,7 @@ def repair(
 
     Exit code 1 where something stays damaged.
     """
-    from streambank.cli.machines import executor
+    from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.replicas.header_repair import open_for_repair
     from streambank.replicas.repair import repair as repair_repository
@@ -246,8 +246,8 @@ def status(
 
     Exit code 1 where a repository, or a savepoint in it, cannot be read.
     """
-    from streambank.core.times import utc_now
-    from streambank.replicas.prices import Prices, load_prices
+    from streambank.core.units import utc_now
+    from streambank.replicas.status import Prices, load_prices
     from streambank.replicas.status import status as look
     from streambank.storage import open_store
 

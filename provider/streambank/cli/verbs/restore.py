@@ -22,9 +22,9 @@ from streambank.cli.options import (
     Where,
     brokers_of,
     bytes_per_s,
+    open_repository,
 )
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ def restore(
     debug: Debug = False,
 ) -> None:
     """Restore a savepoint into an empty directory, or into the next generation of its job."""
-    from streambank.cli.machines import executor
+    from streambank.cli.options import executor
     from streambank.control.processes import who
-    from streambank.recovery.new_sinks import parse_new_sinks
+    from streambank.recovery.choices import parse_new_sinks
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.storage import open_store

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName
+from streambank.cli.options import Debug, JobOption, Json, RepositoryOption, SavepointName, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from streambank.retention.expire import ExpireReport
     from streambank.retention.policy import Policy
-    from streambank.retention.swept import SweepReport, Tally
+    from streambank.retention.sweep import SweepReport, Tally
 
 EXPIRE_EXAMPLES = """Examples:
 
@@ -82,7 +81,7 @@ def expire(
 ) -> None:
     """Take savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
     from streambank.control.processes import who
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.retention.expire import expire as expire_savepoints
     from streambank.retention.policy import MIN_VERIFIED, Policy, parse_max_age_s
 
@@ -204,7 +203,7 @@ def sweep(
 ) -> None:
     """Delete what no savepoint needs: condemned first, deleted by a later sweep, after the grace."""
     from streambank.control.processes import who
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
     from streambank.retention.sweep import sweep as sweep_repository
 
     grace_s = parse_duration_s(grace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,15 +15,19 @@ from streambank.cli.options import (
     KafkaJobsFile,
     RepositoryOption,
     SavepointName,
+    brokers_of,
+    open_repository,
 )
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
-from streambank.cli.verbs import verify as verifying
+from streambank.cli.verbs import verify
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
+    from streambank.declaration.declaration import Job
     from streambank.kafka.retention import Replay
+    from streambank.kafka.settings import KafkaConnection
     from streambank.repository.catalog import SavepointSummary
+    from streambank.repository.manifest import Manifest
     from streambank.repository.repository import Repository
 
 LIST_EXAMPLES = """Examples:
@@ -38,7 +42,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command("list", epilog=LIST_EXAMPLES)(list_savepoints)
     app.command(epilog="Example: streambank show b000041 -r /data/savepoints")(show)
-    verifying.register(app)
+    verify.register(app)
     app.command(epilog='Example: streambank pin b000041 -r /data/savepoints --note "before the upgrade"')(pin)
     app.command(epilog="Example: streambank unpin b000041 -r /data/savepoints")(unpin)
 
@@ -72,7 +76,6 @@ def list_savepoints(
     if not replay:
         console.answer([summary.to_dict() for summary in summaries], lambda: _show_list(summaries))
         return
-    from streambank.cli.verbs.replaying import replays
 
     told = replays(opened, summaries, kafka, jobs)
     found = [
@@ -83,8 +86,8 @@ def list_savepoints(
 
 
 def _list_expired(opened: Repository, job: str | None, grace: str | None) -> None:
-    from streambank.core.times import parse_duration_s
-    from streambank.retention.listing import expired_summaries
+    from streambank.core.units import parse_duration_s
+    from streambank.retention.expired import expired_summaries
     from streambank.retention.sweep import DEFAULT_GRACE_S
 
     grace_s = DEFAULT_GRACE_S if grace is None else parse_duration_s(grace)
@@ -110,7 +113,6 @@ def _show_list(summaries: list[SavepointSummary], told: Mapping[int, Replay] | N
     if not summaries:
         console.line("No savepoints.")
         return
-    from streambank.cli.verbs.replaying import can_be_replayed
 
     rows = [
         (
@@ -161,8 +163,6 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show one savepoint: what it holds, who took it and why. With --json the whole manifest."""
-    from streambank.cli.verbs.replaying import can_be_replayed, replays_of
-
     opened = open_repository(repository)
     manifest = opened.load(*opened.find(savepoint, job))
     told = [] if not replay else replays_of(opened, manifest, kafka, jobs)
@@ -179,7 +179,7 @@ def show(
 
 def _show(found: dict[str, Any], pinned: bool) -> None:
     from streambank.checkpoint.sources import cannot_repeat
-    from streambank.core.times import from_epoch_ms, to_json_time
+    from streambank.core.units import from_epoch_ms, to_json_time
 
     stats, by = found["stats"], found["taken_by"]
     watermark = None if found["watermark_ms"] is None else from_epoch_ms(found["watermark_ms"])
@@ -266,3 +266,69 @@ def _set_pin(repository: str, savepoint: str, job: str | None, note: str, *, pin
     change(*which, by=who("cli"), note=note)
     document = {"savepoint": which[1], "job": which[0], "pinned": pinned}
     console.answer(document, lambda: console.line(f"{which[1]} is {'pinned' if pinned else 'not pinned'}."))
+
+
+TIMEOUT_S = 3.0
+"""How long each cluster is waited for, all questions about one savepoint together."""
+
+
+def replays_of(
+    repository: Repository, manifest: Manifest, kafka: str | None, jobs: str | None
+) -> list[Replay]:
+    """How long each Kafka source of a savepoint can be read again; nothing for others."""
+    from streambank.core.units import utc_now
+    from streambank.kafka.recording import sources_before
+    from streambank.kafka.retention import replay_of
+
+    brokers = brokers_of(kafka, declared_kafka(manifest.job, jobs), TIMEOUT_S)
+    return list(replay_of(manifest.sources, brokers, utc_now(), sources_before(repository, manifest)))
+
+
+def replays(
+    repository: Repository, summaries: Sequence[SavepointSummary], kafka: str | None, jobs: str | None
+) -> dict[int, Replay]:
+    """For each savepoint of a list, by its place there, the Kafka source that ends first."""
+    from streambank.core.errors import StreambankError
+    from streambank.core.units import utc_now
+    from streambank.kafka.recording import sources_before
+    from streambank.kafka.retention import replay_of, shortest
+    from streambank.kafka.settings import Brokers
+
+    found: dict[int, Replay] = {}
+    asked: dict[str, Brokers] = {}
+    for place, summary in enumerate(summaries):
+        if summary.error is not None:
+            continue
+        if summary.job not in asked:
+            asked[summary.job] = brokers_of(kafka, declared_kafka(summary.job, jobs), TIMEOUT_S)
+        try:
+            manifest = repository.load(summary.job, summary.savepoint)
+        except StreambankError:
+            continue  # it was expired meanwhile, or is damaged, which `verify` tells
+        asked[summary.job].begin()  # who did not answer at all is not waited for again
+        before = sources_before(repository, manifest)
+        told = shortest(list(replay_of(manifest.sources, asked[summary.job], utc_now(), before)))
+        if told is not None:
+            found[place] = told
+    return found
+
+
+def can_be_replayed(one: Replay | None) -> str:
+    """In a few words, for a table; nothing where no source is Kafka."""
+    from streambank.core.units import utc_now
+
+    return "" if one is None else one.sentence(utc_now())
+
+
+def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
+    """How a jobs file says that a job's Kafka is reached; None where there is no file, or no such job."""
+    found = declared_job(job, jobs)
+    return None if found is None else found.kafka
+
+
+def declared_job(job: str, jobs: str | None) -> Job | None:
+    """What a jobs file declares of a job; None where there is no file, or no such job."""
+    from streambank.declaration.declaration import load_jobs
+    from streambank.storage import split_job
+
+    return None if jobs is None else load_jobs(jobs).jobs.get(split_job(job)[0])

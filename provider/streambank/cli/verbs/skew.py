@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streambank.cli.options import Debug, JobOption, Json
+from streambank.cli.options import Debug, JobOption, Json, open_repository
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:

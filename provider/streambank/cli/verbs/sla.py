@@ -82,7 +82,7 @@ def sla(
     debug: Debug = False,
 ) -> None:
     """Say how well a stream keeps what it promises, and how long it will: exit code 1 for a breach."""
-    from streambank.core.times import parse_duration_s
+    from streambank.core.units import parse_duration_s
 
     asked = Asked(place, history, jobs, repository, job, plot, html)
     asked.check(as_json, watch)
@@ -159,7 +159,7 @@ class Judged:
 def _judge(asked: Asked, before: str | None = None) -> Assessment:
     """Judge once, and answer."""
     from streambank.cli.output.verdicts import show
-    from streambank.core.times import utc_now
+    from streambank.core.units import utc_now
     from streambank.sla.assess import Assessment
 
     now = utc_now()

@@ -23,9 +23,9 @@ from streambank.cli.options import (
     SparkProperties,
     Where,
     bytes_per_s,
+    open_repository,
 )
 from streambank.cli.output import console
-from streambank.cli.repositories import open_repository
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streambank.savepoint.verify import Deeper, VerifyReport
     from streambank.work.executor import Executor
 
-DEEP = "streambank_spark.commands.verifier"
+DEEP = "streambank_spark.commands.app"
 """What has Spark open the state; imported when it is asked for, since the engine does without it."""
 
 VERIFY_EXAMPLES = """Examples:
@@ -116,7 +116,7 @@ def verify(
         raise InputError(
             "--work goes with --level deep.", code="usage", hint="See `streambank verify --help`."
         )
-    from streambank.cli.machines import executor
+    from streambank.cli.options import executor
     from streambank.repository.catalog import require_any
 
     rate = bytes_per_s(max_rate)

@@ -8,8 +8,8 @@ from statistics import median
 from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
-from streambank.doctor.checks.spark_conf import SparkConf
-from streambank.doctor.unseen import Seen, Unseen
+from streambank.doctor.spark_conf import SparkConf
+from streambank.doctor.subject import Seen, Unseen
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""

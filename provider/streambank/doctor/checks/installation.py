@@ -19,7 +19,7 @@ from pathlib import Path
 
 from streambank import __version__
 from streambank.core.finding import Finding
-from streambank.doctor.unseen import Unseen, gathered
+from streambank.doctor.subject import Unseen, gathered
 
 MIN_PYTHON = (3, 11)
 MIN_JAVA = 17

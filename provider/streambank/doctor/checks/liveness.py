@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from streambank.core.finding import Finding
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.job.alive import PATIENCE_S, Life
 from streambank.sla.verdict import say_duration
 

@@ -10,8 +10,8 @@ from streambank.checkpoint.grammar import Kind
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
-from streambank.doctor.checks.spark_conf import MIB, SparkConf
-from streambank.doctor.unseen import Seen, Unseen
+from streambank.doctor.spark_conf import MIB, SparkConf
+from streambank.doctor.subject import Seen, Unseen
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
-from streambank.core.times import to_json_time
-from streambank.core.units import say_bytes
+from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.sla import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.doctor.unseen import Seen, Unseen
-from streambank.sla.judge.events import Fact
+from streambank.doctor.subject import Seen, Unseen
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
+from streambank.sla.verdict import Fact
 
 LARGE_ROW_BYTES = 10_000
 """A row of so many bytes on average, with a collection in it, is worth splitting."""

@@ -16,12 +16,12 @@ from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
-from streambank.doctor.unseen import Seen, Unseen
+from streambank.doctor.subject import Seen, Unseen
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
 from streambank.repository.manifest import Manifest
-from streambank.savepoint.result import not_asked
+from streambank.savepoint.take import not_asked
 from streambank.sinks.unguarded import harm_of, sink_name
 from streambank.storage import open_store
 

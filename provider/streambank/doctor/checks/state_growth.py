@@ -10,8 +10,8 @@ from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.schema.store import Columns, Variables, parse_state_schema, parse_variables
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
-from streambank.core.times import to_json_time
-from streambank.doctor.unseen import Seen, Unseen
+from streambank.core.units import to_json_time
+from streambank.doctor.subject import Seen, Unseen
 from streambank.sla.history.point import Point
 
 MIN_POINTS = 5

@@ -16,14 +16,14 @@ from streambank.control.control import JobControl
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import UPLOAD_PATH
+from streambank.driver.application import check_is_pyspark
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import find_installation
-from streambank.driver.launchers.launcher import DriverState, Handle
-from streambank.driver.launchers.options import JOB_LABEL, LAUNCH_LABEL, job_tag, kubernetes_options
+from streambank.driver.launcher import DriverState, Handle
+from streambank.driver.launchers.local import JOB_LABEL, LAUNCH_LABEL, job_tag, kubernetes_options
 from streambank.driver.launchers.submit import KUBECONFIG, ClusterSubmit, Submitter, run_for_output
-from streambank.driver.prepare import check_is_pyspark
+from streambank.driver.location import launched_handle
 from streambank.driver.spec import LaunchSpec, read_launch
-from streambank.driver.upcoming import launched_handle
 
 GONE = frozenset({"Succeeded", "Failed"})
 TIMEOUT_S = 60.0

@@ -24,15 +24,15 @@ from streambank.core.errors import InputError, StorageError
 from streambank.declaration.credentials import is_credential
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
+from streambank.driver.application import check_is_pyspark
 from streambank.driver.environment import is_airflows
+from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import UNANSWERED, get_json, misshapen, send_json
-from streambank.driver.launchers.launcher import DriverState, Handle, launch_argument, launch_prefix
-from streambank.driver.launchers.shipping import NAME, ship
+from streambank.driver.launchers.local import launch_argument, launch_prefix
 from streambank.driver.launchers.standalone_pages import NOT_ALIVE, ClusterDriver, MasterPage, nobody_leads
-from streambank.driver.prepare import check_is_pyspark
-from streambank.driver.properties import read_properties
-from streambank.driver.spec import LaunchSpec
-from streambank.driver.upcoming import launched_handle
+from streambank.driver.launchers.submit import NAME, ship
+from streambank.driver.location import launched_handle
+from streambank.driver.spec import LaunchSpec, read_properties
 from streambank.storage import scheme_of
 
 PYTHON_RUNNER = "org.apache.spark.deploy.PythonRunner"

@@ -20,11 +20,11 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import ATTEMPTS
+from streambank.driver.application import check_application
+from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.launchers.http import ask, entries, get_json, misshapen, send_json
-from streambank.driver.launchers.launcher import DriverState, Handle
-from streambank.driver.launchers.options import job_tag, yarn_options
+from streambank.driver.launchers.local import job_tag, yarn_options
 from streambank.driver.launchers.submit import ClusterSubmit, Submitter
-from streambank.driver.prepare import check_application
 from streambank.driver.spec import LaunchSpec, launch_key
 
 GONE = frozenset({"FINISHED", "FAILED", "KILLED"})

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
-from streambank.repository.objects.digest import digest_of, is_digest, split_digest
+from streambank.repository.digest import digest_of, is_digest, split_digest
 from streambank.repository.objects.packs import Pack, PackEntry
 from streambank.repository.sealed import dumps
 from streambank.storage.store import Store

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 
 from streambank.core.errors import StreambankError
-from streambank.repository.objects.digest import split_digest
+from streambank.repository.digest import split_digest
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import at_once, each
 

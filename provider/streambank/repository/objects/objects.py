@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import BinaryIO, cast
 
 from streambank.core.errors import IntegrityError, NotFoundError
-from streambank.repository.objects.digest import split_digest
+from streambank.repository.digest import split_digest
 from streambank.repository.objects.index import IndexedObject
 from streambank.repository.objects.index_files import Damage, IndexFiles, RebuildReport
 from streambank.repository.objects.large import Absent, look_up, object_key

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from streambank.core.errors import FormatError, IntegrityError
-from streambank.repository.objects.digest import digest_of, is_digest, split_digest
+from streambank.repository.digest import digest_of, is_digest, split_digest
 from streambank.repository.sealed import dumps
 from streambank.storage.store import CHUNK_BYTES, Store
 

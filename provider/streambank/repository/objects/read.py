@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
-from streambank.repository.objects.digest import digest_of, new_hasher, split_digest
+from streambank.repository.digest import digest_of, new_hasher, split_digest
 from streambank.repository.objects.index import IndexedObject
 from streambank.repository.objects.packs import ENCODING_NONE, pack_key
 from streambank.storage.store import FileInfo, Store

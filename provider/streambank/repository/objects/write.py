@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from streambank.core.errors import ConflictError, NotFoundError
-from streambank.repository.objects.digest import digest_of, new_hasher
+from streambank.repository.digest import digest_of, new_hasher
 from streambank.repository.objects.fsync_batch import Settling
 from streambank.repository.objects.index import INDEX_FOLDER
 from streambank.repository.objects.large import object_key

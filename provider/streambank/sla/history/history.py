@@ -1,7 +1,7 @@
 """The history of a query from its progress records: streamed file by file, however long it is.
 
 Files are looked at from the newest backwards until one begins before the time that is asked for; only those
-are read, one at a time, oldest first (`timed.py`).
+are read, one at a time, oldest first.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from streambank.control.progress import (
 )
 from streambank.control.segments import is_segment
 from streambank.core.errors import NotFoundError
+from streambank.sla.history.clock_order import TimedFiles, read_each
 from streambank.sla.history.hour import HourOfRun
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.points import Points
 from streambank.sla.history.progress_json import Measuring
-from streambank.sla.history.timed import TimedFiles, read_each
 from streambank.storage import open_store
 from streambank.storage.store import Store
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import ProgressRecord
-from streambank.core.times import from_json_time
+from streambank.core.units import from_json_time
 from streambank.sla.history.point import Point
 
 _SUMMED = {

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from streambank.control.progress import SegmentHead, Succession, read_segment
-from streambank.sla.history.clock_order import trusted
+from streambank.sla.history.clock_order import Heads, TimedFiles, trusted
 from streambank.sla.history.history import Records
 from streambank.sla.history.point import Point
 from streambank.sla.history.progress_json import Measuring
-from streambank.sla.history.timed import Heads, TimedFiles
 from streambank.storage.store import Store
 
 PORTION_BYTES = 128_000_000

@@ -19,7 +19,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.shape import PartitionState
 from streambank.core.errors import NotFoundError, StorageError, StreambankError
-from streambank.core.times import from_epoch_ms
+from streambank.core.units import from_epoch_ms
 from streambank.sla.history.clock_order import in_order
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.summary import Gathered

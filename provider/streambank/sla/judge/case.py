@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
 from streambank.sla.objectives import Objective

@@ -6,33 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.job.alive import Life
 from streambank.sla.judge.case import Case, against, level_of
 from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import Verdict, say, say_duration
+from streambank.sla.verdict import Fact, Verdict, say, say_duration
 
 BESIDE_HISTORY = ("alive", "restart_rate", "savepoint_age", "recovery_time", "partition_skew", "hot_key")
 """Objectives that can be judged without the history."""
 _SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something with a time.
-
-    Attributes:
-        at: When.
-        value: The figure, in its objective's unit; 0 where only the time counts.
-        subject: What it is of: a savepoint, a driver, a partition, a key.
-        what: More, in a sentence; may be empty.
-    """
-
-    at: datetime
-    value: float = 0.0
-    subject: str = ""
-    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,12 @@
 
 Each is looked at by itself, and only where an objective asks for it; what cannot be looked at is said, and
 ends nothing.
+
+How long a query took to commit a batch again, after each start, restart and restore of its job (RTO).
+
+From the job's records: when a driver was launched, which epoch of the lease it got, and when the first
+progress record of that epoch was written. A restart counts from the moment at which the driver before was
+asked to make room: its query stood still from then on, or had stood still before.
 """
 
 from __future__ import annotations
@@ -10,22 +16,26 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
-from streambank.control.progress import last_progress, progress_keys
-from streambank.core.errors import ConflictError, NotFoundError, StreambankError
-from streambank.core.times import from_json_time
+from streambank.control.progress import SegmentHead, last_progress, progress_keys
+from streambank.control.records import RecordStream
+from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
+from streambank.core.units import from_json_time
 from streambank.declaration.health import HealthPolicy
 from streambank.job.alive import Life
-from streambank.repository.newest import newest_good
-from streambank.sla.judge.events import Fact, Facts, Sign
-from streambank.sla.judge.recoveries import NEWEST_EVENTS, Recovery, recoveries
+from streambank.job.restart import RESTARTED
+from streambank.repository.catalog import newest_good
+from streambank.sla.history.history import Records, file_heads
+from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.objectives import Objective
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.sla.skew.report import skew_of_checkpoint
+from streambank.sla.verdict import Fact
 from streambank.storage import open_store
+from streambank.storage.names import split_job
 
 T = TypeVar("T")
 
@@ -278,5 +288,141 @@ def _first_line(text: Any) -> str:
 def _time(event: Mapping[str, Any]) -> datetime | None:
     try:
         return from_json_time(str(event.get("at")))
+    except ValueError:
+        return None
+
+
+NEWEST_EVENTS = 200
+"""How many events are read at most: a start leaves some ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One start, restart or restore after which a batch was committed.
+
+    Attributes:
+        kind: `start`; `restart`, which holds the stop before it; or `restore`: such a time holds the start
+            after it, and whatever lay between.
+        began_at: When the driver was launched, the one before was asked to make room, or the restore began.
+        at: When the first batch after it was recorded.
+        epoch: The epoch of the driver that committed it.
+        batch: That batch.
+        savepoint: The savepoint that was restored; None for a start.
+        cause: What a restart was for, where a program decided that: `health`.
+    """
+
+    kind: Literal["start", "restart", "restore"]
+    began_at: datetime
+    at: datetime
+    epoch: int
+    batch: int
+    savepoint: str | None = None
+    cause: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.at - self.began_at).total_seconds()
+
+
+def recoveries(
+    control: JobControl, query: str | None = None, *, since: datetime | None = None
+) -> list[Recovery]:
+    """Recoveries of a query, oldest first. One that has not led to a batch yet is not among them.
+
+    Args:
+        control: The job's records.
+        query: The query's name; None for the only one.
+        since: Leave out those before; None for all that records tell.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    launched, restarted = _launched(control)
+    starts = [
+        _recovery(head, launched[head.epoch], restarted.get(head.epoch))
+        for head in _first_of_epochs(Records.of_query(control.store, query), since)
+        if head.epoch in launched and launched[head.epoch] <= head.at
+    ]
+    found = [*starts, *_restores(control, query, starts)]
+    return sorted(
+        (one for one in found if since is None or one.at >= since), key=lambda one: (one.at, one.began_at)
+    )
+
+
+def _recovery(head: SegmentHead, launched: datetime, restarted: Mapping[str, Any] | None) -> Recovery:
+    asked = _recoveries_time(restarted, "asked_at") if restarted is not None else None
+    if restarted is None or asked is None or asked > launched:
+        return Recovery("start", launched, head.at, head.epoch, head.batch)
+    cause = restarted.get("cause")
+    return Recovery(
+        "restart", asked, head.at, head.epoch, head.batch, cause=None if cause is None else str(cause)
+    )
+
+
+def _launched(control: JobControl) -> tuple[dict[int, datetime], dict[int, Mapping[str, Any]]]:
+    """When the driver of each epoch was launched, and the events of those that replaced another one.
+
+    One that nobody launched counts from its own start.
+    """
+    by_launch: dict[str, datetime] = {}
+    by_epoch: dict[int, datetime] = {}
+    restarted: dict[int, Mapping[str, Any]] = {}
+    for record in control.events(newest=NEWEST_EVENTS):
+        event = record.data
+        moment = _recoveries_time(event, "at")
+        if moment is None:
+            continue
+        if event.get("kind") == "launched":
+            by_launch[str(event.get("launch_id"))] = moment
+        elif event.get("kind") == "driver-started" and isinstance(event.get("epoch"), int):
+            by_epoch.setdefault(event["epoch"], by_launch.get(str(event.get("launch_id")), moment))
+        elif event.get("kind") == RESTARTED and isinstance(event.get("epoch"), int):
+            restarted.setdefault(event["epoch"], event)
+    return by_epoch, restarted
+
+
+def _first_of_epochs(records: Records, since: datetime | None) -> list[SegmentHead]:
+    """The first record of each epoch that is known to be its first: an older file may have been deleted."""
+    found: list[SegmentHead] = []
+    seen: set[int] = set()
+    before: SegmentHead | None = None
+    for key, head in file_heads(records, since):
+        if head is None:
+            continue
+        first = before is not None or key.endswith("/0000000001.jsonl")
+        if first and head.epoch not in seen:
+            found.append(head)
+        seen.add(head.epoch)
+        before = head
+    return found
+
+
+def _restores(control: JobControl, query: str | None, starts: list[Recovery]) -> list[Recovery]:
+    found = []
+    for record in RecordStream(control.store, "restores").history(newest=NEWEST_EVENTS):
+        report = record.data
+        began, seconds = _recoveries_time(report, "started_at"), report.get("seconds")
+        if began is None or not isinstance(seconds, int | float) or not _is_of(report, query):
+            continue
+        ended = began + timedelta(seconds=seconds)
+        start = next((one for one in starts if one.began_at >= ended), None)
+        if start is not None:
+            savepoint = str(report.get("savepoint"))
+            found.append(Recovery("restore", began, start.at, start.epoch, start.batch, savepoint))
+    return found
+
+
+def _is_of(report: Mapping[str, Any], query: str | None) -> bool:
+    """Whether a report is of this query: its savepoint is named `job`, or `job/query`."""
+    try:
+        return split_job(str(report.get("job")))[1] == query
+    except InputError:
+        return False
+
+
+def _recoveries_time(data: Mapping[str, Any], field: str) -> datetime | None:
+    try:
+        return from_json_time(str(data.get(field)))
     except ValueError:
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from streambank.core.errors import StreambankError
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import SlaPolicy
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.case import Case, active

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import Unit
 from streambank.sla.growth.buckets import Gathered
 from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth

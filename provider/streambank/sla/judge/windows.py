@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from statistics import fmean, median
 
-from streambank.core.times import to_json_time
+from streambank.core.units import to_json_time
 from streambank.declaration.sla import HOUR_S, Statistic
 from streambank.sla.history.point import Point
 from streambank.sla.judge.case import Case, against, first_limit, level_of, over

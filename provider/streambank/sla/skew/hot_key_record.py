@@ -13,8 +13,8 @@ from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
-from streambank.core.times import from_json_time, to_json_time, utc_now
-from streambank.sla.judge.events import Fact
+from streambank.core.units import from_json_time, to_json_time, utc_now
+from streambank.sla.verdict import Fact
 
 
 def keep_hot_keys(

@@ -17,13 +17,13 @@ import os
 import posixpath
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
-from streambank.storage.chunks import chunks
 from streambank.storage.fsspec.errors import (
     PACKAGES,
     TranslatedReader,
@@ -31,10 +31,10 @@ from streambank.storage.fsspec.errors import (
     missing_error,
     missing_package_error,
     no_exclusive_create_error,
+    no_version_error,
     not_usable_error,
     translated,
 )
-from streambank.storage.fsspec.fsspec_info import below, info_of
 from streambank.storage.local.errors import translate as translate_local
 from streambank.storage.names import (
     TEMPORARY_PREFIX,
@@ -44,7 +44,7 @@ from streambank.storage.names import (
     is_key,
     is_temporary,
 )
-from streambank.storage.store import CHUNK_BYTES, REMOTE_AT_ONCE, Features, FileInfo, Leftover, Store
+from streambank.storage.store import CHUNK_BYTES, REMOTE_AT_ONCE, Features, FileInfo, Leftover, Store, chunks
 
 CREATES = frozenset({"abfs", "abfss", "az", "gcs", "gs"})
 """Schemes whose `pipe_file` and `put_file` take `mode="create"` as one atomic request.
@@ -396,3 +396,47 @@ class FsspecHeld:
 
     def close(self) -> None:
         """See `Held.close`."""
+
+
+_VERSIONS = ("generation", "etag", "ETag")
+_TIMES = ("mtime", "last_modified", "LastModified", "modified", "updated", "created")
+_MILLISECONDS = "modificationTime"  # WebHDFS
+
+
+def info_of(path: str, said: Mapping[str, Any], uri: str) -> FileInfo:
+    """A file as a listing or a stat shows it.
+
+    Args:
+        path: Its key.
+        said: What the filesystem says.
+        uri: What messages name.
+
+    Raises:
+        StorageError: Nothing there tells one version of a file from another (code `no-file-version`).
+    """
+    size, mtime_ns = int(said.get("size") or 0), _mtime_ns(said)
+    version = next((str(said[name]).strip('"') for name in _VERSIONS if said.get(name)), "")
+    if not version and mtime_ns:
+        version = f"{said.get('ino', '')}-{size}-{mtime_ns}"
+    if not version:
+        raise no_version_error(uri)
+    return FileInfo(path, size, mtime_ns, version)
+
+
+def _mtime_ns(said: Mapping[str, Any]) -> int:
+    if isinstance(said.get(_MILLISECONDS), int):
+        return int(said[_MILLISECONDS]) * 1_000_000
+    value = next((said[name] for name in _TIMES if said.get(name) is not None), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+    return int(value * 1_000_000_000) if isinstance(value, int | float) else 0
+
+
+def below(name: str, start: str) -> str:
+    """The part of a filesystem's name below a path; empty where it is not below it."""
+    name, start = name.lstrip("/"), start.lstrip("/")
+    return name.removeprefix(f"{start}/") if name.startswith(f"{start}/") else ""

@@ -14,13 +14,18 @@ import ctypes
 import os
 import re
 import stat as statmod
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache, partial
+from types import TracebackType
 from typing import Any
 
-from streambank.storage.local.errors import NOT_THERE
-from streambank.storage.local.write import sync_directory
+from streambank.storage.local.errors import NOT_THERE, translate
+from streambank.storage.local.root import Root
+from streambank.storage.local.write import begin_write_back, sync_directory
+from streambank.storage.names import check_key
 
 _REPORTS_ERRORS = (5, 8)
 # linux/magic.h and the file systems' own headers: ext2 to ext4, XFS, btrfs, F2FS, tmpfs
@@ -171,3 +176,77 @@ def folder_ends(folder: str) -> Iterator[int]:
     yield 0
     yield from (place for place, letter in enumerate(folder) if letter == "/")
     yield len(folder)
+
+
+class Waiting:
+    """The waiting files of one bulk; a `with`, whose end gives them their names.
+
+    Args:
+        root: Where they lie, under temporary names; it syncs nothing by itself.
+        descriptor: Of that directory, opened before the first write.
+    """
+
+    def __init__(self, root: Root, descriptor: int) -> None:
+        self._root = root
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._files: dict[str, str] = {}
+
+    def __enter__(self) -> Waiting:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._name_all()
+        finally:
+            for temporary in self._files.values():
+                with suppress(OSError):  # it has its real name by now; what cannot be removed is never listed
+                    os.unlink(temporary, dir_fd=self._descriptor)
+
+    def write(self, root: Root, fill: Callable[[int, str], object], name: Callable[[], str | None]) -> None:
+        """Write a file, and keep its name until the end.
+
+        Args:
+            root: The store that it is written to: the bulk's own, or a child of it.
+            fill: Writes the bytes to a descriptor, under a name for messages.
+            name: The file's key in that store, once the bytes have passed; None to drop it.
+        """
+        temporary, descriptor = self._root.create_temporary(self._descriptor)
+        try:
+            fill(descriptor, temporary)
+            key = name()
+            if key is None:
+                return
+            path = root.join(check_key(key))
+            begin_write_back(descriptor)
+            with self._lock:
+                replaced, self._files[path] = self._files.get(path), temporary
+            temporary = replaced or ""
+        finally:
+            try:
+                self._root.close_written(descriptor, temporary)
+            finally:
+                if temporary:
+                    os.unlink(temporary, dir_fd=self._descriptor)
+
+    def _name_all(self) -> None:
+        if not self._files:
+            return
+        before = self._root.unsettled or set()
+        self._root.unsettled = named = set()
+        try:
+            sync_all(self._descriptor, list(self._files.values()))
+            for path, temporary in self._files.items():
+                parent, _, name = path.rpartition("/")
+                key = parent.removeprefix(self._root.path).removeprefix("/")
+                with self._root.directory(key, create=True) as directory:
+                    os.replace(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=directory)
+                named.add(parent)
+            sync_names(self._descriptor, named)
+        except OSError as error:
+            raise translate(error, self._root.path) from error
+        finally:
+            self._root.unsettled = before

@@ -3,7 +3,7 @@
 A write goes to a temporary name beside the real one, is synced, renamed and made durable by syncing the
 directory. An exclusive one is a hard link from the temporary name, so that of many racing writers, in threads
 or in processes, exactly one wins and nobody ever sees a part of a file. In `bulk` the syncing waits for the
-end, and so do the real names of `write_named`, as they say what is in the files (local_waiting.py).
+end, and so do the real names of `write_named`, as they say what is in the files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError
-from streambank.storage.local.durability import folder_ends, sync_directories
-from streambank.storage.local.errors import exists_error, translate, translate_read
-from streambank.storage.local.local_leftovers import discard, leftovers
-from streambank.storage.local.local_waiting import Waiting
+from streambank.storage.local.durability import Waiting, folder_ends, sync_directories
+from streambank.storage.local.errors import NOT_THERE, exists_error, translate, translate_read
 from streambank.storage.local.read import LocalHeld, buffered, read_range
 from streambank.storage.local.root import LOOK, READ, Root
 from streambank.storage.local.write import begin_write_back, copy_descriptor, create_exclusively, fill
@@ -388,3 +386,42 @@ class LocalStore:
 def _split(key: str) -> tuple[str, str]:
     parent, _, name = check_key(key).rpartition("/")
     return parent, name
+
+
+def leftovers(root: Root, before_ns: int) -> Iterator[Leftover]:
+    """Temporary files below a root that nobody has written to since a moment; links are never followed."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        found: list[tuple[str, os.stat_result]] = []
+        try:
+            with root.directory(folder) as descriptor, os.scandir(descriptor) as entries:
+                for entry in entries:
+                    key = f"{folder}/{entry.name}" if folder else entry.name
+                    if is_temporary(entry.name) and entry.is_file(follow_symlinks=False):
+                        with suppress(FileNotFoundError):  # it has its real name by now
+                            found.append((key, entry.stat(follow_symlinks=False)))
+                    elif is_part(entry.name) and entry.is_dir(follow_symlinks=False):
+                        pending.append(key)
+        except NotFoundError:
+            continue  # it vanished, or was never made
+        except OSError as error:
+            raise translate(error, root.join(folder)) from error
+        for key, status in found:
+            if status.st_mtime_ns < before_ns:
+                yield Leftover(key, status.st_size)
+
+
+def discard(root: Root, leftover: Leftover) -> None:
+    """Remove one; nothing else is ever removed by this."""
+    parent, _, name = leftover.key.rpartition("/")
+    if not is_temporary(name):
+        return
+    try:
+        with root.directory(parent) as directory:
+            os.unlink(name, dir_fd=directory)
+    except NotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in NOT_THERE:
+            raise translate(error, root.join(leftover.key)) from error

@@ -9,16 +9,20 @@ encryption, for which boto3 has no variable, is asked for by two of ours: `STREA
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, cast
 
 from streambank.core.errors import InputError, StorageError
 from streambank.storage.s3.credentials import ENCRYPTIONS, S3Access
 from streambank.storage.s3.errors import translate
-from streambank.storage.s3.s3_session import s3_client
+from streambank.storage.store import LifecycleRule
 
 SSE_VARIABLE = "STREAMBANK_S3_SSE"
 KMS_KEY_VARIABLE = "STREAMBANK_S3_KMS_KEY_ID"
@@ -179,3 +183,147 @@ def _encryption(access: S3Access) -> Mapping[str, Any]:
         )
     found = {"ServerSideEncryption": kind} if kind else {}
     return found | ({"SSEKMSKeyId": key} if key else {})
+
+
+_ROLE_SESSION = "streambank"
+"""What the owner of a role sees in the log of its use."""
+
+
+def s3_client(access: S3Access, config: Any) -> Any:
+    """A client.
+
+    Args:
+        access: Who asks, and which service.
+        config: botocore's settings of the client.
+
+    Raises:
+        botocore.exceptions.BotoCoreError: There is no such profile, or nobody who could assume the role.
+        ValueError: An address or region is none.
+    """
+    import boto3
+
+    _keep_out_of_logs()
+    session = boto3.session.Session(
+        aws_access_key_id=access.access_key_id,
+        aws_secret_access_key=access.secret_access_key,
+        aws_session_token=access.session_token,
+        profile_name=access.profile,
+        region_name=access.region,
+    )
+    if access.role_arn is not None:
+        session = _with_role(session, access, access.role_arn)
+    return session.client("s3", endpoint_url=access.endpoint_url, config=config)
+
+
+def _keep_out_of_logs() -> None:
+    """Let botocore not write session tokens, and the credentials of roles, into a log that is on `DEBUG`.
+
+    It logs requests with their headers, and the bodies of answers. Whoever has given its logger a level knows
+    what to expect; a level of all loggers together is no such wish.
+    """
+    logger = logging.getLogger("botocore")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
+class _Role:
+    """Where a session finds its credentials before it looks anywhere else."""
+
+    METHOD = CANONICAL_NAME = "streambank-role"
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+
+    def load(self) -> Any:
+        """Credentials that assume the role at their first use, and again before they expire."""
+        from botocore.credentials import DeferredRefreshableCredentials
+
+        return DeferredRefreshableCredentials(self._fetcher.fetch_credentials, self.METHOD)
+
+
+def _with_role(session: Any, access: S3Access, role_arn: str) -> Any:
+    """A session of the role, which the given session may assume."""
+    import boto3
+    import botocore.session
+    from botocore.credentials import AssumeRoleCredentialFetcher
+    from botocore.exceptions import NoCredentialsError
+
+    source = session.get_credentials()
+    if source is None:
+        raise NoCredentialsError
+    extra = {"RoleSessionName": _ROLE_SESSION}
+    if access.external_id is not None:
+        extra["ExternalId"] = access.external_id
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=partial(session.client, endpoint_url=access.sts_endpoint_url),
+        source_credentials=source,
+        role_arn=role_arn,
+        extra_args=extra,
+    )
+    inner = botocore.session.Session()
+    inner.get_component("credential_provider").providers.insert(0, _Role(fetcher))
+    return boto3.session.Session(botocore_session=inner, region_name=session.region_name)
+
+
+_NO_RULES = "NoSuchLifecycleConfiguration"
+
+
+def lifecycle_rules(service: Service, bucket: str, uri: str) -> tuple[LifecycleRule, ...]:
+    """The rules of a bucket that take away objects, or make them unreadable, and are enabled.
+
+    Raises:
+        StorageError: The service does not say.
+    """
+    answer = call(service, uri, "get_bucket_lifecycle_configuration", expect=(404,), Bucket=bucket)
+    refused = answer.get("Error", {}).get("Code")
+    if refused == _NO_RULES:
+        return ()
+    if refused is not None:
+        raise StorageError(
+            f"The lifecycle rules of the bucket of {uri} cannot be read ({refused}).",
+            code="storage",
+            hint="Give these credentials s3:GetLifecycleConfiguration, or look at the rules by hand.",
+        )
+    found = (_rule(one) for one in answer.get("Rules", ()) if one.get("Status") == "Enabled")
+    return tuple(rule for rule in found if rule.does)
+
+
+def _rule(said: Mapping[str, Any]) -> LifecycleRule:
+    asked = said.get("Filter") or {}
+    both = asked.get("And") or asked
+    tagged = bool(both.get("Tag") or both.get("Tags"))
+    # Rules of the first kind have their prefix beside the filter.
+    prefix = both.get("Prefix") or said.get("Prefix") or ""
+    return LifecycleRule(str(said.get("ID") or "without a name"), str(prefix), tagged, tuple(_does(said)))
+
+
+def _does(said: Mapping[str, Any]) -> list[str]:
+    expiration = said.get("Expiration") or {}
+    found = []
+    if expiration.get("Days") is not None:
+        found.append(f"deletes objects after {expiration['Days']} days")
+    if expiration.get("Date") is not None:
+        found.append(f"deletes objects on {expiration['Date']:%Y-%m-%d}")
+    for move in said.get("Transitions") or ():
+        if str(move.get("StorageClass")) in ("GLACIER", "DEEP_ARCHIVE"):
+            when = f"after {move['Days']} days" if move.get("Days") is not None else "on a date"
+            found.append(f"archives objects in {move['StorageClass']} {when}, where nobody can read them")
+    return found
+
+
+def server_time(service: Service, bucket: str, uri: str) -> datetime:
+    """The time by the service's clock, to the second.
+
+    Raises:
+        StorageError: It does not answer, or says no time.
+    """
+    answer = call(service, uri, "head_bucket", Bucket=bucket)
+    said = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+    try:
+        return parsedate_to_datetime(said).astimezone(UTC)
+    except (TypeError, ValueError) as error:
+        raise StorageError(
+            f"The service of {uri} says no time in its answers.",
+            code="storage",
+            hint="Compare its clock with this machine's by hand.",
+        ) from error

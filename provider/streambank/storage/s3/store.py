@@ -18,14 +18,14 @@ from typing import BinaryIO
 
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.storage.names import check_key, check_prefix
+from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3 import list as s3_list
-from streambank.storage.s3 import s3_bucket, s3_service_copy
 from streambank.storage.s3.client import Place, Service, service, status_of
 from streambank.storage.s3.copy import copy
 from streambank.storage.s3.credentials import S3Access, current_s3
 from streambank.storage.s3.errors import exists_error
+from streambank.storage.s3.multipart import leftovers
 from streambank.storage.s3.read import S3Held, info_of, open_object, read_range, stat
-from streambank.storage.s3.s3_leftovers import leftovers
 from streambank.storage.s3.s3_service_copy import REFUSALS, ServiceCopy
 from streambank.storage.s3.write import create, put_spool, put_stream, spooled
 from streambank.storage.store import REMOTE_AT_ONCE, Features, FileInfo, Held, Leftover, LifecycleRule, Store
@@ -228,11 +228,11 @@ class S3Store:
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...]:
         """See `Served.lifecycle_rules`."""
-        return s3_bucket.lifecycle_rules(self._service(), self._bucket, self.uri)
+        return client.lifecycle_rules(self._service(), self._bucket, self.uri)
 
     def server_time(self) -> datetime:
         """See `Served.server_time`."""
-        return s3_bucket.server_time(self._service(), self._bucket, self.uri)
+        return client.server_time(self._service(), self._bucket, self.uri)
 
     def _service(self) -> Service:
         if self._known is None or self._known[0] != os.getpid():  # connections do not survive a fork

@@ -12,10 +12,11 @@ from streambank.checkpoint.state import changelog as lineage
 from streambank.checkpoint.state.changelog import (
     HEAD_BYTES,
     LineageItem,
+    LZ4Error,
     UnreadableLineageError,
+    decompress_prefix,
     parse_lineage,
 )
-from streambank.checkpoint.state.lz4block import LZ4Error, decompress_prefix
 from streambank.core.errors import FormatError
 from tests.support.checkpoints import NAMES, checkpoint
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.compaction import quiet_check as life
+from streambank.compaction import quiet_check
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from tests.support.cli import streambank, succeed
@@ -17,7 +17,7 @@ from tests.support.littered import closure, content, litter
 
 @pytest.fixture(autouse=True)
 def watch_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "WATCH_S", 0.0)
+    monkeypatch.setattr(quiet_check, "WATCH_S", 0.0)
     monkeypatch.delenv("STREAMBANK_JOBS", raising=False)
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from streambank.core.finding import Finding
-from streambank.core.times import utc_now
-from streambank.doctor.checks import installation
-from streambank.doctor.checks import locations as places
-from streambank.doctor.checks.beginning import check_beginning
-from streambank.doctor.checks.checkpoint import check_checkpoint, check_sink
+from streambank.core.units import utc_now
+from streambank.doctor.checks import installation, locations
+from streambank.doctor.checks.checkpoint import check_beginning, check_checkpoint, check_sink
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
@@ -119,7 +117,7 @@ def test_the_command_says_versions_and_ends_with_1_only_where_something_is_wrong
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installation, "check_installation", lambda: [])
-    monkeypatch.setattr(places, "check_unnamed", lambda temporary: [])
+    monkeypatch.setattr(locations, "check_unnamed", lambda temporary: [])
     fine = succeed("doctor")
     assert "Nothing to complain about." in fine.out and "pyspark-client  not installed" in fine.out
     wrong = list(installation.check_java(None))

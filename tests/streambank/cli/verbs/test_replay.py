@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streambank.kafka.patience import Patience
+from streambank.kafka.broker import Patience
 from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take

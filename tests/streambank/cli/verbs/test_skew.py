@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.cli.output import console
-from streambank.cli.verbs import skew as verb
+from streambank.cli.verbs import skew
 from streambank.sla.skew.skew import DEFAULT_LIMIT
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_of_many_partitions_the_largest_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "SHOWN", 1)
+    monkeypatch.setattr(skew, "SHOWN", 1)
     said = succeed("skew", folder / "checkpoint").out.splitlines()
     assert said[5].split()[:2] == ["1", "8"]
     assert said[6] == "and 1 smaller partition"
@@ -105,7 +105,7 @@ def test_the_repository_of_the_environment_does_not_make_a_savepoint_of_a_checkp
 
 
 def test_the_default_limit_is_the_engine_s() -> None:
-    assert inspect.signature(verb.skew).parameters["limit"].default == DEFAULT_LIMIT
+    assert inspect.signature(skew.skew).parameters["limit"].default == DEFAULT_LIMIT
 
 
 def test_bars(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from streambank.cli.output import console, plots
 from streambank.cli.output.html import page
-from streambank.cli.verbs import sla as verb
+from streambank.cli.verbs import sla
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import Mute
 from streambank.sla.assess import Assessment
@@ -142,10 +142,10 @@ def test_watching_judges_until_somebody_ends_it(
             raise KeyboardInterrupt
 
     # Only the verb's own name for it: other threads of this process sleep, too.
-    monkeypatch.setattr(verb, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr(sla, "time", SimpleNamespace(sleep=wait))
     answer = streambank("sla", "flights", "--watch", "--every", "2s")
     assert answer.code == 130 and waits == [2.0] * 3
-    assert answer.out.count("flights: warn, judged at") == 3 and verb.CLEAR not in answer.out
+    assert answer.out.count("flights: warn, judged at") == 3 and sla.CLEAR not in answer.out
 
 
 def test_a_plot_shows_history_limit_and_forecast(tmp_path: Path, jobs: Path) -> None:

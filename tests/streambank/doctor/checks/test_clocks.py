@@ -11,7 +11,7 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
-from streambank.core.times import from_epoch_ms
+from streambank.core.units import from_epoch_ms
 from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo

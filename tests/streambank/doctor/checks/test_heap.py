@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streambank.doctor.checks.heap import check_heap
-from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.doctor.spark_conf import SparkConf
 from tests.support.doctored import conf, found, planned, unseen
 from tests.support.histories import operator
 

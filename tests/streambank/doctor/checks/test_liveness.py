@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from streambank.control.watch import WatchView
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.diagnose import Machine, diagnose_job
 from streambank.job.alive import Life

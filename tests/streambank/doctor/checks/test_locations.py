@@ -9,6 +9,7 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.doctor.checks.locations import (
+    Mount,
     check_fence,
     check_local_dir,
     check_location,
@@ -16,8 +17,7 @@ from streambank.doctor.checks.locations import (
     check_rules,
     check_unnamed,
 )
-from streambank.doctor.checks.mounts import Mount
-from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.doctor.spark_conf import SparkConf
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import LifecycleRule
 from tests.support.doctored import DISK, MEMORY, NFS, SSD, VIRTUAL, conf, found, mounts, unseen

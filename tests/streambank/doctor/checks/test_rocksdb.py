@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
-from streambank.doctor.checks.spark_conf import SparkConf
+from streambank.doctor.spark_conf import SparkConf
 from streambank.sla.history.point import Point
 from tests.support.doctored import conf, found, planned, unseen
 from tests.support.histories import at, operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.sla.judge.events import Fact
+from streambank.sla.verdict import Fact
 from tests.support.doctored import columns, found, planned, schema_v2, unseen
 from tests.support.histories import at, operator
 

@@ -10,11 +10,11 @@ import pytest
 from streambank.control.processes import this_process
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
+from streambank.driver.launcher import Handle
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
-from streambank.driver.launchers.launcher import Handle
+from streambank.driver.location import keep_whereabouts, launched_handle
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
-from streambank.driver.upcoming import keep_whereabouts, launched_handle
 from streambank.job.stop import stop_job
 from tests.streambank.driver.launchers.test_yarn import launched, submit_with
 from tests.support.jobs import BY, declare

@@ -14,7 +14,7 @@ from streambank.control.records import encode_json
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
 from streambank.driver import installed
 from streambank.driver.installed import Installation, entry_path, find_installation
-from streambank.driver.launchers.launcher import KEPT_LOGS, LocalLauncher, launch_prefix
+from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
 from tests.support.jobs import BY, declare, fake_launcher, poll

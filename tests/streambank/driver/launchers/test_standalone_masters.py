@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.driver.launchers import http as web
-from streambank.driver.launchers import standalone
+from streambank.driver.launcher import DriverState, Handle
+from streambank.driver.launchers import http, standalone
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import DriverState, Handle
 from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.job.start import start_job
 from streambank.job.status import job_status
@@ -124,10 +123,10 @@ def test_a_change_of_the_master_is_no_end_of_a_driver(folder: Path, master: Fake
 def test_a_host_that_is_gone_is_passed_over(
     folder: Path, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http, "TIMEOUT_S", 0.2)
     with full_host() as gone:
         with pytest.raises(StorageError) as caught:
-            web.send_json(f"{gone}/v1", {})
+            http.send_json(f"{gone}/v1", {})
         assert caught.value.code == "cluster-unreachable", "nothing can have been sent"
         both = f"{gone},{master.url}"
         job = in_cluster(folder, master, rest=both, web=both)

@@ -9,9 +9,9 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import StorageError
+from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Handle, Launcher
-from streambank.driver.upcoming import keep_whereabouts, launched_handle
+from streambank.driver.location import keep_whereabouts, launched_handle
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master

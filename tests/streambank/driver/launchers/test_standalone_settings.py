@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError
+from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.launchers.launcher import Handle
 from streambank.driver.launchers.standalone import submission
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
 from tests.support.fake_spark_master import FakeMaster

@@ -17,7 +17,8 @@ from streambank.control.control import JobControl
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.installed import Installation
-from streambank.driver.launchers.launcher import Handle, LocalLauncher
+from streambank.driver.launcher import Handle
+from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.objects.packs import SMALL_BYTES, TRAILER_BYTES, pack_key, read_pack
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store

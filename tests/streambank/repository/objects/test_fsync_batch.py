@@ -14,8 +14,8 @@ import pytest
 
 from bench.workloads import LargeFiles
 from streambank.core.errors import StorageError
-from streambank.repository.objects import write as writer_module
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
+from streambank.repository.objects import write
 from streambank.repository.objects.fsync_batch import Settling
 from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
@@ -194,7 +194,7 @@ def test_a_take_after_a_kill_writes_only_what_had_not_arrived(tmp_path: Path) ->
 
 
 def test_large_objects_settle_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "SETTLE_BYTES", 2 * len(LARGE[0]))
+    monkeypatch.setattr(write, "SETTLE_BYTES", 2 * len(LARGE[0]))
     store = LocalStore(tmp_path, fsync=True)
     with Repository.open(store, create=True).writer() as writer:
         for data in LARGE[:5]:

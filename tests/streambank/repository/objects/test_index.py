@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError, IntegrityError
-from streambank.repository.objects.digest import digest_of, split_digest
+from streambank.repository.digest import digest_of, split_digest
 from streambank.repository.objects.index import (
     Index,
     decode_index,

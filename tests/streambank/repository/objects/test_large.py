@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.repository.objects import large as object_files
+from streambank.repository.objects import large
 from streambank.repository.objects.large import MANY, Absent, look_up, object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
@@ -75,7 +75,7 @@ class TestLookingUp:
     def test_where_it_is_mostly_about_others_the_rest_is_asked_for(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(object_files, "LISTED_FOR_EACH", 2)
+        monkeypatch.setattr(large, "LISTED_FOR_EACH", 2)
         service = Service()
         store_objects(service, range(1000))
         wanted = [digest(number) for number in range(960, 1010)]
@@ -89,7 +89,7 @@ class TestLookingUp:
     def test_what_cannot_be_asked_for_is_left_to_whoever_needs_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(object_files, "LISTED_FOR_EACH", 0)
+        monkeypatch.setattr(large, "LISTED_FOR_EACH", 0)
         service = Service()
         store_objects(service, range(50))
         service.refused.add(object_key(digest(7)))
@@ -119,7 +119,7 @@ class TestAbsent:
         assert service.asked == {"list": 1}
 
     def test_it_does_not_list_without_an_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(object_files, "LISTED_FOR_EACH", 1)
+        monkeypatch.setattr(large, "LISTED_FOR_EACH", 1)
         service = Service()
         store_objects(service, range(100))
         absent = Absent(service)
@@ -131,7 +131,7 @@ class TestAbsent:
         assert service.listed == MANY + 100
 
     def test_nor_does_it_remember_without_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(object_files, "REMEMBERED", 10)
+        monkeypatch.setattr(large, "REMEMBERED", 10)
         service = Service()
         store_objects(service, range(100))
         absent = Absent(service)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.objects.packs import TRAILER_BYTES, Pack, PackBuilder, pack_key, read_pack
 from streambank.storage.memory import MemoryStore
 

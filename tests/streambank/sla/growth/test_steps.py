@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from streambank.sla.growth.forecast import only_step
 from streambank.sla.growth.slope import Cell
-from streambank.sla.growth.steps import only_step
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.control.progress import ProgressRecord
-from streambank.core.times import from_json_time
+from streambank.core.units import from_json_time
 from streambank.sla.history.history import HistoryScan
 from streambank.sla.history.point import Point
 from streambank.sla.history.progress_json import Measuring, source_lag_rows

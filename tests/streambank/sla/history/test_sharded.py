@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from streambank.sla.history.clock_order import Heads
 from streambank.sla.history.history import HistoryScan, Records, file_heads
 from streambank.sla.history.point import Point
 from streambank.sla.history.sharded import Portion, PortionScan, portions, seen_before
-from streambank.sla.history.timed import Heads
 from streambank.storage import open_store
 from tests.support.histories import at, line, operator, written
 

@@ -9,9 +9,9 @@ import pytest
 
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
-from streambank.sla.judge.events import Fact, Facts, Sign
+from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.objectives import MEASURES
-from streambank.sla.verdict import Verdict
+from streambank.sla.verdict import Fact, Verdict
 from tests.support.judging import MINUTE, NOW, STEADY, batches, declare, verdicts
 
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {

@@ -11,11 +11,11 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
-from streambank.core.times import to_json_time, utc_now
+from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.health import HealthPolicy
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
-from streambank.repository.newest import newest_good
+from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify

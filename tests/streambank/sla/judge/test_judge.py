@@ -17,10 +17,10 @@ from streambank.core.errors import StorageError
 from streambank.declaration.sla import PROMISES, Declared, Mute, SlaPolicy
 from streambank.job.alive import Life
 from streambank.sla.history.point import History, Point
-from streambank.sla.judge.events import Fact, Facts, Sign
+from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.judge.judge import Unreadable, judge, judge_job
 from streambank.sla.objectives import MEASURES
-from streambank.sla.verdict import LEVELS, worst
+from streambank.sla.verdict import LEVELS, Fact, worst
 from tests.support.growing import BEGIN
 from tests.support.judging import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
 

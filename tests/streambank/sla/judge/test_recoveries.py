@@ -10,8 +10,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
-from streambank.core.times import to_json_time
-from streambank.sla.judge.recoveries import Recovery, recoveries
+from streambank.core.units import to_json_time
+from streambank.sla.judge.facts import Recovery, recoveries
 from streambank.storage import open_store
 from tests.support.histories import at, line
 

@@ -9,7 +9,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.pruning import Retention, prune_records
 from streambank.core.errors import FormatError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.sla.skew.hot_key_record import keep_hot_keys, read_hot_keys
 from streambank.storage.memory import MemoryStore
 

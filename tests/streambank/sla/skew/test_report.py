@@ -10,7 +10,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
-from streambank.repository.objects.digest import digest_of
+from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.view import SavedFiles

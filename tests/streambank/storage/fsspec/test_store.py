@@ -19,7 +19,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.fsspec import store as fsspec_store
-from streambank.storage.fsspec.fsspec_info import info_of
+from streambank.storage.fsspec.store import info_of
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
 from tests.support import fsspec_filesystems

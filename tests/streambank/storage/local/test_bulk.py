@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import IntegrityError, StorageError
-from streambank.storage.local import durability as local_sync
+from streambank.storage.local import durability
 from streambank.storage.local.store import LocalStore
 
 
@@ -38,7 +38,7 @@ class Disk:
                 self._sync("syncfs", descriptor)
             return able
 
-        self._patch.setattr(local_sync, "_sync_file_system", sync)
+        self._patch.setattr(durability, "_sync_file_system", sync)
 
     def _sync(self, call: str, descriptor: int) -> None:
         path = path_of(descriptor)
@@ -163,14 +163,14 @@ def test_syncfs_is_trusted_only_where_it_reaches_the_disk(
 ) -> None:
     """Ext4 and XFS, not FUSE and overlays."""
     library = Library(kind)
-    monkeypatch.setattr(local_sync, "_c_library", lambda: library)
+    monkeypatch.setattr(durability, "_c_library", lambda: library)
     with store.bulk() as files:
         files.write("a/b/c", b"x")
     assert library.calls == calls
 
 
 def test_a_failed_syncfs_names_the_reason(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_sync, "_c_library", lambda: Library(0xEF53, errno.ENOSPC))
+    monkeypatch.setattr(durability, "_c_library", lambda: Library(0xEF53, errno.ENOSPC))
     with pytest.raises(StorageError) as raised, store.bulk() as files:
         files.write("f", b"x")
     assert raised.value.code == "disk-full"
@@ -191,11 +191,11 @@ def test_syncfs_is_trusted_only_where_it_reports_errors(
 ) -> None:
     system = os.uname_result((sysname, "host", release, "", ""))
     monkeypatch.setattr(os, "uname", lambda: system)
-    local_sync._c_library.cache_clear()
+    durability._c_library.cache_clear()
     try:
-        assert (local_sync._c_library() is not None) == trusted
+        assert (durability._c_library() is not None) == trusted
     finally:
-        local_sync._c_library.cache_clear()
+        durability._c_library.cache_clear()
 
 
 def test_the_disk_begins_with_large_files_of_a_bulk_at_once(
@@ -224,7 +224,7 @@ def test_the_disk_begins_with_large_files_of_a_bulk_at_once(
 
 def test_files_are_synced_at_the_same_time(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(3, timeout=30)
-    monkeypatch.setattr(local_sync, "_sync_file_system", lambda descriptor: False)
+    monkeypatch.setattr(durability, "_sync_file_system", lambda descriptor: False)
 
     def sync(descriptor: int) -> None:
         if "/.streambank-" in path_of(descriptor):
@@ -248,7 +248,7 @@ def test_one_of_several_files_that_cannot_be_synced_is_an_error(
         if os.fstat(descriptor).st_size == 2:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(local_sync, "_sync_file_system", lambda descriptor: False)
+    monkeypatch.setattr(durability, "_sync_file_system", lambda descriptor: False)
     monkeypatch.setattr(os, "fsync", sync)
     with pytest.raises(StorageError) as raised, store.bulk() as files:
         for size_bytes in (1, 2, 3):

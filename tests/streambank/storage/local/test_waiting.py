@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.storage.local import durability as local_sync
+from streambank.storage.local import durability
 from streambank.storage.local.durability import FEW
 from streambank.storage.local.store import LocalStore
 
@@ -38,7 +38,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", named)
-    monkeypatch.setattr(local_sync, "_sync_file_system", all_synced)
+    monkeypatch.setattr(durability, "_sync_file_system", all_synced)
     return seen
 
 

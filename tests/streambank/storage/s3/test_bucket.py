@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import StorageError
-from streambank.core.times import utc_now
+from streambank.core.units import utc_now
 from streambank.doctor.checks.clocks import check_service
 from streambank.doctor.checks.locations import check_rules
 from streambank.storage import open_store
-from streambank.storage.s3 import s3_bucket
+from streambank.storage.s3 import client as s3_bucket
 from streambank.storage.s3.store import S3Store
 from streambank.storage.store import LifecycleRule, Served
 from tests.support.s3_servers import BUCKET, S3Server

@@ -8,7 +8,7 @@ import pytest
 
 from streambank.core.errors import ConflictError, InputError
 from streambank.storage import open_store
-from streambank.storage.s3 import write as s3_write
+from streambank.storage.s3 import write
 from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import PART_BYTES, key_of
 from tests.support.s3_servers import BUCKET, S3Server
@@ -40,7 +40,7 @@ def test_encryption_by_kms_is_asked_for_with_every_object(
     monkeypatch.setenv("STREAMBANK_S3_SSE", "aws:kms")
     if key:
         monkeypatch.setenv("STREAMBANK_S3_KMS_KEY_ID", key)
-    monkeypatch.setattr(s3_write, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(write, "PART_BYTES", PART_BYTES)
     store = open_store(moto_server.location())
     assert isinstance(store, S3Store)
     large = b"0123456789" * (PART_BYTES // 9)

@@ -12,11 +12,9 @@ from botocore.retries.standard import ExponentialBackoff
 from streambank.core.errors import ConflictError, InputError, StorageError
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank.storage.chunks import TRANSFER_ATTEMPTS, chunks, undamaged
 from streambank.storage.local.store import LocalStore
-from streambank.storage.s3 import read as s3_read
-from streambank.storage.s3 import write as s3_write
-from streambank.storage.store import Store
+from streambank.storage.s3 import read, write
+from streambank.storage.store import TRANSFER_ATTEMPTS, Store, chunks, undamaged
 from streambank.work.copy import CopyTask, run_task
 from tests.support.s3_proxy import Fault, Kind, Proxy, proxy
 from tests.support.s3_servers import S3Server
@@ -102,7 +100,7 @@ def test_a_body_that_never_arrives_is_one_clear_error(store: Store, network: Pro
         store.read("f")
 
     assert raised.value.code == "corrupt-transfer"
-    assert fault.fired == s3_read.ATTEMPTS
+    assert fault.fired == read.ATTEMPTS
 
 
 def test_a_truncated_range_is_fetched_again(store: Store, network: Proxy) -> None:
@@ -117,7 +115,7 @@ def test_a_truncated_range_is_fetched_again(store: Store, network: Proxy) -> Non
 def test_a_large_body_goes_on_where_it_broke_off(
     store: Store, network: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_read, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(read, "WHOLE_BYTES", 1000)
     store.write("f", DATA)
     fault = Fault("truncate", "GET", "/f", times=6)
     break_it(network, fault)
@@ -136,7 +134,7 @@ def test_a_large_body_goes_on_where_it_broke_off(
 def test_an_upload_in_parts_survives_lost_answers(
     store: Store, network: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_write, "PART_BYTES", PART)
+    monkeypatch.setattr(write, "PART_BYTES", PART)
     part, end = Fault("lose", "PUT", "partNumber=2"), Fault("lose", "POST", "uploadId")
     break_it(network, part, end)
     data = DATA * 6
@@ -180,7 +178,7 @@ def test_a_large_body_that_was_damaged_moves_again(
     store: Store, network: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A take reads it, a restore writes it; neither keeps a damaged byte, and both give up in the end."""
-    monkeypatch.setattr(s3_read, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(read, "WHOLE_BYTES", 1000)
     data = DATA * 2  # more than what goes into packs
     store.write("checkpoint/state/0/0/1.zip", data)
     info = store.stat("checkpoint/state/0/0/1.zip")

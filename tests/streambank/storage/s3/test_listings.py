@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from streambank.storage.s3 import list as s3_list
+from streambank.storage.s3 import list
 from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import key_of
 from tests.support.s3_servers import BUCKET
 
 
 def test_a_listing_of_many_pages_is_whole(store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_list, "PAGE_KEYS", 40)
+    monkeypatch.setattr(list, "PAGE_KEYS", 40)
     wanted = [f"a/{number % 2}/{number}" for number in range(100)]
     with ThreadPoolExecutor(8) as pool:
         pool.map(lambda key: raw.put_object(Bucket=BUCKET, Key=key_of(store, key), Body=b""), wanted)
@@ -34,16 +34,16 @@ def test_a_long_listing_goes_directory_by_directory(
         assert all(
             pool.map(lambda key: raw.put_object(Bucket=BUCKET, Key=key_of(store, key), Body=b""), wanted)
         )
-    monkeypatch.setattr(s3_list, "PAGE_KEYS", 10)
-    monkeypatch.setattr(s3_list, "FLAT_PAGES", 2)
+    monkeypatch.setattr(list, "PAGE_KEYS", 10)
+    monkeypatch.setattr(list, "FLAT_PAGES", 2)
     asked = []
-    ask = s3_list._ask
+    ask = list._ask
 
-    def asking(service: Any, bucket: str, uri: str, walk: s3_list._Walk) -> Any:
+    def asking(service: Any, bucket: str, uri: str, walk: list._Walk) -> Any:
         asked.append((walk.prefix.removeprefix(key_of(store, "")), walk.delimiter))
         return ask(service, bucket, uri, walk)
 
-    monkeypatch.setattr(s3_list, "_ask", asking)
+    monkeypatch.setattr(list, "_ask", asking)
 
     assert sorted(info.path for info in store.list()) == sorted(wanted)
     assert {("", "/"), ("state/", "/"), ("state/0/", "/"), ("state/0/1/", ""), ("commits/", "/")} <= {*asked}

@@ -10,9 +10,7 @@ import pytest
 
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.storage import open_store
-from streambank.storage.s3 import client as s3_client
-from streambank.storage.s3 import copy as s3_copy
-from streambank.storage.s3 import write as s3_write
+from streambank.storage.s3 import client, copy, write
 from streambank.storage.s3.client import Place
 from streambank.storage.s3.store import S3Store
 from tests.support.s3_objects import PART_BYTES, key_of, uploads
@@ -22,7 +20,7 @@ from tests.support.s3_servers import BUCKET
 def test_a_large_file_goes_up_in_parts_and_comes_back(
     store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_write, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(write, "PART_BYTES", PART_BYTES)
     data = bytes(range(256)) * ((2 * PART_BYTES + 1000) // 256)
 
     store.write("large", (data[i : i + 700_000] for i in range(0, len(data), 700_000)))
@@ -42,7 +40,7 @@ def test_a_large_file_goes_up_in_parts_and_comes_back(
 def test_of_a_failed_upload_no_part_is_left(
     store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_write, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(write, "PART_BYTES", PART_BYTES)
     begun = []
 
     def data() -> Iterator[bytes]:
@@ -90,13 +88,13 @@ class Sending:
 @pytest.fixture
 def few_places(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
     """The same store in a process that may have three parts under way."""
-    monkeypatch.setattr(s3_client, "PARTS_AT_ONCE", 3)
-    monkeypatch.setattr(s3_write, "PART_BYTES", PART_BYTES)
-    s3_client.forget_clients()
+    monkeypatch.setattr(client, "PARTS_AT_ONCE", 3)
+    monkeypatch.setattr(write, "PART_BYTES", PART_BYTES)
+    client.forget_clients()
     found = open_store(store.uri)
     assert isinstance(found, S3Store)
     yield found
-    s3_client.forget_clients()
+    client.forget_clients()
 
 
 def test_parts_go_up_several_at_once_and_few_wait(
@@ -128,8 +126,8 @@ def test_a_part_that_fails_ends_the_others_and_frees_their_places(
 
 
 def test_large_files_are_copied_in_parts(store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_copy, "LIMIT_BYTES", PART_BYTES)
-    monkeypatch.setattr(s3_copy, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(copy, "LIMIT_BYTES", PART_BYTES)
+    monkeypatch.setattr(copy, "PART_BYTES", PART_BYTES)
     data = b"0123456789" * (2 * PART_BYTES // 10) + b"tail"
     store.write("from", data)
 

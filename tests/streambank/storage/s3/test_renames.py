@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streambank.core.errors import ConflictError
-from streambank.storage.s3 import copy as s3_copy
+from streambank.storage.s3 import copy
 from streambank.storage.s3 import store as s3
 from streambank.storage.s3.store import S3Store
 
@@ -44,17 +44,17 @@ def test_a_copy_that_must_not_replace_does_not(store: S3Store) -> None:
     origin = {"streambank-renamed": "one"}
     for name in ("a", "b"):
         store.write(name, name.encode())
-    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)
-    s3_copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)  # its answer was lost
+    copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)
+    copy.copy(store._place("a"), store._place("c"), origin, exclusive=True)  # its answer was lost
     with pytest.raises(ConflictError) as raised:
-        s3_copy.copy(store._place("b"), store._place("c"), {"streambank-renamed": "two"}, exclusive=True)
+        copy.copy(store._place("b"), store._place("c"), {"streambank-renamed": "two"}, exclusive=True)
     assert raised.value.code == "exists"
     assert store.read("c") == b"a"
 
     def race(number: int) -> bool:
         try:
             said = {"streambank-renamed": str(number)}
-            s3_copy.copy(store._place("b"), store._place("d"), said, exclusive=True)
+            copy.copy(store._place("b"), store._place("d"), said, exclusive=True)
         except ConflictError:
             return False
         return True

@@ -1,8 +1,8 @@
-"""Starting drivers: the protocol that each place to run them speaks, and this machine's own.
+"""Starting drivers on this machine.
 
 A driver on this machine is detached: in a session of its own, child of nobody in particular, so it survives
 the task or the shell that started it. It does not survive its container. Its executors may be elsewhere: that
-is what Spark calls client mode. Drivers in a cluster: launchers/.
+is what Spark calls client mode.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
 
 from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, child_process, command_line, process, send_signal
 from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
+from streambank.declaration.launch import IMAGE, TAG_PREFIX
+from streambank.driver.application import check_application
 from streambank.driver.environment import driver_environment
 from streambank.driver.installed import Installation, find_installation
-from streambank.driver.launchers.options import client_options, own_settings
+from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
-from streambank.driver.prepare import check_application
 from streambank.driver.spec import LaunchSpec
 from streambank.storage import local_path
 
@@ -40,87 +39,6 @@ _FRESH_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGCHLD,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """A driver that was submitted.
-
-    Attributes:
-        launch_id: Its launch.
-        processes: The processes that are known of it.
-        log: Its log, where it has one that can be read from here: a path, or a web address.
-        submission: What the cluster calls it: `driver-...`, `application_...`, `namespace:pod`; None for a
-            driver on this machine.
-        tracking: A web page about it.
-    """
-
-    launch_id: str
-    processes: tuple[ProcessId, ...]
-    log: str | None
-    submission: str | None = None
-    tracking: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DriverState:
-    """Whether a submitted driver still is there.
-
-    Attributes:
-        state: `running`, or `ended`.
-        exit_code: Its exit code, where this process is the one that learns it; -n for signal n. What a
-            cluster says is no exit code: a driver that ended with 0 after a query had failed reads FINISHED.
-        log: Where its log can be read now.
-        tracking: A web page about it.
-        why: What a cluster says about it, in its own words.
-        submission: What its cluster calls it now, where it has given it another name.
-    """
-
-    state: Literal["running", "ended"]
-    exit_code: int | None = None
-    log: str | None = None
-    tracking: str | None = None
-    why: str | None = None
-    submission: str | None = None
-
-
-class Launcher(Protocol):
-    """A place where drivers run."""
-
-    def log_path(self, control: JobControl, launch_id: str) -> str | None:
-        """Where the log of a driver will be; None where nobody collects it as a file."""
-
-    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """Start a driver; returns as soon as whoever runs it has accepted it.
-
-        Raises:
-            InputError: Something that it needs is not installed.
-            StorageError: It could not be started; or whether it was is not known (code `submit-unanswered`).
-        """
-
-    def find(self, control: JobControl) -> list[Handle]:
-        """Drivers of the job that exist, the ones that do not hold the lease (yet) included.
-
-        Raises:
-            StorageError: The cluster cannot be asked.
-        """
-
-    def status(self, handle: Handle) -> DriverState:
-        """Whether a driver still is there.
-
-        Raises:
-            StorageError: The cluster cannot be asked.
-        """
-
-    def log_lines(self, handle: Handle, count: int) -> list[str]:
-        """The last lines of its log; where a cluster does not give them, a line that says why."""
-
-    def kill(self, handle: Handle) -> None:
-        """End all of its processes at once, and see to it that nobody brings them back.
-
-        Raises:
-            StorageError: The cluster cannot be asked.
-        """
 
 
 class LocalLauncher:
@@ -271,3 +189,51 @@ def _drop_old_logs(folder: Path) -> None:
     for log in logs[KEPT_LOGS - 1 :]:
         for part in folder.glob(f"{log.name}*"):
             part.unlink(missing_ok=True)
+
+
+_TAGS = "spark.yarn.tags"
+JOB_LABEL = "streambank-job"
+LAUNCH_LABEL = "streambank-launch"
+
+
+def client_options(job: Job, launch_id: str) -> list[str]:
+    """Of a driver on this machine; none where its executors are its own threads or a standalone cluster's."""
+    if job.launch.on == "yarn":
+        return ["--deploy-mode", "client", *yarn_options(job, launch_id)]
+    if job.launch.on == "kubernetes":
+        return ["--deploy-mode", "client", *kubernetes_options(job)]
+    return []
+
+
+def yarn_options(job: Job, launch_id: str) -> list[str]:
+    """Queue, Kerberos and the tags by which the resource manager finds the application."""
+    found: list[str] = []
+    for name, value in (
+        ("queue", job.launch.queue),
+        ("principal", job.launch.principal),
+        ("keytab", job.launch.keytab),
+    ):
+        if value is not None:
+            found += [f"--{name}", value]
+    tags = [tag for tag in job.spark.get(_TAGS, "").split(",") if tag]
+    return [*found, "--conf", f"{_TAGS}={','.join([*tags, job_tag(job.name), launch_id])}"]
+
+
+def job_tag(name: str) -> str:
+    """The tag, or label, of all drivers of a job; YARN makes it lower case."""
+    return f"{TAG_PREFIX}{name}".lower()
+
+
+def kubernetes_options(job: Job) -> list[str]:
+    """Namespace, image and context."""
+    given = {
+        "spark.kubernetes.namespace": job.launch.namespace,
+        IMAGE: job.launch.image,
+        "spark.kubernetes.context": job.launch.context,
+    }
+    return [part for name, value in given.items() if value for part in ("--conf", f"{name}={value}")]
+
+
+def own_settings(job: Job) -> dict[str, str]:
+    """The job's settings, but for those that the options above have taken in."""
+    return {name: value for name, value in job.spark.items() if name != _TAGS or job.launch.on != "yarn"}

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError, StorageError, StreambankError
-from streambank.core.times import utc_now
-from streambank.recovery.plan import RestorePlan
-from streambank.recovery.reached import Reached
-from streambank_airflow.operators.approval import (
+from streambank.core.units import utc_now
+from streambank.recovery.approval import (
     choices_of,
     chosen_of,
     newest_of,
@@ -19,6 +17,8 @@ from streambank_airflow.operators.approval import (
     shown_choices,
     subject_of,
 )
+from streambank.recovery.plan import RestorePlan
+from streambank.recovery.reached import Reached
 
 ALIVE = RefusedError("It lives.", code="lease-held")
 AHEAD = RefusedError("It is ahead.", code="sink-would-lose-rows")

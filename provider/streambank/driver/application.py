@@ -1,0 +1,41 @@
+"""The program that a driver runs: a PySpark script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streambank.core.errors import InputError, NotFoundError
+
+
+def check_application(application: str) -> Path:
+    """The application as a readable PySpark program.
+
+    Raises:
+        InputError: It is something else (code `not-pyspark`): a jar, a notebook, an archive.
+        NotFoundError: There is no such file (code `no-application`).
+    """
+    path = check_is_pyspark(application)
+    if not path.is_file():
+        raise NotFoundError(
+            f"There is no application {application}.",
+            code="no-application",
+            hint="Give the path as the driver's host sees it.",
+        )
+    return path
+
+
+def check_is_pyspark(application: str) -> Path:
+    """The application as a PySpark program, wherever it is.
+
+    Raises:
+        InputError: By its name it is something else (code `not-pyspark`).
+    """
+    path = Path(application)
+    if path.suffix != ".py":
+        what = "A Scala or Java application" if path.suffix == ".jar" else f"{path.name!r}"
+        raise InputError(
+            f"{what} cannot be run by the runner: {application}.",
+            code="not-pyspark",
+            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+        )
+    return path
