@@ -19,7 +19,7 @@ from typing import Any
 from bench.memory import peak_mb
 from streambank.core.units import to_json_time
 from streambank.declaration.sla import DAY_S, HOUR_S, Declared, SlaPolicy
-from streambank.sla.history.history import Records, read_history
+from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.judge.judge import judge
@@ -29,8 +29,6 @@ from streambank.storage.store import FileInfo
 
 LINES = 2_700
 """Batches of one file: 4 MB."""
-HELD = 200_000
-"""Batches that are held one by one, at most, to see what each takes."""
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _STATE_BYTES, _LEAK_BYTES = 2_000_000_000, 40
 _OPERATOR = (
@@ -98,7 +96,7 @@ def made_up_line(batch: int, end: datetime) -> str:
 
 
 def main(count: int) -> dict[str, Any]:
-    """Judge a history without anything kept, and with its hours kept; then hold some of it."""
+    """Judge a history without anything kept, and with its hours kept."""
     store = MadeUpFiles(count)
     records = Records(store, [f"progress/main/{name}" for name in store.names()])
     now = _BEGIN + timedelta(seconds=count)
@@ -121,12 +119,6 @@ def main(count: int) -> dict[str, Any]:
         growth = next(one for one in told[1] if one["objective"] == "growth")
         answer["growth"] = growth["why"]
         answer["hour_bytes"] = sum(info.size_bytes for info in LocalStore(folder).list())
-    held = min(count, HELD)
-    before = peak_mb()
-    first = MadeUpFiles(held)
-    points = read_history(Records(first, [f"progress/main/{name}" for name in first.names()])).points
-    answer["held"], answer["held_mb"] = held, peak_mb() - before
-    answer["points"] = sum(1 for _ in points)
     return answer
 
 

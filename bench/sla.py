@@ -199,8 +199,7 @@ def _history(said: Mapping[str, Any]) -> list[str]:
             f"That is {each_us:.0f} µs of a processor for a record. Python itself takes "
             f"{said['start_mb']:.0f} MB. The verdicts "
             f"{'are the same' if said['agree'] else 'DIFFER'}; the hours take "
-            f"{said['hour_bytes'] / 1e6:,.2f} MB on disk. Held one by one, {said['held']:,} batches took "
-            f"{1e6 * said['held_mb'] / said['held']:.0f} bytes each."
+            f"{said['hour_bytes'] / 1e6:,.2f} MB on disk."
         ),
     ]
 

@@ -26,7 +26,7 @@ from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sla.assess import assess_job
-from streambank.sla.history.history import Records, read_history
+from streambank.sla.history.history import HistoryScan, Records
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
@@ -212,7 +212,7 @@ def test_a_leak_is_foretold_before_its_limit(stream: Stream) -> None:
     assert foretold is not None and foretold.value is not None, foretold
     assert foretold.level == "warn", "nothing is certain after minutes"
     records = Records.of_query(stream.driver.control.store, "leak")
-    points = list(read_history(records).points)
+    points = list(HistoryScan(records))
     reached = next(point.at for point in points if point.values["state_rows"] >= LEAK_ROWS * BATCHES)
     expected = foretold.at + timedelta(seconds=foretold.value)
     ahead_s = (reached - foretold.at).total_seconds()

@@ -9,7 +9,7 @@ from typing import Any
 
 from streambank.core.units import to_json_time
 from streambank.sla.history.history import HistoryScan, Records
-from streambank.sla.history.point import Point
+from streambank.sla.history.point import History, Point
 from streambank.storage.store import Store
 from tests.support.places import ROOT
 
@@ -93,3 +93,10 @@ def operator(**fields: Any) -> Mapping[str, Any]:
         "customMetrics": {},
         **fields,
     }
+
+
+def held(records: Records, since: datetime | None = None) -> History:
+    """A history whose points are in memory."""
+    scan = HistoryScan(records, since=since)
+    points = list(scan)
+    return History(records.query, points, scan.runs, scan.notes())

@@ -119,7 +119,6 @@ class StateHook(CompactionHook):
 
         Raises:
             InputError: It cannot (code `usage`).
-            RefusedError: A kind of time to live that state of Spark's cannot have (code `no-such-ttl`).
         """
         importlib.import_module(_ORDER).Order.from_dict(order)
 

@@ -15,8 +15,6 @@ from streambank_spark.commands.rewrite import (
     JudgedPart,
     MaxRows,
     Partitions,
-    Update,
-    Visibility,
     compact_order,
     say,
     show_going,
@@ -66,8 +64,6 @@ def compact(
     operator: Operator = None,
     part: JudgedPart = None,
     max_rows: MaxRows = None,
-    update: Update = "on-create-and-write",
-    visibility: Visibility = "return-if-not-cleaned-up",
     force_after: ForceAfter = None,
     why: Why = "",
     note: Note = "",
@@ -82,8 +78,6 @@ def compact(
         operator=operator,
         part=part,
         max_rows=max_rows,
-        update=update,
-        visibility=visibility,
         note=note,
     )
     _exchange(order, name, jobs, query, force_after, why, spark)

@@ -71,20 +71,6 @@ JudgedPart = Annotated[
         "--part", metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."
     ),
 ]
-Update = Annotated[
-    str,
-    typer.Option(
-        metavar="KIND",
-        help="What keeps a key alive: on-create-and-write; disabled lets nothing go; on-read-and-write is "
-        "refused, since Spark notes no reads.",
-    ),
-]
-Visibility = Annotated[
-    str,
-    typer.Option(
-        metavar="KIND", help="Of what has expired: return-if-not-cleaned-up; never-return-expired is refused."
-    ),
-]
 Partitions = Annotated[
     int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
 ]
@@ -119,8 +105,6 @@ def compact(
     operator: Operator = None,
     part: JudgedPart = None,
     max_rows: MaxRows = None,
-    update: Update = "on-create-and-write",
-    visibility: Visibility = "return-if-not-cleaned-up",
     job: JobOption = None,
     dry_run: DryRun = False,
     note: Note = "",
@@ -135,8 +119,6 @@ def compact(
         operator=operator,
         part=part,
         max_rows=max_rows,
-        update=update,
-        visibility=visibility,
         dry_run=dry_run,
         note=note,
     )

@@ -1,8 +1,7 @@
 """What is asked of a savepoint's state, as data: by a command, or by a plan's file for spark-submit.
 
-Kinds of time to live that Flink and others have, and which of them this can be: state that holds no times has
-none of when it was read, so what is idle is told by writes alone; and expired rows are there until a
-compaction takes them.
+State holds no time of when it was read, so what is idle is told by writes alone; and expired rows are there
+until a compaction takes them (docs/howto/rewrite-state.md: Flink's kinds of time to live).
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from streambank_spark.state.state import QueryState
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
 PROVIDERS = ("rocksdb",)
-UPDATES = ("on-create-and-write", "on-read-and-write", "disabled")
-VISIBILITIES = ("return-if-not-cleaned-up", "never-return-expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +45,6 @@ class Order:
         operator: Of this operator only.
         part: Judged by these rows alone.
         max_rows: So many rows go at most, of each operator.
-        update: What keeps a key alive, one of `UPDATES`.
-        visibility: Whether what has expired can still be seen, one of `VISIBILITIES`.
         dry_run: Only say what would go.
         note: A note for the new savepoint.
     """
@@ -64,8 +59,6 @@ class Order:
     operator: int | None = None
     part: str | None = None
     max_rows: int | None = None
-    update: str = UPDATES[0]
-    visibility: str = VISIBILITIES[0]
     dry_run: bool = False
     note: str = ""
 
@@ -96,7 +89,6 @@ class Order:
 
         Raises:
             InputError: It cannot (code `usage`).
-            RefusedError: A kind of time to live that state of Spark's cannot have (code `no-such-ttl`).
         """
         rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.provider or self.partitions]
         given = sum(rule is not None for rule in rules)
@@ -121,18 +113,6 @@ class Order:
             self.max_rows is not None and self.max_rows < 1
         ):
             raise InputError("It takes 1 at least.", code="usage", hint="Give a whole number above 0.")
-        if self.update == "on-read-and-write":
-            raise RefusedError(
-                "Spark does not note when state is read, so reading cannot keep a key alive.",
-                code="no-such-ttl",
-                hint="Use on-create-and-write, or let a transformWithState write the value when it reads it.",
-            )
-        if self.visibility == "never-return-expired":
-            raise RefusedError(
-                "What has expired is there until a compaction takes it, and the query sees it till then.",
-                code="no-such-ttl",
-                hint="Use transformWithState with a TTL, which hides expired values by itself.",
-            )
 
 
 def carry_out(
@@ -177,8 +157,6 @@ def carry_out(
         passed_over: list[PassedOver] = []
 
         def decide(state: QueryState) -> list[Expired]:
-            if order.update == "disabled":
-                return []
             found = expired(state, _rule(order, since), passed_over)
             return found if order.max_rows is None else [one.at_most(order.max_rows) for one in found]
 

@@ -288,13 +288,3 @@ def partition_of(unit: DataFrame, partitions: int) -> Column:
         partitions: How many there are.
     """
     return F.pmod(F.hash(f"{UNIT}.*"), F.lit(partitions))
-
-
-def misplaced(frame: DataFrame, operator: OperatorState, store: str, partitions: int) -> int:
-    """How many rows lie in another partition than the one in which Spark looks for them."""
-    unit = unit_of(frame, operator, store)
-    expected = F.lit(0)
-    if unit is not None:
-        frame = frame.select(unit.alias(UNIT), PARTITION)
-        expected = partition_of(frame, partitions)
-    return frame.where(expected != F.col(PARTITION)).count()

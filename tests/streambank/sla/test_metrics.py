@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streambank.sla.history.history import read_history
 from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.sla.metrics import METRICS
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
-from tests.support.histories import RECORDED, recorded
+from tests.support.histories import RECORDED, held, recorded
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs/reference/sla.md"
@@ -46,7 +45,7 @@ def test_units_are_in_the_names() -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_nothing_else_is_measured_of_a_batch(name: str) -> None:
-    for point in read_history(recorded(name)).points:
+    for point in held(recorded(name)).points:
         assert set(point.values) <= set(METRICS)
         for values in point.operators.values():
             assert set(values) <= set(METRICS)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from streambank.control.progress import ProgressWriter
-from streambank.sla.history.history import Records, read_history
+from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.storage import open_store
 from tests.support.checkpoints import checkpoint
 from tests.support.cli import succeed
-from tests.support.histories import at, batches, line
+from tests.support.histories import at, batches, held, line
 from tests.support.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
@@ -28,15 +28,15 @@ def test_records_and_checkpoints_on_s3(seaweedfs: S3Server, monkeypatch: pytest.
         writer.add({"runId": "r", "batchId": batch, "numInputRows": batch, "padding": "x" * 50_000})
         writer.flush()
         if batch in (0, 5, 11):
-            history = read_history(Records.of_query(control))
+            history = held(Records.of_query(control))
             assert (batches(history.points), history.notes) == (list(range(batch + 1)), ())
     place = f"{control.uri}/progress/main"
     records = Records.at(place)
     assert len(records.keys) == 3
     newest = records.newest()
     assert newest is not None
-    since = list(read_history(records).points)[7].at
-    assert batches(read_history(records, since=since).points)[-5:] == [7, 8, 9, 10, 11]
+    since = list(held(records).points)[7].at
+    assert batches(held(records, since=since).points)[-5:] == [7, 8, 9, 10, 11]
 
     found = checkpoint("4.3.0/rocksdb-changelog-window")
     store = found.into(open_store(seaweedfs.location()))
@@ -55,7 +55,7 @@ def test_a_single_file_on_s3(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatc
     writer.add({"runId": "r", "batchId": 0})
     writer.flush()
     records = Records.at(f"{control.uri}/progress/left/0000000001.jsonl")
-    assert batches(read_history(records).points) == [0]
+    assert batches(held(records).points) == [0]
 
 
 def test_hours_of_a_history_are_kept_on_s3(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.core.errors import InputError, RefusedError
+from streambank.core.errors import InputError
 from streambank_spark.rewrite.derive import meaning
 from streambank_spark.rewrite.request import Order
 
@@ -42,19 +42,6 @@ def test_no_operation_and_unknown_fields_are_wrong_inputs() -> None:
         Order.from_dict({"operation": "melt", "where": "true"})
     with pytest.raises(InputError, match="colour"):
         Order.from_dict({"operation": "compact", "where": "true", "colour": "red"})
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        Order(operation="compact", where="true", update="on-read-and-write"),
-        Order(operation="compact", where="true", visibility="never-return-expired"),
-    ],
-)
-def test_kinds_of_time_to_live_that_spark_cannot_have_are_refused(order: Order) -> None:
-    with pytest.raises(RefusedError) as caught:
-        order.check()
-    assert caught.value.code == "no-such-ttl" and caught.value.hint
 
 
 def test_every_kind_of_operator_has_its_own_meaning() -> None:

@@ -23,9 +23,7 @@ from streambank.control.progress import (
 from streambank.control.segments import is_segment
 from streambank.core.errors import NotFoundError
 from streambank.sla.history.clock_order import TimedFiles, read_each
-from streambank.sla.history.hour import HourOfRun
 from streambank.sla.history.point import History, Point
-from streambank.sla.history.points import Points
 from streambank.sla.history.progress_json import Measuring
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -215,51 +213,3 @@ def file_heads(records: Records, since: datetime | None = None) -> list[tuple[st
             if older == _BEFORE_WINDOW:
                 break
     return found[::-1]
-
-
-def stream_history(
-    records: Records, *, since: datetime | None = None, until: datetime | None = None
-) -> StreamedHistory:
-    """A query's history within a window, for whoever goes through it once: one file in memory at a time.
-
-    Args:
-        records: The files.
-        since: The oldest time of interest; None for all.
-        until: The newest one; None for all.
-    """
-    return StreamedHistory(records.query, HistoryScan(records, since=since, until=until))
-
-
-def read_history(
-    records: Records,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    hourly_before: datetime | None = None,
-) -> History:
-    """A query's history within a window, held in columns: some 400 bytes a batch.
-
-    Args:
-        records: The files.
-        since: The oldest time of interest; None for all.
-        until: The newest one; None for all.
-        hourly_before: Points older than this are held as one an hour (and run), with the median of each
-            metric, so that years of records fit.
-
-    Raises:
-        StorageError: The files cannot be read.
-    """
-    scan = HistoryScan(records, since=since, until=until)
-    points = Points()
-    hour = HourOfRun()
-    for point in scan:
-        if hourly_before is not None and point.at < hourly_before:
-            for whole in hour.take(point):
-                points.append(whole)
-        else:
-            for whole in hour.close():
-                points.append(whole)
-            points.append(point)
-    for whole in hour.close():
-        points.append(whole)
-    return History(records.query, points, scan.runs, scan.notes())

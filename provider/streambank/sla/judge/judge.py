@@ -6,7 +6,7 @@ limit that nobody could look at is not kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -62,30 +62,6 @@ class _Pass:
             self.newest = point.at
             for gauge in self.gauges:
                 gauge.add(point)
-
-
-def judge_job(
-    job: str,
-    histories: Iterable[History | Unreadable],
-    policy: SlaPolicy | None,
-    now: datetime,
-    facts: Mapping[str, Facts] | None = None,
-) -> tuple[Verdict, ...]:
-    """Verdicts on all queries of a job, in the order of their histories.
-
-    Args:
-        job: Its name.
-        histories: That of each query.
-        policy: What the job promises; the usual limits for None.
-        now: The moment of the judgement.
-        facts: What else is known of each query, by its name.
-    """
-    known = facts or {}
-    return tuple(
-        verdict
-        for history in histories
-        for verdict in judge(job, history, policy, now, known.get(history.query))
-    )
 
 
 def judge(

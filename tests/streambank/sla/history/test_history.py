@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 
@@ -13,16 +14,28 @@ import pytest
 
 from streambank.control.progress import ProgressWriter
 from streambank.core.errors import NotFoundError
-from streambank.sla.history.history import HistoryScan, Records, read_history, stream_history
-from streambank.sla.history.points import Points
+from streambank.sla.history.history import HistoryScan, Records, StreamedHistory
+from streambank.sla.history.hour import HourOfRun
+from streambank.sla.history.point import Point
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.histories import FOLDER, at, batches, line, operator, recorded, seen, written
+from tests.support.histories import FOLDER, at, batches, held, line, operator, recorded, seen, written
 
 
 @pytest.fixture(params=["local", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return open_store(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
+
+
+def in_hours(records: Records, before: datetime) -> list[Point]:
+    """Points, those before a time as one an hour and run."""
+    hour, found = HourOfRun(), list[Point]()
+    for point in HistoryScan(records):
+        if point.at < before:
+            found += hour.take(point)
+        else:
+            found += [*hour.close(), point]
+    return [*found, *hour.close()]
 
 
 def steady(first: int, last: int, *, epoch: int = 1, every_s: float = 10, shift_s: float = 0) -> list[bytes]:
@@ -31,7 +44,7 @@ def steady(first: int, last: int, *, epoch: int = 1, every_s: float = 10, shift_
 
 
 def test_a_history_is_its_batches_oldest_first(store: Store) -> None:
-    history = read_history(written(store, steady(0, 3), steady(4, 6)))
+    history = held(written(store, steady(0, 3), steady(4, 6)))
     assert history.query == "main"
     assert batches(history.points) == batches(history.points) == [0, 1, 2, 3, 4, 5, 6]
     assert (history.runs, history.notes) == (1, ())
@@ -41,8 +54,8 @@ def test_a_query_by_name_and_no_records_at_all(store: Store) -> None:
     writer = ProgressWriter(store, "left", epoch=1)
     writer.add({"runId": "r", "batchId": 0})
     writer.flush()
-    assert batches(read_history(Records.of_query(store, "left")).points) == [0]
-    nothing = read_history(Records.of_query(store))
+    assert batches(held(Records.of_query(store, "left")).points) == [0]
+    nothing = held(Records.of_query(store))
     assert (list(nothing.points), nothing.runs, nothing.notes) == ([], 0, ())
     assert Records.of_query(store).newest() is None
 
@@ -118,7 +131,7 @@ def test_a_restore_goes_back_and_nothing_is_lost(store: Store) -> None:
 
 
 def test_a_real_driver_that_was_killed() -> None:
-    history = read_history(recorded("driver-killed"))
+    history = held(recorded("driver-killed"))
     assert batches(history.points) == [0, 1, 2, 3, 5, 6, 7]
     assert history.runs == 2
     assert history.notes == ("1 lost: batches between others of which no progress was kept.",)
@@ -226,7 +239,7 @@ def test_it_is_read_while_a_driver_writes(store: Store) -> None:
     for batch in range(30):
         writer.add({"runId": "r", "batchId": batch, "padding": "x" * 150})
         writer.flush()
-        history = read_history(Records.of_query(store))
+        history = held(Records.of_query(store))
         assert (batches(history.points), history.notes) == (list(range(batch + 1)), ())
 
 
@@ -248,10 +261,9 @@ def sawtooth(hours: int) -> list[list[bytes]]:
 
 def test_what_is_old_may_be_held_as_medians_of_hours(store: Store) -> None:
     records = written(store, *sawtooth(7))
-    whole = list(read_history(records).points)
-    history = read_history(records, hourly_before=at(5 * 3600))
-    points = list(history.points)
-    assert len(points) == 5 + 120 and history.runs == 3
+    whole = list(held(records).points)
+    points = in_hours(records, before=at(5 * 3600))
+    assert len(points) == 5 + 120
     assert points[5:] == whole[300:]
     for hour, point in enumerate(points[:5]):
         of_hour = [one.values["state_rows"] for one in whole[hour * 60 : hour * 60 + 60]]
@@ -263,7 +275,7 @@ def test_what_is_old_may_be_held_as_medians_of_hours(store: Store) -> None:
 
 def test_an_hour_with_a_restart_in_it_gives_a_point_for_each_run(store: Store) -> None:
     files = [line(n, n * 60, epoch=1) for n in range(30)], [line(n, n * 60, epoch=2) for n in range(30, 59)]
-    points = list(read_history(written(store, *files), hourly_before=at(9999)).points)
+    points = in_hours(written(store, *files), before=at(9999))
     assert [(point.run_id, point.batch) for point in points] == [("run-1", 29), ("run-2", 58)]
 
 
@@ -274,7 +286,7 @@ def test_memory_does_not_grow_with_the_history(tmp_path: Path) -> None:
         records = written(store, *hours)
         tracemalloc.start()
         try:
-            read_history(records, hourly_before=at(files * 3600 - 1800))
+            in_hours(records, before=at(files * 3600 - 1800))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -291,7 +303,7 @@ def test_a_history_by_its_location(where: str, tmp_path: Path, monkeypatch: pyte
         "file": "hourly-delays/0000000001.jsonl",
     }
     records = Records.at(place[where])
-    assert batches(read_history(records).points) == [0, 1, 2, 3, 4]
+    assert batches(held(records).points) == [0, 1, 2, 3, 4]
     assert records.query == ("0000000001" if where == "file" else "hourly-delays")
 
 
@@ -306,27 +318,21 @@ def test_a_location_without_records_is_said(
     assert caught.value.code == "no-history" and "progress/<query>" in caught.value.hint
 
 
-def test_points_are_held_in_columns(store: Store) -> None:
-    history = read_history(written(store, steady(0, 3)))
-    assert isinstance(history.points, Points)
-    assert list(history.points.series("batch_s")) == [(at(10 * batch), 1.0) for batch in range(4)]
-
-
 @pytest.mark.parametrize("spoil", [lambda data: b"", lambda data: b"\0" * len(data), lambda data: data[:1]])
 def test_a_history_that_is_nothing_but_damage_has_no_points_and_says_why(
     store: Store, spoil: Callable[[bytes], bytes]
 ) -> None:
     data = b"".join(one + b"\n" for one in steady(0, 3))
-    history = read_history(written(store, spoil(data), spoil(data)))
+    history = held(written(store, spoil(data), spoil(data)))
     assert list(history.points) == []
     assert bool(history.notes) == bool(spoil(data))
 
 
 def test_a_history_may_be_judged_while_it_is_read(store: Store) -> None:
     records = written(store, steady(0, 4), b"nonsense\n", steady(5, 9, epoch=2))
-    history = stream_history(records, since=at(20))
+    history = StreamedHistory(records.query, HistoryScan(records, since=at(20)))
     assert history.query == "main"
     for _ in range(2):
         assert batches(history.points) == [2, 3, 4, 5, 6, 7, 8, 9]
         assert (history.runs, history.notes) == (2, ("1 damaged: lines that cannot be read.",))
-    assert list(history.points) == list(read_history(records, since=at(20)).points)
+    assert list(history.points) == list(held(records, since=at(20)).points)

@@ -14,7 +14,7 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.declaration.sla import Declared, SlaPolicy
-from streambank.sla.history.history import Records, stream_history
+from streambank.sla.history.history import HistoryScan, Records, StreamedHistory
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.history.point import Point
@@ -99,7 +99,8 @@ def test_what_is_judged_is_the_same_with_what_is_kept_and_without(store: Store) 
 
 def test_hours_say_nearly_what_every_batch_says(store: Store) -> None:
     stream = Stream(store).run(24 * 6)
-    whole = stream_history(Records.of_query(store))
+    records = Records.of_query(store)
+    whole = StreamedHistory(records.query, HistoryScan(records))
     every = {one.objective: one for one in judge("flights", whole, POLICY, stream.now)}
     hourly = judged(store, stream.now)
     assert {name: one.level for name, one in hourly.items()} == {

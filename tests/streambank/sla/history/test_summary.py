@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from streambank.sla.history.history import read_history
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.summary import Gathered
 from streambank.sla.metrics import METRICS
-from tests.support.histories import RECORDED, at, recorded
+from tests.support.histories import RECORDED, at, held, recorded
 
 
 def gathered(*values: float) -> Gathered:
@@ -32,7 +31,7 @@ def test_the_newest_the_middle_a_high_one_and_the_highest(
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_history_as_json(name: str) -> None:
-    history = read_history(recorded(name))
+    history = held(recorded(name))
     answer = Gathered.of(history).to_dict()
     json.dumps(answer)
     assert (answer["query"], answer["runs"], answer["notes"]) == (name, history.runs, list(history.notes))

@@ -18,7 +18,7 @@ from streambank.declaration.sla import PROMISES, Declared, Mute, SlaPolicy
 from streambank.job.alive import Life
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.events import Facts, Sign
-from streambank.sla.judge.judge import Unreadable, judge, judge_job
+from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import MEASURES
 from streambank.sla.verdict import LEVELS, Fact, worst
 from tests.support.growing import BEGIN
@@ -236,13 +236,9 @@ def test_a_mute_silences_nothing_but_the_telling() -> None:
 
 
 def test_several_queries_are_judged_each_by_its_own_facts() -> None:
-    found = judge_job(
-        "pairs",
-        [History("left", batches([STEADY] * 3)), Unreadable("right", "Gone.")],
-        declare(savepoint_age=Declared(breach=60.0)),
-        NOW,
-        {"left": Facts(savepoints=())},
-    )
+    policy = declare(savepoint_age=Declared(breach=60.0))
+    left = judge("pairs", History("left", batches([STEADY] * 3)), policy, NOW, Facts(savepoints=()))
+    found = [*left, *judge("pairs", Unreadable("right", "Gone."), policy, NOW)]
     seen = {(one.query, one.objective): one.level for one in found}
     assert seen["left", "savepoint_age"] == "breach" and seen["right", "savepoint_age"] == "unknown"
     assert seen["left", "history"] == "ok" and seen["right", "history"] == "breach"
