@@ -36,7 +36,7 @@ def contents(store: Store) -> dict[str, bytes]:
 
 def pack_of(store: Store, data: bytes) -> str:
     """The pack in which some bytes lie."""
-    return Repository.open(store).object_location(digest_of("blake3", data)).key
+    return Repository.open(store).objects.locate(digest_of("blake3", data)).key
 
 
 def cut(store: Store, key: str) -> None:

@@ -33,7 +33,7 @@ def save(
     **more: Any,
 ) -> Manifest:
     """Store some files and commit a savepoint of them."""
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data in files.values():
             writer.add(data, len(data))
     manifest = manifest_of(files, job=job, batch=batch, digest=repository.digest_name, **more)
@@ -80,7 +80,7 @@ def assert_whole(store: Store) -> None:
         assert summary.error is None
         assert summary.mark_errors == ()
         manifest = repository.load(summary.job, summary.savepoint)
-        for digest, data in repository.read_objects(manifest.objects()):
+        for digest, data in repository.objects.read_many(manifest.objects()):
             assert isinstance(data, bytes)
             assert digest_of(repository.digest_name, data) == digest
 

@@ -28,7 +28,7 @@ def store_and_list(repository: Repository, files: Mapping[str, bytes], batch: in
     """What a take does with the repository: store, list, and store again what a sweep has condemned."""
     more.setdefault("taken_at", TAKEN_AT + timedelta(hours=batch))
     manifest = manifest_of(files, batch=batch, digest=repository.digest_name, **more)
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for _ in range(4):
             for data in files.values():
                 writer.add(data, len(data))
@@ -37,7 +37,7 @@ def store_and_list(repository: Repository, files: Mapping[str, bytes], batch: in
                 repository.commit(manifest)
             except ConflictError as error:
                 assert error.code == "objects-condemned"
-                writer.forget(repository.condemned(manifest.objects(), refresh=True))
+                writer.forget(repository.objects.condemned(manifest.objects(), refresh=True))
             else:
                 return manifest
     raise AssertionError("condemned again and again")
@@ -58,7 +58,7 @@ def assert_whole(store: Store) -> set[str]:
         assert summary.error is None, summary.error
         manifest = repository.load(summary.job, summary.savepoint)
         for digest, size_bytes in manifest.objects().items():
-            data = repository.read_object(digest)
+            data = repository.objects.read(digest)
             assert len(data) == size_bytes and digest_of("blake3", data) == digest
         found.add(summary.savepoint)
     return found

@@ -226,7 +226,7 @@ def mend(
     large: dict[str, int] = {}
     for digest, size_bytes in lacking.items():
         try:
-            place = repository.object_location(digest)
+            place = repository.objects.locate(digest)
         except DAMAGE:
             place = None
         pack_id = place.key.rpartition("/")[2] if place is not None and place.kind == "pack" else None

@@ -273,11 +273,11 @@ class _Repair:
 
     def _index(self, lacking: Mapping[str, StreambankError]) -> bool:
         """Make the index again where it is damaged or incomplete; whether that was needed."""
-        damaged = [damage.key for damage in self.repository.check_index()]
+        damaged = [damage.key for damage in self.repository.objects.check_index()]
         if not damaged and not any(error.code in _BY_INDEX for error in lacking.values()):
             return False
         if not self.dry_run:
-            self.repository.rebuild_index()
+            self.repository.objects.rebuild_index()
         self.report.repaired += [Repaired("index", key) for key in damaged or ["index/"]]
         return True
 
@@ -289,7 +289,7 @@ class _Repair:
         """Bring objects back; those that stay lost, and why."""
         if not lacking:
             return {}
-        with nullcontext() if self.dry_run else self.repository.writer() as writer:
+        with nullcontext() if self.dry_run else self.repository.objects.writer() as writer:
             mender = Mender(self.repository, Replicas(self.replicas, self.rate), writer)
             mend(mender, lacking, parallel=self.parallel, progress=self.progress)
         self.report.repaired += mender.mended.repaired
@@ -322,7 +322,7 @@ class _Repair:
     def _place(self, digest: str) -> str:
         """Where an object is, or should be."""
         try:
-            return self.repository.object_location(digest).key
+            return self.repository.objects.locate(digest).key
         except DAMAGE:
             return digest
 

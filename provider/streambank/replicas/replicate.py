@@ -436,7 +436,7 @@ class Transfer:
         """Those of some objects that the target does not hold, or not with this size."""
         lacking = self._not_there({it: size for it, size in objects.items() if it not in self._known})
         if lacking:
-            self.target.check_index()  # takes in what others have indexed meanwhile
+            self.target.objects.check_index()  # takes in what others have indexed meanwhile
             lacking = self._not_there(lacking)
         self._known.update(objects.keys() - lacking.keys())
         return lacking
@@ -488,7 +488,7 @@ class Transfer:
 
         tasks = object_tasks(self.source, objects)
         large = [task for task in tasks if task.size_bytes > SMALL_BYTES * task.files]
-        with self.target.writer() as writer:
+        with self.target.objects.writer() as writer:
             work = Moving(self.source, self.target, writer, by_service=self._by_service, rate=self._rate)
             if large and self._by_service:  # the smallest one tells whether the service does it
                 first = min(large, key=lambda task: task.size_bytes)
@@ -508,4 +508,4 @@ class Transfer:
                 self._listed = {info.path: info.size_bytes for info in self.target.store.list("objects")}
             if self._listed.get(object_key(digest)) == size_bytes:
                 return True
-        return self.target.has(digest, size_bytes)
+        return self.target.objects.has(digest, size_bytes)

@@ -255,7 +255,7 @@ class Holds:
             target=self._keep, args=(keeper, ended), name=f"hold-{savepoint}", daemon=True
         )
         try:
-            self._repository.refresh()
+            self._repository.objects.refresh()
             if not self._repository.store.exists(manifest_key(job, savepoint)):
                 raise no_such_savepoint(job, savepoint)
             if keeper.keys:

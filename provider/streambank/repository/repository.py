@@ -7,10 +7,9 @@ manifest there is no savepoint; after it, it is complete. docs/formats/repositor
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError, StreambankError
 from streambank.repository import catalog
@@ -77,141 +76,6 @@ class Repository:
         """
         header = create_header(store, digest, str(uuid.uuid4())) if create else read_header(store)
         return cls(store, header)
-
-    # Objects
-
-    def has(self, digest: str, size_bytes: int | None = None) -> bool:
-        """Whether an object is there to stay, of this size where one is given. Its bytes are not read.
-
-        What a sweep is going to delete is not: store it again, and it goes where it lasts.
-        """
-        return self.objects.has(digest, size_bytes)
-
-    def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
-        """Those of some objects that are not there, or not of the size that a mapping gives."""
-        return self.objects.missing(digests)
-
-    def condemned(self, digests: Iterable[str], *, refresh: bool = False) -> set[str]:
-        """Those of some objects that a sweep is going to delete: there is no other copy of them here.
-
-        Args:
-            digests: The objects.
-            refresh: Look again what has been condemned since the repository was last looked at.
-        """
-        return self.objects.condemned(digests, refresh=refresh)
-
-    def writer(self) -> ObjectWriter:
-        """Something that adds objects; use it in a `with`."""
-        return self.objects.writer()
-
-    def refresh(self) -> None:
-        """Take in what others have indexed, condemned and deleted since this process looked."""
-        self.objects.look_again()
-
-    def open_object(self, digest: str) -> AbstractContextManager[BinaryIO]:
-        """A reader of an object, which compares the digest when its end is reached.
-
-        Raises:
-            IntegrityError: It is not there (code `object-missing`), or, from `read`, not what it was (code
-                `object-damaged`).
-        """
-        return self.objects.open(digest)
-
-    def object_chunks(self, digest: str) -> Iterator[bytes]:
-        """The bytes of an object, chunk by chunk; the last step compares the digest.
-
-        Made for `Store.write`, which leaves nothing behind where this raises.
-
-        Raises:
-            IntegrityError: As `open_object`.
-        """
-        with self.objects.open(digest) as reader:
-            yield from chunks(reader)
-
-    def read_object(self, digest: str) -> bytes:
-        """All bytes of an object.
-
-        Raises:
-            IntegrityError: As `open_object`.
-        """
-        return b"".join(self.object_chunks(digest))
-
-    def hash_object(self, digest: str, passing: Callable[[int], None] = lambda _: None) -> ObjectLocation:
-        """Read an object through and compare its digest, without keeping its bytes; gives where it was read.
-
-        Args:
-            digest: Of the object.
-            passing: Told after each step how many bytes were read.
-
-        Raises:
-            IntegrityError: As `open_object`.
-        """
-        return self.objects.hash(digest, passing)
-
-    def read_objects(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
-        """Many small objects, read pack by pack in few large steps, in no promised order.
-
-        Yields:
-            Digest and bytes, or the error where an object is missing or damaged.
-        """
-        return self.objects.read_many(digests)
-
-    def object_size(self, digest: str) -> int:
-        """Size of an object in bytes.
-
-        Raises:
-            IntegrityError: It is not there (code `object-missing`).
-        """
-        return self.objects.locate(digest).length
-
-    def object_location(self, digest: str) -> ObjectLocation:
-        """Where an object lies.
-
-        Raises:
-            IntegrityError: It is not there (code `object-missing`).
-        """
-        return self.objects.locate(digest)
-
-    def check_index(self) -> list[Damage]:
-        """Index files that cannot be used."""
-        return self.objects.check_index()
-
-    def check_object(self, digest: str, size_bytes: int) -> None:
-        """Raise where an object is not there with this size; its bytes are not read.
-
-        Raises:
-            IntegrityError: Codes `object-missing`, `object-damaged`, `pack-missing`, `pack-damaged`.
-        """
-        self.objects.check(digest, size_bytes)
-
-    def check_pack(self, pack_id: str) -> None:
-        """Compare a pack's length, trailer and table of contents with its id; its objects are not read.
-
-        Raises:
-            IntegrityError: One is not what it was (code `pack-damaged`), or it is gone (`pack-missing`).
-        """
-        self.objects.check_pack(pack_id)
-
-    def repair_pack(self, pack_id: str) -> bool:
-        """Write a damaged table of contents of a pack again, where the index proves what it was.
-
-        Returns:
-            Whether the table is right now.
-        """
-        return self.objects.repair_pack(pack_id)
-
-    def rebuild_index(self) -> RebuildReport:
-        """Make the index again from the packs, and replace all index files there were.
-
-        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
-        nothing where the index says just what the packs do. Safe beside readers and writers.
-
-        Raises:
-            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
-        """
-        return self.objects.rebuild_index()
-
-    # Savepoints
 
     def commit(self, manifest: Manifest) -> bool:
         """Make a savepoint exist: the one commit point. All its objects must have been stored and flushed.
@@ -425,7 +289,7 @@ def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
     objects = manifest.objects()
     for _ in range(_LOOKS):
         began_s = boot_clock_s()
-        repository.objects.look_again()
+        repository.objects.refresh()
         missing = repository.objects.missing(objects)
         looked_s = boot_clock_s()
         condemned = repository.objects.condemned(objects, refresh=True)

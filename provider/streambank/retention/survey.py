@@ -266,16 +266,16 @@ def rescue(repository: Repository, digests: Iterable[str]) -> Rescued:
         digests: Which.
     """
     done = Rescued()
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         wanted: dict[str, int] = {}
         for digest in digests:
             if not repository.objects.lasting_places(digest):
                 try:
-                    wanted[digest] = repository.object_size(digest)
+                    wanted[digest] = repository.objects.size(digest)
                 except IntegrityError as error:
                     done.failed[digest] = error
         small = [digest for digest, size_bytes in wanted.items() if size_bytes <= SMALL_BYTES]
-        for digest, data in repository.read_objects(small):
+        for digest, data in repository.objects.read_many(small):
             if isinstance(data, IntegrityError):
                 done.failed[digest] = data
             else:
@@ -283,7 +283,7 @@ def rescue(repository: Repository, digests: Iterable[str]) -> Rescued:
         for digest, size_bytes in wanted.items():
             if size_bytes > SMALL_BYTES:
                 try:
-                    writer.add(repository.object_chunks(digest), size_bytes)
+                    writer.add(repository.objects.chunks(digest), size_bytes)
                 except IntegrityError as error:
                     done.failed[digest] = error
     done.objects, done.bytes = writer.new_objects, writer.new_bytes

@@ -215,7 +215,7 @@ class _Sweep:
         """Store what savepoints need out of condemned files where it lasts."""
         name = self.repository.digest_name
         wanted = dict.fromkeys(digest for file in files for digest in digests(file, self.needed, name))
-        self.repository.objects.look_again()
+        self.repository.objects.refresh()
         lacking = [digest for digest in wanted if not self.repository.objects.lasting_places(digest)]
         if lacking:
             self.report.rescued.add(rescue(self.repository, lacking))

@@ -99,7 +99,7 @@ def relist(repository: Repository, manifest: Manifest) -> tuple[bool, int]:
             if error.code != "object-missing":
                 raise
             raise _swept(manifest, error) from error
-        saved = rescue(repository, repository.condemned(manifest.objects(), refresh=True))
+        saved = rescue(repository, repository.objects.condemned(manifest.objects(), refresh=True))
         stored_again += saved.objects
         for lost in saved.failed.values():
             raise _swept(manifest, lost) from lost

@@ -30,7 +30,7 @@ def unknown_versions(
         if check is not None:
             checks[entry.path] = (entry.digest, check)
     digests = {digest for digest, _ in checks.values()}
-    read = {digest: data for digest, data in repository.read_objects(digests) if isinstance(data, bytes)}
+    read = {digest: data for digest, data in repository.objects.read_many(digests) if isinstance(data, bytes)}
     for path, (digest, check) in checks.items():
         if digest not in read:
             continue  # it is damaged, which others say

@@ -252,7 +252,7 @@ class _Comparison:
         begin = max(0, size_bytes - _COMPARED_BYTES)
         now = self._checkpoint.read(entry.path, begin, size_bytes - begin)
         try:
-            place = self._repository.object_location(entry.digest)
+            place = self._repository.objects.locate(entry.digest)
             saved = self._repository.store.read(place.key, place.offset + begin, size_bytes - begin)
         except (NotFoundError, IntegrityError, FormatError):
             return False

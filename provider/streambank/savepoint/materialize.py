@@ -193,7 +193,7 @@ class _Layout:
         )
 
     def _metadata(self) -> bytes:
-        data = self.repository.read_object(self.entries[METADATA].digest)
+        data = self.repository.objects.read(self.entries[METADATA].digest)
         if self.fork:
             self.query_id, data = new_query_metadata()
             self.rewritten[METADATA] = len(data)

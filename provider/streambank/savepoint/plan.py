@@ -153,7 +153,7 @@ def from_newest(repository: Repository, job: str, checkpoint: str, sinks: Sequen
     if manifest is None:
         return arrived
     whole = healed_objects(repository, manifest)
-    whole -= repository.condemned(whole, refresh=True)
+    whole -= repository.objects.condemned(whole, refresh=True)
     arrived.parent, arrived.before = manifest.savepoint, manifest
     origins = [(CHECKPOINT, entry) for entry in manifest.files]
     for number, sink in enumerate(sinks):
@@ -186,8 +186,8 @@ def forget_lost(repository: Repository, arrived: Arrived, writer: ObjectWriter) 
         arrived: What the take counts on.
         writer: What the take stores with.
     """
-    repository.refresh()
-    lost = repository.missing({entry.digest: entry.size_bytes for entry in arrived.entries.values()})
+    repository.objects.refresh()
+    lost = repository.objects.missing({entry.digest: entry.size_bytes for entry in arrived.entries.values()})
     for key in [key for key, entry in arrived.entries.items() if entry.digest in lost]:
         del arrived.entries[key]
     writer.forget(lost)
@@ -253,7 +253,7 @@ def heal(
     if found.keys() != lacking:
         return
     for digest, (task, store) in found.items():
-        if task.size_bytes <= SMALL_BYTES and repository.has(digest, task.size_bytes):
+        if task.size_bytes <= SMALL_BYTES and repository.objects.has(digest, task.size_bytes):
             _patch(repository, digest, store.read(task.path))
         else:
             writer.damaged.add(digest)
@@ -293,7 +293,7 @@ def _unchanged(store: Store, entry: FileEntry) -> FileInfo | None:
 
 def _patch(repository: Repository, digest: str, data: bytes) -> None:
     """Put the right bytes into a pack that has wrong ones in the place of an object."""
-    place = repository.object_location(digest)
+    place = repository.objects.locate(digest)
     if place.kind == "pack" and digest_of(repository.digest_name, data) == digest:
         pack = repository.store.read(place.key)
         end = place.offset + place.length

@@ -19,7 +19,7 @@ def schema_of_savepoint(repository: Repository, job: str, savepoint: str) -> tup
     manifest = repository.load(job, savepoint)
     digests = {entry.path: entry.digest for entry in manifest.files}
     schema = read_query_schema(
-        digests, lambda path: repository.read_object(digests[path]), manifest.offset_conf
+        digests, lambda path: repository.objects.read(digests[path]), manifest.offset_conf
     )
     return manifest.batch, schema
 

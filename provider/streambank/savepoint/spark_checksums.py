@@ -35,7 +35,7 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
         if main is None or path.rpartition("/")[2].startswith("."):
             continue
         try:
-            expected = _parse(repository.read_object(checksum.digest))
+            expected = _parse(repository.objects.read(checksum.digest))
         except ValueError as error:
             yield path, f"{path} is no checksum as Spark writes them: {error}."
             continue
@@ -43,7 +43,7 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
             continue
         value, size_bytes = expected
         try:
-            found = crc32c_of_chunks(repository.object_chunks(main.digest))
+            found = crc32c_of_chunks(repository.objects.chunks(main.digest))
         except IntegrityError as error:
             yield main.path, error.message
             continue

@@ -195,7 +195,7 @@ class _Take:
     def run(self, batch: int | None, closure: ClosureKind, max_replans: int, new_query: bool) -> TakeResult:
         last: StreambankError | None = None
         attempt_s = 0.0
-        with self.repository.writer() as writer:
+        with self.repository.objects.writer() as writer:
             if batch is None and (there := self._unchanged(writer)) is not None:
                 return there
             for replans in range(max_replans + 1):
@@ -313,7 +313,7 @@ class _Take:
         settle_listed(self.repository.store, self.job)
         distrust = self.distrust
         lacking = lacking_objects(self.repository, manifest, distrust=distrust)
-        lacking |= self.repository.condemned(manifest.objects(), refresh=True)
+        lacking |= self.repository.objects.condemned(manifest.objects(), refresh=True)
         if lacking:
             heal(self.repository, writer, manifest, lacking, self.checkpoint, self.sinks)
             lacking = lacking_objects(self.repository, manifest, distrust=distrust)

@@ -337,7 +337,7 @@ def manifest_finding(job: str, savepoint: str, error: IntegrityError | FormatErr
 
 def repository_findings(repository: Repository, job: str, savepoint: str) -> Iterator[Finding]:
     """Damage to files of the repository that are no objects of this savepoint."""
-    for damage in repository.check_index():
+    for damage in repository.objects.check_index():
         yield Finding(
             damage.error.code,
             "warning",
@@ -408,7 +408,7 @@ def flaws(
 
 def _pack_error(repository: Repository, key: str, also: Set[str] = frozenset()) -> StreambankError | None:
     try:
-        repository.check_pack(key.rpartition("/")[2])
+        repository.objects.check_pack(key.rpartition("/")[2])
     except (IntegrityError, FormatError, StorageError) as error:
         if isinstance(error, StorageError) and error.code not in also:
             raise
@@ -435,9 +435,9 @@ def _repair_tables(repository: Repository, digests: Iterable[str]) -> bool:
     packs = set()
     for digest in digests:
         try:
-            place = repository.object_location(digest)
+            place = repository.objects.locate(digest)
         except (IntegrityError, FormatError):
             continue  # it is nowhere, and no table would help
         if place.kind == "pack" and place.key not in packs and _pack_error(repository, place.key) is not None:
             packs.add(place.key)
-    return any([repository.repair_pack(key.rpartition("/")[2]) for key in sorted(packs)])
+    return any([repository.objects.repair_pack(key.rpartition("/")[2]) for key in sorted(packs)])

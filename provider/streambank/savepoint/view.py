@@ -31,7 +31,7 @@ class SavedFiles:
         self._digests = {entry.path: entry.digest for entry in manifest.files}
         self._sizes = {entry.path: entry.size_bytes for entry in manifest.files}
         # A zip is read in several pieces, one right after the other.
-        self._whole = lru_cache(_KEPT_FILES)(repository.read_object)
+        self._whole = lru_cache(_KEPT_FILES)(repository.objects.read)
 
     def listing(self) -> dict[str, FileInfo]:
         """Every file, path -> file; its digest is its identity."""
@@ -56,7 +56,7 @@ class SavedFiles:
             )
         if length is None or self._sizes[path] <= SMALL_BYTES:
             return self._whole(digest)[offset : None if length is None else offset + length]
-        location = self._repository.object_location(digest)
+        location = self._repository.objects.locate(digest)
         wanted = min(length, max(location.length - offset, 0))
         try:
             return self._repository.store.read(location.key, location.offset + offset, wanted)

@@ -222,7 +222,7 @@ class Reading:
             IntegrityError, FormatError: It is not there; also in `error`.
         """
         try:
-            return self._repository.object_location(self.digest)
+            return self._repository.objects.locate(self.digest)
         except DAMAGE as error:
             self.error = error
             raise
@@ -234,7 +234,7 @@ class Reading:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            for chunk in self._repository.object_chunks(self.digest):
+            for chunk in self._repository.objects.chunks(self.digest):
                 self._rate.spend(len(chunk))
                 yield chunk
 
@@ -245,7 +245,7 @@ class Reading:
             IntegrityError, FormatError, StorageError: What is in `error` then, where it is about this file.
         """
         with self._remembering():
-            self._repository.hash_object(self.digest, self._rate.spend)
+            self._repository.objects.hash(self.digest, self._rate.spend)
 
     @contextmanager
     def _remembering(self) -> Iterator[None]:
@@ -276,7 +276,7 @@ def read_small(
     """
     left = dict(objects)
     try:
-        for digest, data in repository.read_objects(objects):
+        for digest, data in repository.objects.read_many(objects):
             del left[digest]
             rate.spend(objects[digest])
             yield digest, data
@@ -355,7 +355,7 @@ def grouped(repository: Repository, wanted: Sequence[tuple[str, int, W]]) -> Ite
 
     def place(item: tuple[str, int, W]) -> tuple[str, int]:
         try:
-            location = repository.object_location(item[0])
+            location = repository.objects.locate(item[0])
         except (IntegrityError, FormatError):
             return "", 0  # whoever reads it says what is wrong
         return location.key, location.offset

@@ -284,7 +284,7 @@ class Copying(Work[CopyTask, FileEntry]):
             raise not_shared(source.uri, f"there is no {_WITNESS}") from error
         if seen != header["witness"]:
             raise not_shared(source.uri, f"its {_WITNESS} is another file")
-        with repository.writer() as writer:
+        with repository.objects.writer() as writer:
             yield cls(repository, {CHECKPOINT: source}, writer)
 
     @classmethod
@@ -319,7 +319,7 @@ class Copying(Work[CopyTask, FileEntry]):
 
     def done_elsewhere(self) -> None:
         """See `Work.done_elsewhere`: packs were indexed that this process has not heard of."""
-        self._repository.refresh()
+        self._repository.objects.refresh()
 
 
 _SPARE_DESCRIPTORS = 256

@@ -119,7 +119,7 @@ class Moving(Work[ObjectsTask, Moved]):
         """Let the service copy one object, once it is known to be whole; False where it is to be streamed."""
         store, key = self._source.store, object_key(reading.digest)
         location = reading.location()
-        if location.kind != "object" or self._target.condemned([reading.digest]):
+        if location.kind != "object" or self._target.objects.condemned([reading.digest]):
             return False
         try:
             identity = store.stat(key).identity
@@ -158,7 +158,7 @@ class Moving(Work[ObjectsTask, Moved]):
         """See `Work.opened`: one writer, and so packs and an index file of its own."""
         source = same_repository(header["source"], header["source_id"])
         target = same_repository(header["target"], header["target_id"])
-        with target.writer() as writer:
+        with target.objects.writer() as writer:
             yield cls(source, target, writer, by_service=header["by_service"])
 
     @classmethod
@@ -184,4 +184,4 @@ class Moving(Work[ObjectsTask, Moved]):
 
     def done_elsewhere(self) -> None:
         """See `Work.done_elsewhere`: packs were indexed there that this process has not heard of."""
-        self._target.refresh()
+        self._target.objects.refresh()

@@ -132,7 +132,7 @@ class Placing(Work[PlaceTask, Placed]):
 
     def _linked(self, entry: FileEntry) -> bool:
         # A link copies nothing, so this is where the bytes are hashed.
-        place = self._repository.hash_object(entry.digest, self._rate.spend)
+        place = self._repository.objects.hash(entry.digest, self._rate.spend)
         if place.kind != "object":
             return False  # it lies in a pack, as a sweep has condemned its own name: that is rare
         self._check()
@@ -150,7 +150,7 @@ class Placing(Work[PlaceTask, Placed]):
         for entry in entries:
             by_digest.setdefault(entry.digest, []).append(entry)
         rewritten: dict[str, int] = {}
-        for digest, data in self._repository.read_objects(by_digest):
+        for digest, data in self._repository.objects.read_many(by_digest):
             if isinstance(data, IntegrityError):
                 raise data
             self._rate.spend(len(data))
@@ -244,7 +244,7 @@ def place_large(
 def _read(
     repository: Repository, entry: FileEntry, rate: RateLimit, check: Callable[[], None]
 ) -> Iterator[bytes]:
-    for chunk in repository.object_chunks(entry.digest):
+    for chunk in repository.objects.chunks(entry.digest):
         rate.spend(len(chunk))
         yield chunk
     check()
@@ -256,7 +256,7 @@ def _copied_by_the_service(
     """Let a service that holds both sides copy the object, and hash what arrived; whether that was done."""
     if files.features.holds:  # a local disk: there reading and writing in one go is the cheaper way
         return False
-    place = repository.object_location(entry.digest)
+    place = repository.objects.locate(entry.digest)
     if place.kind != "object":
         return False
     check()

@@ -173,7 +173,7 @@ def test_each_file_of_the_savepoint_is_named(
         if entry.size_bytes == 0:
             continue
         store = copy_of(files, f"{tmp_path.name}-{number}")
-        place = Repository.open(store).object_location(entry.digest)
+        place = Repository.open(store).objects.locate(entry.digest)
         data = bytearray(store.read(place.key))
         data[place.offset + entry.size_bytes // 2] ^= 0x80
         store.write(place.key, bytes(data))

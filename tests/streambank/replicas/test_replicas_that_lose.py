@@ -90,7 +90,7 @@ def test_a_savepoint_that_was_found_damaged_there_is_not_said_to_be_there(
 ) -> None:
     target = MemoryStore()
     bring(source, target)
-    place = Repository.open(target).object_location(digest_of("blake3", NEXT["offsets/4"]))
+    place = Repository.open(target).objects.locate(digest_of("blake3", NEXT["offsets/4"]))
     flip(target, place.key, place.offset)
     assert {each.state for each in bring(source, target).values()} == {"there"}  # nobody knows
     for which in listed(target):

@@ -162,7 +162,7 @@ def test_damaged_bytes_are_named_and_stay_where_they_are(
     source: Repository, stores: tuple[Store, Store], folder: str, how: str
 ) -> None:
     """What only batch 4 of the job needs is damaged: the others go."""
-    victim = source.object_location(
+    victim = source.objects.locate(
         next(entry.digest for entry in source.load("flights", manifest_of(LATER, batch=4).savepoint).files
              if entry.path == ("state/0/1/5.zip" if folder == "objects" else "offsets/4"))
     )  # fmt: skip
@@ -351,7 +351,7 @@ def test_a_replica_that_a_verification_found_damaged_is_not_counted_on(
     source: Repository, stores: tuple[Store, Store]
 ) -> None:
     bring(source, stores[1], "flights")
-    place = Repository.open(stores[1]).object_location(digest_of("blake3", FILES["metadata"]))
+    place = Repository.open(stores[1]).objects.locate(digest_of("blake3", FILES["metadata"]))
     flip(stores[1], place.key, place.offset)
     more = save(source, {**FILES, "offsets/7": b"v1\n{7}"}, batch=7)
     assert not verify(Repository.open(stores[1]), "flights", manifest_of().savepoint, "full").ok

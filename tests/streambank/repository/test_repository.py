@@ -17,6 +17,7 @@ from streambank.core.errors import (
     StorageError,
 )
 from streambank.repository.digest import digest_of
+from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
@@ -62,7 +63,7 @@ def test_sha256_is_a_setting_of_the_repository(store: Store) -> None:
 
     assert Repository.open(store).digest_name == "sha256"
     assert all(digest.startswith("sha256:") for digest in manifest.objects())
-    assert repository.read_object(digest_of("sha256", LARGE)) == LARGE
+    assert repository.objects.read(digest_of("sha256", LARGE)) == LARGE
     assert Repository.open(store).load("flights", manifest.savepoint).digest == "sha256"
     with pytest.raises(FormatError):
         Repository.open(MemoryStore(), create=True, digest="md5")
@@ -118,34 +119,33 @@ def test_keeps_small_objects_in_packs_and_large_ones_as_files(repository: Reposi
     assert len(keys(repository.store, "objects")) == 1
     for path, data in FILES.items():
         digest = digest_of("blake3", data)
-        location = repository.object_location(digest)
+        location = repository.objects.locate(digest)
         assert location.kind == ("object" if len(data) > SMALL_BYTES else "pack"), path
-        assert repository.read_object(digest) == data
-        assert repository.object_size(digest) == len(data)
-        assert b"".join(repository.object_chunks(digest)) == data
+        assert repository.objects.read(digest) == data
+        assert repository.objects.size(digest) == len(data)
+        assert b"".join(repository.objects.chunks(digest)) == data
         assert location.file_bytes == repository.store.stat(location.key).size_bytes
-        repository.check_object(digest, len(data))
-        assert repository.has(digest)
-        assert repository.has(digest, len(data))
-        assert not repository.has(digest, len(data) + 1)
-    assert dict(repository.read_objects(manifest.objects())) == {
+        assert repository.objects.has(digest)
+        assert repository.objects.has(digest, len(data))
+        assert not repository.objects.has(digest, len(data) + 1)
+    assert dict(repository.objects.read_many(manifest.objects())) == {
         digest_of("blake3", d): d for d in FILES.values()
     }
 
 
 def test_an_empty_object_next_to_another_is_read_with_it(repository: Repository) -> None:
     contents = [b"first", b"", b"second"]
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         digests = [writer.add(data, len(data)) for data in contents]
     for wanted in (digests, digests[:2], digests[1:], digests[::-1]):
-        assert dict(repository.read_objects(wanted)) == {
+        assert dict(repository.objects.read_many(wanted)) == {
             digest_of("blake3", d): d for d in contents if digest_of("blake3", d) in wanted
         }
 
 
 def test_large_objects_are_read_in_steps(repository: Repository) -> None:
     save(repository)
-    with repository.open_object(digest_of("blake3", LARGE)) as reader:
+    with repository.objects.open(digest_of("blake3", LARGE)) as reader:
         assert reader.read(10) == LARGE[:10]
         buffer = bytearray(6)
         assert reader.readinto(buffer) == 6  # type: ignore[attr-defined]  # BinaryIO does not know it
@@ -160,7 +160,7 @@ def test_a_large_object_on_a_local_disk_is_found_and_opened_in_one_go(tmp_path: 
     digest = digest_of("blake3", LARGE)
     before = len(store.calls)
 
-    place = repository.hash_object(digest)
+    place = repository.objects.hash(digest)
 
     assert (place.kind, place.key, place.length) == ("object", keys(store, "objects")[0], len(LARGE))
     about_it = [call.operation for call in store.calls[before:] if call.key == place.key]
@@ -174,10 +174,10 @@ def test_a_flipped_bit_of_a_large_object_is_found_however_it_is_opened(
     inner = LocalStore(tmp_path) if operation == "held.open" else MemoryStore(holds=False)
     save(Repository.open(inner, create=True))
     digest = digest_of("blake3", LARGE)
-    for read in (Repository.read_object, Repository.hash_object):
+    for read in (Objects.read, Objects.hash):
         faulty = FaultyStore(inner, Fault("flip", operations=frozenset({operation}), key="objects/"))
         with pytest.raises(IntegrityError) as raised:
-            read(Repository.open(faulty), digest)
+            read(Repository.open(faulty).objects, digest)
         assert raised.value.code == "object-damaged"
         faulty.assert_fired()
 
@@ -192,13 +192,13 @@ def test_a_large_object_that_the_disk_does_not_give_back_is_named(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     digest = digest_of("blake3", LARGE)
-    for call, read in (("preadv", Repository.hash_object), ("pread", Repository.read_object)):
+    for call, read in (("preadv", Objects.hash), ("pread", Objects.read)):
         with monkeypatch.context() as patch, pytest.raises(StorageError) as raised:
             patch.setattr(os, call, broken)
-            read(repository, digest)
+            read(repository.objects, digest)
         assert raised.value.code == "io-error"
-        assert repository.object_location(digest).key in raised.value.message
-    assert repository.read_object(digest) == LARGE
+        assert repository.objects.locate(digest).key in raised.value.message
+    assert repository.objects.read(digest) == LARGE
 
 
 def test_nothing_is_stored_twice(repository: Repository) -> None:
@@ -208,7 +208,7 @@ def test_nothing_is_stored_twice(repository: Repository) -> None:
     )
 
     for other in (repository, Repository.open(repository.store)):
-        with other.writer() as writer:
+        with other.objects.writer() as writer:
             for data in (*FILES.values(), *FILES.values()):
                 assert writer.add(iter([data[:3], data[3:]]), len(data)) == digest_of("blake3", data)
         assert (writer.new_objects, writer.new_bytes, writer.known_objects) == (0, 0, 2 * len(FILES))
@@ -218,14 +218,14 @@ def test_nothing_is_stored_twice(repository: Repository) -> None:
 
 
 def test_counts_what_is_new(repository: Repository) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data in (b"a", b"bb", b"a", LARGE, LARGE):
             writer.add(data, len(data))
     assert (writer.new_objects, writer.new_bytes, writer.known_objects) == (3, 3 + len(LARGE), 2)
 
 
 def test_a_file_that_changed_its_size_is_a_conflict(repository: Repository) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data, size_bytes in (
             (b"four", 3),
             (b"four", 5),
@@ -239,7 +239,7 @@ def test_a_file_that_changed_its_size_is_a_conflict(repository: Repository) -> N
 
 
 def test_packs_are_closed_when_they_are_full(repository: Repository) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for number in range(80):
             data = number.to_bytes(4, "big") * (SMALL_BYTES // 4)
             writer.add(data, len(data))
@@ -247,7 +247,7 @@ def test_packs_are_closed_when_they_are_full(repository: Repository) -> None:
 
 
 def test_an_aborted_writer_leaves_no_index(repository: Repository) -> None:
-    with pytest.raises(RuntimeError), repository.writer() as writer:
+    with pytest.raises(RuntimeError), repository.objects.writer() as writer:
         writer.add(b"x", 1)
         raise RuntimeError
     assert keys(repository.store, "packs") == keys(repository.store, "index") == []
@@ -257,26 +257,26 @@ def test_what_is_missing(repository: Repository) -> None:
     save(repository)
     there, absent = digest_of("blake3", b"delta" * 100), digest_of("blake3", b"absent")
 
-    assert repository.missing([there, absent]) == {absent}
-    assert repository.missing({there: 500, absent: 6}) == {absent}
-    assert repository.missing({there: 501}) == {there}
-    for read in (repository.read_object, repository.object_size, repository.object_location):
+    assert repository.objects.missing([there, absent]) == {absent}
+    assert repository.objects.missing({there: 500, absent: 6}) == {absent}
+    assert repository.objects.missing({there: 501}) == {there}
+    for read in (repository.objects.read, repository.objects.size, repository.objects.locate):
         with pytest.raises(IntegrityError) as raised:
             read(absent)
         assert raised.value.code == "object-missing"
     with pytest.raises(IntegrityError) as raised:
-        repository.read_object("blake3:../../etc/passwd")
+        repository.objects.read("blake3:../../etc/passwd")
     assert raised.value.code == "bad-digest"
-    ((digest, error),) = repository.read_objects([absent])
+    ((digest, error),) = repository.objects.read_many([absent])
     assert digest == absent
     assert isinstance(error, IntegrityError)
 
 
 def test_what_another_process_adds_is_found(repository: Repository) -> None:
     other = Repository.open(repository.store)
-    assert not other.has(digest_of("blake3", b"delta" * 100))
+    assert not other.objects.has(digest_of("blake3", b"delta" * 100))
     save(repository)
-    assert other.read_object(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
+    assert other.objects.read(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
 
 
 def test_a_savepoint_is_committed_once(repository: Repository) -> None:
@@ -289,7 +289,7 @@ def test_a_savepoint_is_committed_once(repository: Repository) -> None:
 
 
 def test_a_savepoint_is_not_committed_before_its_objects(repository: Repository) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         writer.add(b"delta" * 100, 500)
         with pytest.raises(IntegrityError) as raised:
             repository.commit(manifest_of())

@@ -28,7 +28,7 @@ def work(store: FaultyStore | MemoryStore) -> None:
     savepoint = manifest_of().savepoint
     repository.pin("flights", savepoint)
     repository.record_verification("flights", savepoint, level="full", ok=True)
-    repository.rebuild_index()
+    repository.objects.rebuild_index()
 
 
 @pytest.mark.parametrize("kind", ["crash-before", "crash-during", "crash-after"])
@@ -58,12 +58,12 @@ def test_a_killed_writer_leaves_most_of_its_work_behind(monkeypatch: pytest.Monk
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("crash-before", call=6, operations=frozenset({"write"}), key="packs/"))
     contents = [number.to_bytes(2, "big") * 250_000 for number in range(500)]
-    with pytest.raises(SimulatedCrash), Repository.open(faulty).writer() as writer:
+    with pytest.raises(SimulatedCrash), Repository.open(faulty).objects.writer() as writer:
         for data in contents:
             writer.add(data, len(data))
     faulty.assert_fired()
 
-    with Repository.open(inner).writer() as writer:
+    with Repository.open(inner).objects.writer() as writer:
         for data in contents:
             writer.add(data, len(data))
     assert writer.known_objects >= 4 * 67
@@ -74,14 +74,14 @@ def test_many_threads_add_the_same_and_other_objects() -> None:
     store = MemoryStore()
     repository = Repository.open(store, create=True)
     contents = [b"%d" % (number % 700) * (1 + number % 90) for number in range(2000)]
-    with repository.writer() as writer, ThreadPoolExecutor(8) as pool:
+    with repository.objects.writer() as writer, ThreadPoolExecutor(8) as pool:
         digests = list(pool.map(lambda data: writer.add(data, len(data)), contents))
 
     distinct = set(contents)
     assert (writer.new_objects, writer.new_bytes) == (len(distinct), sum(map(len, distinct)))
     assert writer.known_objects == len(contents) - len(distinct)
     fresh = Repository.open(store)
-    assert dict(fresh.read_objects(digests)) == dict(zip(digests, contents, strict=True))
+    assert dict(fresh.objects.read_many(digests)) == dict(zip(digests, contents, strict=True))
 
 
 def test_a_failed_pack_fails_the_flush_in_every_thread() -> None:
@@ -89,7 +89,7 @@ def test_a_failed_pack_fails_the_flush_in_every_thread() -> None:
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("full", operations=frozenset({"write"}), key="packs/"))
     contents = [bytes([number]) * 500_000 for number in range(80)]
-    writer = Repository.open(faulty).writer()
+    writer = Repository.open(faulty).objects.writer()
     with ThreadPoolExecutor(4) as pool:
         outcomes = [pool.submit(writer.add, data, len(data)) for data in contents]
     assert sum(outcome.exception() is not None for outcome in outcomes) == 1
@@ -101,7 +101,7 @@ def test_a_failed_pack_fails_the_flush_in_every_thread() -> None:
 def test_of_many_commits_of_one_savepoint_one_makes_it() -> None:
     store = MemoryStore()
     repository = Repository.open(store, create=True)
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data in FILES.values():
             writer.add(data, len(data))
     barrier = threading.Barrier(8)
@@ -158,11 +158,11 @@ def test_processes_write_one_repository_at_once(tmp_path: Path) -> None:
     repository = Repository.open(LocalStore(tmp_path / "repository"))
     summaries = list(repository.manifests())
     assert [summary.batch for summary in summaries] == list(range(12))
-    assert repository.check_index() == []
+    assert repository.objects.check_index() == []
     for summary in summaries:
         assert summary.error is None
         manifest = repository.load(summary.job, summary.savepoint)
-        assert all(isinstance(data, bytes) for _, data in repository.read_objects(manifest.objects()))
+        assert all(isinstance(data, bytes) for _, data in repository.objects.read_many(manifest.objects()))
     pins = repository.store.names(f"marks/flights/{summaries[0].savepoint}")
     assert len(pins) == 36
     assert pins[-1] == "pin-0000000036.json"

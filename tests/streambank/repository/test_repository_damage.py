@@ -38,9 +38,9 @@ def test_a_pack_that_is_gone_or_cut_is_written_again(repository: Repository) -> 
         repository.store.write(pack, damage)
         repository.store.write(large, damage)
         again = Repository.open(repository.store)
-        assert again.missing(manifest_of().objects()) == set(manifest_of().objects())
+        assert again.objects.missing(manifest_of().objects()) == set(manifest_of().objects())
         save(again)
-        assert [again.read_object(digest_of("blake3", data)) for data in FILES.values()] == list(
+        assert [again.objects.read(digest_of("blake3", data)) for data in FILES.values()] == list(
             FILES.values()
         )
         assert keys(repository.store, "packs") == [pack]
@@ -53,15 +53,12 @@ def test_every_damage_of_an_object_is_found(repository: Repository) -> None:
     digest = digest_of("blake3", LARGE)
     for bad in (b"", good[:-1], good + b"x", b"\0" * len(good), good[:-1] + bytes([good[-1] ^ 1])):
         repository.store.write(large, bad)
-        for read in (repository.read_object, lambda digest: list(repository.object_chunks(digest))):
+        for read in (repository.objects.read, lambda digest: list(repository.objects.chunks(digest))):
             with pytest.raises(IntegrityError, match=large) as raised:
                 read(digest)
             assert raised.value.code == "object-damaged"
-        ((_, error),) = repository.read_objects([digest])
+        ((_, error),) = repository.objects.read_many([digest])
         assert isinstance(error, IntegrityError)
-        if len(bad) != len(good):
-            with pytest.raises(IntegrityError):
-                repository.check_object(digest, len(good))
 
 
 def test_every_damage_of_a_pack_is_found(repository: Repository) -> None:
@@ -73,23 +70,22 @@ def test_every_damage_of_a_pack_is_found(repository: Repository) -> None:
         repository.store.write(pack, good[:where] + bytes([good[where] ^ 4]) + good[where + 1 :])
         fresh = Repository.open(repository.store)
         found = [
-            error for _, error in fresh.read_objects(manifest.objects()) if isinstance(error, IntegrityError)
+            error
+            for _, error in fresh.objects.read_many(manifest.objects())
+            if isinstance(error, IntegrityError)
         ]
         try:
-            fresh.check_pack(pack_id)
+            fresh.objects.check_pack(pack_id)
         except (IntegrityError, FormatError) as error:
             found.append(error)  # type: ignore[arg-type]  # only counted
         assert found, where
     repository.store.delete(pack)
     fresh = Repository.open(repository.store)
     with pytest.raises(IntegrityError) as raised:
-        fresh.check_pack(pack_id)
+        fresh.objects.check_pack(pack_id)
     assert raised.value.code == "pack-missing"
     with pytest.raises(IntegrityError) as raised:
-        fresh.read_object(digest_of("blake3", b"delta" * 100))
-    assert raised.value.code == "pack-missing"
-    with pytest.raises(IntegrityError) as raised:
-        fresh.check_object(digest_of("blake3", b"delta" * 100), 500)
+        fresh.objects.read(digest_of("blake3", b"delta" * 100))
     assert raised.value.code == "pack-missing"
 
 
@@ -101,15 +97,15 @@ def test_a_damaged_index_is_named_and_made_again(repository: Repository) -> None
     fresh = Repository.open(repository.store)
 
     with pytest.raises(IntegrityError, match=index) as raised:
-        fresh.read_object(digest)
+        fresh.objects.read(digest)
     assert raised.value.code == "index-damaged"
-    assert [damage.key for damage in fresh.check_index()] == [index]
+    assert [damage.key for damage in fresh.objects.check_index()] == [index]
 
-    report = fresh.rebuild_index()
+    report = fresh.objects.rebuild_index()
     assert (report.packs, report.objects, report.damaged) == (1, len(FILES) - 1, ())
-    assert fresh.check_index() == []
-    assert fresh.read_object(digest) == b"delta" * 100
-    assert Repository.open(repository.store).missing(manifest.objects()) == set()
+    assert fresh.objects.check_index() == []
+    assert fresh.objects.read(digest) == b"delta" * 100
+    assert Repository.open(repository.store).objects.missing(manifest.objects()) == set()
 
 
 def test_a_lost_index_is_made_again(repository: Repository) -> None:
@@ -118,39 +114,39 @@ def test_a_lost_index_is_made_again(repository: Repository) -> None:
         repository.store.delete(key)
     fresh = Repository.open(repository.store)
 
-    assert len(fresh.missing(manifest.objects())) == len(FILES) - 1
+    assert len(fresh.objects.missing(manifest.objects())) == len(FILES) - 1
     assert fresh.objects.unindexed_packs() == {keys(fresh.store, "packs")[0].rpartition("/")[2]}
-    fresh.rebuild_index()
-    assert fresh.missing(manifest.objects()) == set()
+    fresh.objects.rebuild_index()
+    assert fresh.objects.missing(manifest.objects()) == set()
     assert fresh.objects.unindexed_packs() == set()
 
 
 def test_rebuilding_names_damaged_packs_and_leaves_them(repository: Repository) -> None:
     save(repository)
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         writer.add(b"another pack", 12)
-    victim = repository.object_location(digest_of("blake3", b"another pack")).key
+    victim = repository.objects.locate(digest_of("blake3", b"another pack")).key
     repository.store.write(victim, b"junk")
 
-    report = repository.rebuild_index()
+    report = repository.objects.rebuild_index()
 
     assert [damage.key for damage in report.damaged] == [victim]
     assert report.packs == 1
     assert repository.store.read(victim) == b"junk"
-    assert repository.read_object(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
+    assert repository.objects.read(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
     with pytest.raises(IntegrityError):
-        repository.read_object(digest_of("blake3", b"another pack"))
+        repository.objects.read(digest_of("blake3", b"another pack"))
 
 
 def test_many_index_files_become_one(repository: Repository) -> None:
     written = []
     for number in range(70):
         data = b"object %d" % number
-        with Repository.open(repository.store).writer() as writer:
+        with Repository.open(repository.store).objects.writer() as writer:
             written.append(writer.add(data, len(data)))
     assert len(keys(repository.store, "index")) < 64
     fresh = Repository.open(repository.store)
-    assert [fresh.read_object(digest) for digest in written] == [
+    assert [fresh.objects.read(digest) for digest in written] == [
         b"object %d" % number for number in range(70)
     ]
     assert fresh.objects.unindexed_packs() == set()
@@ -164,14 +160,14 @@ def test_an_index_that_is_merged_away_while_it_is_read_is_no_error(repository: R
         def names(self, prefix: str = "") -> list[str]:
             names = list(super().names(prefix))
             if prefix == "index" and index.removeprefix("index/") in names:
-                with Repository.open(self.inner).writer() as writer:
+                with Repository.open(self.inner).objects.writer() as writer:
                     writer.add(b"new", 3)
                 self.inner.delete(index)
-                Repository.open(self.inner).rebuild_index()
+                Repository.open(self.inner).objects.rebuild_index()
             return names
 
     reader = Repository.open(Merging(repository.store))
-    assert reader.read_object(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
+    assert reader.objects.read(digest_of("blake3", b"delta" * 100)) == b"delta" * 100
 
 
 @pytest.mark.parametrize("kind", ["short-read", "flip"])
@@ -182,9 +178,9 @@ def test_bad_reads_are_found(repository: Repository, kind: str, operation: str) 
     prefix = "objects" if operation == "held.open" else "packs"
     store = FaultyStore(repository.store, Fault(kind, operations=frozenset({operation}), key=prefix))  # type: ignore[arg-type]
     with pytest.raises(IntegrityError):
-        Repository.open(store).read_object(digest_of("blake3", data))
+        Repository.open(store).objects.read(digest_of("blake3", data))
     store.assert_fired()
-    assert Repository.open(store).read_object(digest_of("blake3", data)) == data
+    assert Repository.open(store).objects.read(digest_of("blake3", data)) == data
 
 
 @pytest.mark.parametrize("kind", ["full", "denied", "error"])
@@ -205,11 +201,11 @@ def test_a_full_disk_anywhere_lists_nothing_and_a_second_try_succeeds(
     assert list(Repository.open(store).manifests()) == []
 
     manifest = save(Repository.open(store))
-    assert Repository.open(store).missing(manifest.objects()) == set()
+    assert Repository.open(store).objects.missing(manifest.objects()) == set()
 
 
 def test_a_lost_reply_to_the_commit_is_no_second_savepoint(repository: Repository) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data in FILES.values():
             writer.add(data, len(data))
     store = FaultyStore(

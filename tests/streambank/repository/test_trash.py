@@ -30,13 +30,15 @@ def keys(repository: Repository) -> list[str]:
 
 def test_it_is_not_there_to_stay_and_can_still_be_read(repository: Repository) -> None:
     objects = manifest_of().objects()
-    assert repository.condemned(objects, refresh=True) == set()
+    assert repository.objects.condemned(objects, refresh=True) == set()
     condemn(repository.store, "blake3", keys(repository), {})
-    assert repository.has(DIGEST)  # nobody has looked since
-    assert repository.condemned(objects, refresh=True) == set(objects)
-    assert not repository.has(DIGEST) and repository.missing(objects) == set(objects)
-    assert repository.read_object(DIGEST) == LARGE
-    assert all(isinstance(data, bytes) for _, data in Repository.open(repository.store).read_objects(objects))
+    assert repository.objects.has(DIGEST)  # nobody has looked since
+    assert repository.objects.condemned(objects, refresh=True) == set(objects)
+    assert not repository.objects.has(DIGEST) and repository.objects.missing(objects) == set(objects)
+    assert repository.objects.read(DIGEST) == LARGE
+    assert all(
+        isinstance(data, bytes) for _, data in Repository.open(repository.store).objects.read_many(objects)
+    )
 
 
 def test_nothing_that_counts_on_it_is_listed(repository: Repository) -> None:
@@ -65,8 +67,8 @@ def test_a_record_that_was_read_wrong_once_is_believed_when_it_is_read_right(rep
     condemn(store, "blake3", keys(repository), {})
     objects = manifest_of().objects()
     reader = Repository.open(store)
-    assert reader.condemned(objects, refresh=True) == set() and store.wrong == 0
-    assert reader.condemned(objects, refresh=True) == set(objects)
+    assert reader.objects.condemned(objects, refresh=True) == set() and store.wrong == 0
+    assert reader.objects.condemned(objects, refresh=True) == set(objects)
 
 
 def test_it_is_stored_again_under_another_name(
@@ -80,21 +82,21 @@ def test_it_is_stored_again_under_another_name(
         repository.store.delete(key)
     monkeypatch.setattr(reading, "READ_BYTES", 100_000)
     fresh = Repository.open(repository.store)
-    place = fresh.object_location(DIGEST)
-    assert place.kind == "pack" and fresh.read_object(DIGEST) == LARGE
-    found = dict(fresh.read_objects(manifest_of().objects()))
+    place = fresh.objects.locate(DIGEST)
+    assert place.kind == "pack" and fresh.objects.read(DIGEST) == LARGE
+    found = dict(fresh.objects.read_many(manifest_of().objects()))
     assert set(found.values()) == set(FILES.values())
-    assert fresh.rebuild_index().damaged == ()
+    assert fresh.objects.rebuild_index().damaged == ()
 
     data = bytearray(fresh.store.read(place.key))
     data[500_000] ^= 1
     fresh.store.write(place.key, bytes(data))
     with pytest.raises(IntegrityError) as damaged:
-        fresh.read_object(DIGEST)
+        fresh.objects.read(DIGEST)
     assert damaged.value.code == "object-damaged"
     fresh.store.delete(place.key)
     with pytest.raises(IntegrityError) as gone:
-        fresh.read_object(DIGEST)
+        fresh.objects.read(DIGEST)
     assert gone.value.code == "pack-missing"
 
 
@@ -102,10 +104,10 @@ def test_a_pack_that_is_gone_hides_no_object_of_the_same_bytes(repository: Repos
     """An index file that was merged beside a sweep still names the pack."""
     condemn(repository.store, "blake3", [object_key(DIGEST)], {})
     again = Repository.open(repository.store)
-    with again.writer() as writer:
+    with again.objects.writer() as writer:
         writer.add(LARGE, len(LARGE))
-    repository.store.delete(again.object_location(DIGEST).key)
-    assert Repository.open(repository.store).read_object(DIGEST) == LARGE
+    repository.store.delete(again.objects.locate(DIGEST).key)
+    assert Repository.open(repository.store).objects.read(DIGEST) == LARGE
 
 
 def test_a_record_that_a_newer_version_wrote_stops_takes(repository: Repository) -> None:

@@ -209,8 +209,8 @@ def test_nothing_of_a_held_savepoint_goes_although_it_was_expired(
         assert [hold.which for hold in report.holds] == [(JOB, old)]
         assert content(repository.store) == before
         assert [each.key for each in expired_savepoints(repository.store)] == [copy.key]
-        repository.refresh()
-        assert repository.read_object(manifest.files[1].digest) == large(1)
+        repository.objects.refresh()
+        assert repository.objects.read(manifest.files[1].digest) == large(1)
     for expected in ((2, 0), (0, 2)):
         clock.advance(2 * HOUR_S)
         report = sweep_now(repository.store)

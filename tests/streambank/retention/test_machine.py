@@ -100,7 +100,7 @@ class Repositories(RuleBasedStateMachine):
         files = self.next_files(names)
         manifest = manifest_of(files, batch=self.batch, taken_at=TAKEN_AT + timedelta(hours=self.batch))
         repository = Repository.open(self.store)
-        writer = repository.writer()
+        writer = repository.objects.writer()
         for data in files.values():
             writer.add(data, len(data))
         writer.flush()
@@ -140,7 +140,7 @@ class Repositories(RuleBasedStateMachine):
         keeper = stack.enter_context(Holds(repository, "restore").held("flights", name))
         manifest = repository.load("flights", name)
         for digest in manifest.objects():
-            repository.object_location(digest)  # from here on it counts on what it knows
+            repository.objects.locate(digest)  # from here on it counts on what it knows
         self.reading = repository, manifest, keeper, stack
 
     @precondition(lambda self: self.reading is not None)
@@ -152,7 +152,7 @@ class Repositories(RuleBasedStateMachine):
         with stack:
             assert manifest.savepoint in assert_whole(self.store)
             for digest, size_bytes in manifest.objects().items():
-                data = repository.read_object(digest)
+                data = repository.objects.read(digest)
                 assert len(data) == size_bytes and digest_of("blake3", data) == digest
 
     @rule(keep=st.integers(1, 3), daily=st.integers(0, 2), verified=st.integers(0, 2), crash=crashes)
@@ -229,7 +229,7 @@ class Repositories(RuleBasedStateMachine):
 
     @rule()
     def reindex(self) -> None:
-        assert Repository.open(self.store).rebuild_index().damaged == ()
+        assert Repository.open(self.store).objects.rebuild_index().damaged == ()
 
     @invariant()
     def every_listed_savepoint_is_whole_and_what_was_taken(self) -> None:

@@ -34,7 +34,7 @@ def moved(clock: Clock) -> tuple[Repository, Manifest]:
     store.delete(drop(repository, store_and_list(repository, DEAD, 1)).key)
     reader = Repository.open(store)
     for data in KEPT.values():
-        assert reader.read_object(digest_of("blake3", data)) == data
+        assert reader.objects.read(digest_of("blake3", data)) == data
     old = content(store)
     clock.advance(2 * HOUR_S)
     sweep(Repository.open(store), grace_s=HOUR_S)
@@ -47,11 +47,11 @@ def moved(clock: Clock) -> tuple[Repository, Manifest]:
 
 def read_all(reader: Repository, kept: Manifest) -> None:
     for data in KEPT.values():
-        assert reader.read_object(digest_of("blake3", data)) == data
+        assert reader.objects.read(digest_of("blake3", data)) == data
 
 
 def read_many(reader: Repository, kept: Manifest) -> None:
-    assert {data for _, data in reader.read_objects(kept.objects())} == set(KEPT.values())
+    assert {data for _, data in reader.objects.read_many(kept.objects())} == set(KEPT.values())
 
 
 def verify_quickly(reader: Repository, kept: Manifest) -> None:

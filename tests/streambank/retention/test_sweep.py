@@ -72,7 +72,7 @@ def test_from_expired_to_gone_takes_two_graces(repository: Repository, clock: Cl
     clock.advance(2 * HOUR_S)
     run(repository)
     assert [*repository.store.names("condemned")] == ["last-sweep"]
-    assert not Repository.open(repository.store).rebuild_index().changed
+    assert not Repository.open(repository.store).objects.rebuild_index().changed
     assert verify(Repository.open(repository.store), "flights", kept.savepoint, level="full").ok
 
 
@@ -102,7 +102,7 @@ def test_what_nobody_ever_listed_goes_too(repository: Repository, clock: Clock) 
 
 
 def test_young_files_are_left_to_whoever_is_writing_them(repository: Repository, clock: Clock) -> None:
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         writer.add(large(1), len(large(1)))
         writer.add(b"small", 5)
     clock.advance(0.9 * HOUR_S)
@@ -210,7 +210,7 @@ def test_a_lost_index_costs_no_object(repository: Repository, clock: Clock) -> N
     for _ in range(3):
         clock.advance(2 * HOUR_S)
         assert run(repository).condemned.files == 0
-    Repository.open(repository.store).rebuild_index()
+    Repository.open(repository.store).objects.rebuild_index()
     assert assert_whole(repository.store) == {kept.savepoint}
 
 

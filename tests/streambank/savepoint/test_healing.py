@@ -64,11 +64,11 @@ def test_flipped_bytes_that_a_verification_found(large: Workshop, folder: str) -
 def test_a_large_object_that_was_stored_under_another_name(large: Workshop) -> None:
     large.run(1)
     data = large.checkpoint.read("state/0/0/1.delta")
-    with large.repository.writer() as writer:
+    with large.repository.objects.writer() as writer:
         digest = writer.add(data, len(data))
     record = condemn(large.repository_store, "blake3", [object_key(digest)], {})
     first = large.take()
-    pack = large.repository.object_location(digest)
+    pack = large.repository.objects.locate(digest)
     assert (pack.kind, pack.length) == ("pack", len(data))
     large.repository_store.delete(object_key(digest))  # what the sweep does in the end
     forget(large.repository_store, record)

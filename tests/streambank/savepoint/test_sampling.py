@@ -134,7 +134,7 @@ def many(count: int, seed: int = 0) -> dict[str, bytes]:
 
 def spoil(repository: Repository, manifest: Manifest, path: str) -> None:
     entry = next(entry for entry in manifest.files if entry.path == path)
-    place = repository.object_location(entry.digest)
+    place = repository.objects.locate(entry.digest)
     flip(repository.store, place.key, place.offset)
 
 
@@ -213,7 +213,7 @@ def test_damage_stands_until_the_bytes_are_hashed_again(repository: Repository) 
 
 def test_what_is_gone_is_found_at_once(repository: Repository) -> None:
     save(repository, {**FILES, "offsets/9": b"alone in its pack"}, batch=9)
-    place = repository.object_location(digest_of("blake3", b"alone in its pack"))
+    place = repository.objects.locate(digest_of("blake3", b"alone in its pack"))
     repository.store.delete(place.key)
     assert damaged_files(repository, "1%") == {"offsets/9"}
 

@@ -180,7 +180,7 @@ def test_a_file_that_is_replaced_between_hash_and_copy_is_never_stored_under_the
     monkeypatch.setattr(ServiceCopy, "to", replaced)
 
     def save() -> str | None:
-        with repository.writer() as writer:
+        with repository.objects.writer() as writer:
             return writer.add_file(held, lambda reader: iter(lambda: reader.read(1 << 20), b""))
 
     if ignored:
@@ -243,7 +243,7 @@ def test_a_large_local_file_goes_up_without_waiting_in_a_temporary_one(
     def read(reader: Any) -> Iterable[bytes]:
         return iter(lambda: reader.read(1 << 20), b"")
 
-    with monkeypatch.context() as patch, repository.writer() as writer:
+    with monkeypatch.context() as patch, repository.objects.writer() as writer:
         patch.setattr(tempfile, "SpooledTemporaryFile", None)
         digest = writer.add_file(held, read, again=True)
         assert digest == digest_of("blake3", b"z" * (3 << 20))
@@ -262,7 +262,7 @@ def test_a_large_local_file_goes_up_without_waiting_in_a_temporary_one(
         yield b"one" if len(seen) == 1 else b"two"
 
     local.write("large", b"v" * (3 << 20) + b"...")
-    with pytest.raises(ConflictError) as caught, repository.writer() as writer:
+    with pytest.raises(ConflictError) as caught, repository.objects.writer() as writer:
         writer.add_file(Longer(local.hold("large")), another, again=True)
     assert caught.value.code == "size-changed" and len(seen) == 2
     assert len(list(repository.store.list("objects"))) == 1

@@ -141,7 +141,7 @@ class TestBesideALiveQuery:
         assert result.replans == 1
         manifest = shop.repository.load(JOB, result.savepoint)
         digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/1/6.delta")
-        assert shop.repository.read_object(digest) == b"of another driver"
+        assert shop.repository.objects.read(digest) == b"of another driver"
 
     def test_a_lease_that_changes_hands_means_planning_again(self, shop: Workshop) -> None:
         shop.run(5)
@@ -217,7 +217,7 @@ class TestBesideALiveQuery:
             manifest = repository.load(JOB, result.savepoint)
             target = quick_store(tmp_path / result.savepoint)
             for entry in manifest.files:
-                target.write(entry.path, repository.read_object(entry.digest))
+                target.write(entry.path, repository.objects.read(entry.digest))
             assert CheckpointReader(target).closure(kind="minimal").batch == result.batch
 
 

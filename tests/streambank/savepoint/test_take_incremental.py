@@ -44,7 +44,7 @@ class TestIncremental:
         second = shop.take()
         manifest = shop.repository.load(JOB, second.savepoint)
         digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/0/3.delta")
-        assert shop.repository.read_object(digest) == bytes(reversed(data))
+        assert shop.repository.objects.read(digest) == bytes(reversed(data))
 
     def test_a_lost_object_is_stored_again(self, shop: Workshop) -> None:
         shop.run(5)

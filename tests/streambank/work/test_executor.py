@@ -13,6 +13,7 @@ import pytest
 from streambank.core.errors import ConflictError, InputError, IntegrityError, RefusedError, StorageError
 from streambank.recovery.restore import restore
 from streambank.repository.manifest import Manifest
+from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn
@@ -279,15 +280,15 @@ class TestRestoringElsewhere:
         savepoint = shop.take().savepoint
         monkeypatch.setattr("streambank.work.target.NOTE_EVERY_S", 0.0)
         ended = threading.Event()
-        chunks = Repository.object_chunks
+        chunks = Objects.chunks
 
-        def ending(self: Repository, digest: str) -> Any:
+        def ending(self: Objects, digest: str) -> Any:
             yield from chunks(self, digest)
-            if self.object_size(digest) > SMALL_BYTES and not ended.is_set():
+            if self.size(digest) > SMALL_BYTES and not ended.is_set():
                 ended.set()
                 shop.open("there").write(METADATA, b'{"id": "another query"}')
 
-        monkeypatch.setattr(Repository, "object_chunks", ending)
+        monkeypatch.setattr(Objects, "chunks", ending)
         with pytest.raises(ConflictError) as caught:
             shop.restore(savepoint, "there", sink="accept", executor=Elsewhere(tmp_path))
         assert caught.value.code == "target-moved"
@@ -307,7 +308,7 @@ class TestRestoringElsewhere:
             place_large(repository, target, entry, check=over)
         assert not target.exists(entry.path)
         place_large(repository, target, entry)
-        assert target.read(entry.path) == repository.read_object(entry.digest)
+        assert target.read(entry.path) == repository.objects.read(entry.digest)
 
     def test_damage_ends_it(self, shop: Workshop, tmp_path: Path) -> None:
         savepoint = shop.take().savepoint

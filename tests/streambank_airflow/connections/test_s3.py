@@ -311,6 +311,6 @@ def test_a_repository_of_a_hook_goes_on_working_after_the_call(
     connect(monkeypatch, {"repository": moto_server.location(), **own_fields(moto_server)})
     repository: Repository = StreambankHook().repository("orders", create=True)
 
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         writer.add(b"x" * (2 << 20), 2 << 20)
     assert list(repository.store.list("objects"))

@@ -102,7 +102,7 @@ def test_what_went_away_before_an_executor_could_hold_it_is_copied_from_what_is_
     assert result.replans == 0
     manifest = shop.repository.load(JOB, result.savepoint)
     (entry,) = [entry for entry in manifest.files if entry.path == "state/0/0/5.snapshot"]
-    assert shop.repository.read_object(entry.digest) == data
+    assert shop.repository.objects.read(entry.digest) == data
     assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
 

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = False) -> None:
     """Make the index of a repository again from its packs: exit code 1 where packs are damaged or gone."""
-    report = open_repository(repository).rebuild_index()
+    report = open_repository(repository).objects.rebuild_index()
     document = {
         "ok": not (report.damaged or report.lost),
         "changed": report.changed,

@@ -21,7 +21,6 @@ from streambank.repository.objects.read import (
     ObjectLocation,
     PartReader,
     checked,
-    damaged_object,
     file_location,
     groups,
     missing_pack,
@@ -29,7 +28,7 @@ from streambank.repository.objects.read import (
 )
 from streambank.repository.objects.write import ObjectWriter
 from streambank.repository.trash import Condemned
-from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store
+from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, chunks
 
 
 class Objects:
@@ -60,7 +59,16 @@ class Objects:
         file: FileInfo | None = None,
         absent: Container[str] = frozenset(),
     ) -> bool:
-        """See `Repository.has`; nobody is asked for its own `file`, as it is now, or that it is `absent`."""
+        """Whether an object is there to stay, of this size where one is given. Its bytes are not read.
+
+        What a sweep is going to delete is not: store it again, and it goes where it lasts.
+
+        Args:
+            digest: The object.
+            size_bytes: Its size; None for any.
+            file: Its own file, as it is now; looked for where it is not given.
+            absent: Objects that are known to have no file of their own.
+        """
         split_digest(digest)
         for place in self._lasting(digest):
             if size_bytes in (None, place.length) and self._is_whole(place):
@@ -75,10 +83,18 @@ class Objects:
         return size_bytes in (None, info.size_bytes)
 
     def missing(self, digests: Iterable[str] | Mapping[str, int]) -> set[str]:
-        """See `Repository.missing`."""
+        """Those of some objects that are not there, or not of the size that a mapping gives."""
         wanted = digests if isinstance(digests, Mapping) else dict.fromkeys(digests)
         files = self.look_up(wanted)
         return {it for it, size_bytes in wanted.items() if not self.has(it, size_bytes, file=files.get(it))}
+
+    def size(self, digest: str) -> int:
+        """Size of an object in bytes.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
+        """
+        return self.locate(digest).length
 
     def look_up(self, digests: Iterable[str]) -> Mapping[str, FileInfo]:
         """The files of those of some objects that have one, as far as a service tells of many at once.
@@ -89,14 +105,19 @@ class Objects:
             return {}
         return look_up(self._store, [digest for digest in digests if not self._index.find(digest)])
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Take in what others wrote, condemned and deleted since the last look."""
         self._index.load(refresh=True)
         self._whole_packs.clear()
         self._condemned.refresh()
 
     def condemned(self, digests: Iterable[str], *, refresh: bool = False) -> set[str]:
-        """See `Repository.condemned`."""
+        """Those of some objects that a sweep is going to delete: there is no other copy of them here.
+
+        Args:
+            digests: The objects.
+            refresh: Look again what has been condemned since the repository was last looked at.
+        """
         if refresh:
             self._condemned.refresh()
         return {digest for digest in digests if self._is_condemned(digest)} if self._condemned else set()
@@ -112,13 +133,16 @@ class Objects:
         return places
 
     def locate(self, digest: str, *, gone: str | None = None, file: FileInfo | None = None) -> ObjectLocation:
-        """See `Repository.object_location`; index files that others wrote meanwhile are taken in.
+        """Where an object lies; index files that others wrote meanwhile are taken in.
 
         Args:
             digest: The object.
             gone: The pack where it was said to lie, and that is not there. A sweep has had what is needed of
                 it stored elsewhere before it deleted it, so the index is read again.
             file: Its own file, as `look_up` has found it a moment ago.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`).
         """
         if gone is not None and gone not in self._gone:
             self._gone.add(gone)
@@ -138,37 +162,67 @@ class Objects:
             return packed_location(digest, place)
         return file_location(info)
 
-    def check(self, digest: str, size_bytes: int) -> None:
-        """See `Repository.check_object`."""
-        location = self.locate(digest)
-        if location.length != size_bytes:
-            raise damaged_object(digest, location, f"it has {location.length} bytes instead of {size_bytes}")
-        place = self._find(digest)
-        if location.kind == "pack" and place is not None and not self._is_whole(place):
-            self.check_pack(place.pack_id)
-            raise damaged_object(digest, location, "the pack is not as long as the index says")
-
     def check_pack(self, pack_id: str) -> None:
-        """See `Repository.check_pack`."""
+        """Compare a pack's length, trailer and table of contents with its id; its objects are not read.
+
+        Raises:
+            IntegrityError: One is not what it was (code `pack-damaged`), or it is gone (`pack-missing`).
+        """
         try:
             read_pack(self._store, pack_id)
         except NotFoundError as error:
             raise missing_pack(pack_id) from error
 
     def repair_pack(self, pack_id: str) -> bool:
-        """See `IndexFiles.repair`."""
+        """Write a damaged table of contents of a pack again, where the index proves what it was.
+
+        Returns:
+            Whether the table is right now.
+        """
         return self._index.repair(pack_id)
 
     # Reading
 
     @contextmanager
     def open(self, digest: str) -> Iterator[BinaryIO]:
-        """See `Repository.open_object`."""
+        """A reader of an object, which compares the digest when its end is reached.
+
+        Raises:
+            IntegrityError: It is not there (code `object-missing`), or, from `read`, not what it was (code
+                `object-damaged`).
+        """
         with self._open(digest) as (_, reader):
             yield reader
 
-    def hash(self, digest: str, passing: Callable[[int], None]) -> ObjectLocation:
-        """See `Repository.hash_object`."""
+    def chunks(self, digest: str) -> Iterator[bytes]:
+        """The bytes of an object, chunk by chunk; the last step compares the digest.
+
+        Made for `Store.write`, which leaves nothing behind where this raises.
+
+        Raises:
+            IntegrityError: As `open`.
+        """
+        with self.open(digest) as reader:
+            yield from chunks(reader)
+
+    def read(self, digest: str) -> bytes:
+        """All bytes of an object.
+
+        Raises:
+            IntegrityError: As `open`.
+        """
+        return b"".join(self.chunks(digest))
+
+    def hash(self, digest: str, passing: Callable[[int], None] = lambda _: None) -> ObjectLocation:
+        """Read an object through and compare its digest, without keeping its bytes; gives where it was read.
+
+        Args:
+            digest: Of the object.
+            passing: Told after each step how many bytes were read.
+
+        Raises:
+            IntegrityError: As `open`.
+        """
         with self._open(digest) as (location, reader):
             buffer, size_bytes = self._buffer(), 0
             while count := reader.readinto(buffer):  # type: ignore[attr-defined]  # every raw reader has it
@@ -186,7 +240,11 @@ class Objects:
         return buffer
 
     def read_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes | IntegrityError]]:
-        """See `Repository.read_objects`."""
+        """Many small objects, read pack by pack in few large steps, in no promised order.
+
+        Yields:
+            Digest and bytes, or the error where an object is missing or damaged.
+        """
         packs: dict[str, list[tuple[str, ObjectLocation]]] = {}
         for digest in dict.fromkeys(digests):
             try:
@@ -207,8 +265,8 @@ class Objects:
     # Writing
 
     def writer(self) -> ObjectWriter:
-        """See `Repository.writer`."""
-        self.look_again()
+        """Something that adds objects; use it in a `with`."""
+        self.refresh()
         absent = Absent(self._store)
 
         def has(digest: str, size_bytes: int) -> bool:
@@ -223,7 +281,7 @@ class Objects:
     # The index
 
     def check_index(self) -> list[Damage]:
-        """See `Repository.check_index`."""
+        """Index files that cannot be used."""
         self._index.load(refresh=True)
         return self._index.damaged()
 
@@ -236,7 +294,14 @@ class Objects:
         return self._index.known_packs()
 
     def rebuild_index(self) -> RebuildReport:
-        """See `Repository.rebuild_index`."""
+        """Make the index again from the packs, and replace all index files there were.
+
+        Where a pack's table of contents is damaged and the index knows it, the pack is repaired. Writes
+        nothing where the index says just what the packs do. Safe beside readers and writers.
+
+        Raises:
+            FormatError: A newer Streambank wrote an index file (code `unknown-format`); nothing is changed.
+        """
         return self._index.rebuild()
 
     def drop_from_index(self, pack_ids: Set[str]) -> bool:

@@ -108,8 +108,8 @@ def test_a_pack_that_is_cut_off_keeps_what_the_index_knows(tmp_path: Path, repos
     assert not answer.document["changed"]
     opened = Repository.open(open_store(repository))
     manifest = opened.load(*opened.find("b000004"))
-    assert len(dict(opened.read_objects(manifest.objects()))) == len(manifest.objects())
-    assert all(isinstance(data, bytes) for _, data in opened.read_objects(manifest.objects()))
+    assert len(dict(opened.objects.read_many(manifest.objects()))) == len(manifest.objects())
+    assert all(isinstance(data, bytes) for _, data in opened.objects.read_many(manifest.objects()))
 
 
 def test_a_pack_that_is_gone_is_named_and_forgotten(repository: Path) -> None:
@@ -126,7 +126,7 @@ def test_an_index_of_a_newer_version_is_left_alone(repository: Path) -> None:
     store = open_store(repository)
     opened = Repository.open(store)
     data = b'{"index": 2, "digest": "blake3"}\n'
-    with opened.writer() as writer:
+    with opened.objects.writer() as writer:
         digits = writer.add(data, len(data)).partition(":")[2]
     store.write(f"index/{digits}.jsonl", data)
     before = files(repository, "index")
@@ -138,13 +138,13 @@ def test_an_index_of_a_newer_version_is_left_alone(repository: Path) -> None:
 def test_beside_a_take(tmp_path: Path, repository: Path) -> None:
     """A pack that a running take has stored and not indexed yet is indexed; the take goes on."""
     opened = Repository.open(open_store(repository))
-    with opened.writer() as writer:
+    with opened.objects.writer() as writer:
         kept = [writer.add(b"one", 3)]
         writer.flush()
         files(repository, "index")[0].unlink()
         assert succeed("reindex", "--json").document["changed"]
         kept.append(writer.add(b"two", 3))
     fresh = Repository.open(open_store(repository))
-    assert [fresh.read_object(digest) for digest in kept] == [b"one", b"two"]
+    assert [fresh.objects.read(digest) for digest in kept] == [b"one", b"two"]
     assert succeed("verify", "--all", "--level", "full", "--json").document["ok"]
     assert not succeed("reindex", "--json").document["changed"]

@@ -70,9 +70,9 @@ def test_a_pack_of_which_a_part_is_lost_everywhere(store: Store, replica: Reposi
     repository = Repository.open(store)
     lost, found = FILES["metadata"], FILES["state/0/0/4.delta"]
     for data in (lost, found):
-        flip(store, key, repository.object_location(digest_of("blake3", data)).offset)
+        flip(store, key, repository.objects.locate(digest_of("blake3", data)).offset)
     flip_table(store, key)
-    there = replica.object_location(digest_of("blake3", lost))
+    there = replica.objects.locate(digest_of("blake3", lost))
     flip(replica.store, there.key, there.offset)
     bad = repository.store.read(key)[: len(lost)]
 
@@ -83,8 +83,8 @@ def test_a_pack_of_which_a_part_is_lost_everywhere(store: Store, replica: Reposi
     assert missing.file == key and missing.needed_by == (f"flights/{FIRST}", f"flights/{SECOND}")
     assert replica.store.uri in missing.reason
     fresh = Repository.open(store)
-    assert fresh.read_object(digest_of("blake3", found)) == found
-    fresh.check_pack(key.rpartition("/")[2])
+    assert fresh.objects.read(digest_of("blake3", found)) == found
+    fresh.objects.check_pack(key.rpartition("/")[2])
     assert store.read(key)[: len(lost)] == bad
 
 
@@ -95,10 +95,10 @@ def test_a_pack_that_is_cut_or_gone_and_a_part_is_lost_everywhere(
     """What can be had is stored in a new pack; the remains stay."""
     key = pack_of(store, FILES["state/0/0/4.delta"])
     lost = FILES["metadata"]
-    flip(store, key, Repository.open(store).object_location(digest_of("blake3", lost)).offset)
+    flip(store, key, Repository.open(store).objects.locate(digest_of("blake3", lost)).offset)
     how(store, key)
     remains = store.read(key) if store.exists(key) else None
-    there = replica.object_location(digest_of("blake3", lost))
+    there = replica.objects.locate(digest_of("blake3", lost))
     flip(replica.store, there.key, there.offset)
 
     report = mend(store, Repository.open(replica.store))
@@ -108,7 +108,7 @@ def test_a_pack_that_is_cut_or_gone_and_a_part_is_lost_everywhere(
     fresh = Repository.open(store)
     for path, data in FILES.items():
         if data != lost and len(data) <= SMALL_BYTES:
-            assert fresh.read_object(digest_of("blake3", data)) == data, path
+            assert fresh.objects.read(digest_of("blake3", data)) == data, path
 
 
 def salted(store: Store) -> str:
@@ -123,14 +123,14 @@ def salted(store: Store) -> str:
     store.delete(key)
     new = pack_key(digest.partition(":")[2])
     store.write(new, data[:body_bytes] + table + trailer)
-    Repository.open(store).rebuild_index()
+    Repository.open(store).objects.rebuild_index()
     return new
 
 
 def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repository) -> None:
     key = salted(store)
     before = contents(store)
-    flip(store, key, Repository.open(store).object_location(digest_of("blake3", FILES["metadata"])).offset)
+    flip(store, key, Repository.open(store).objects.locate(digest_of("blake3", FILES["metadata"])).offset)
     report = mend(store, replica)
     assert report.ok and [one.file for one in report.repaired] == [key]
     assert contents(store) == before
@@ -141,7 +141,7 @@ def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repo
     assert {each.file for each in report.not_repaired} == {key}
     assert all("cannot be made again" in each.reason for each in report.not_repaired)
     fresh = Repository.open(store)
-    assert fresh.read_object(digest_of("blake3", FILES["metadata"])) == FILES["metadata"]
+    assert fresh.objects.read(digest_of("blake3", FILES["metadata"])) == FILES["metadata"]
 
     store.delete(key)
     report = mend(store, replica)

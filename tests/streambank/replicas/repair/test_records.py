@@ -33,7 +33,7 @@ def test_the_index(store: Store, replica: Repository, how: Callable[[Store, str]
     report = mend(store, replica)
     assert report.ok
     assert {one.kind for one in report.repaired} == {"index"}
-    assert Repository.open(store).check_index() == []
+    assert Repository.open(store).objects.check_index() == []
     assert damage(store) == 0
 
 

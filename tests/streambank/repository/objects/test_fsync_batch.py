@@ -37,7 +37,7 @@ def keys(store: Store) -> list[str]:
 def test_an_object_has_no_name_before_its_bytes_are_durable(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     repository = Repository.open(store, create=True)
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         for data in LARGE:
             writer.add(data, len(data))
         assert keys(store) == []
@@ -50,7 +50,7 @@ def test_a_power_cut_takes_whole_objects_or_none(tmp_path: Path) -> None:
     inner = LocalStore(tmp_path, fsync=True)
     Repository.open(inner, create=True)
     faulty = FaultyStore(inner, Fault("crash-before", operations=frozenset({"settle"})))
-    with pytest.raises(SimulatedCrash), Repository.open(faulty).writer() as writer:
+    with pytest.raises(SimulatedCrash), Repository.open(faulty).objects.writer() as writer:
         for data in LARGE:
             writer.add(data, len(data))
     faulty.assert_fired()
@@ -111,11 +111,11 @@ def test_nobody_counts_on_names_that_a_killed_writer_left_before_they_were_durab
 
 def test_what_is_there_is_not_written(tmp_path: Path) -> None:
     inner = LocalStore(tmp_path, fsync=False)
-    with Repository.open(inner, create=True).writer() as writer:
+    with Repository.open(inner, create=True).objects.writer() as writer:
         for data in LARGE[:7]:
             writer.add(data, len(data))
     store = FaultyStore(inner)
-    with Repository.open(store).writer() as writer:
+    with Repository.open(store).objects.writer() as writer:
         for data in [*LARGE, *LARGE]:
             writer.add(data, len(data))
     assert (writer.new_objects, writer.known_objects) == (5, 19)
@@ -196,7 +196,7 @@ def test_a_take_after_a_kill_writes_only_what_had_not_arrived(tmp_path: Path) ->
 def test_large_objects_settle_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "SETTLE_BYTES", 2 * len(LARGE[0]))
     store = LocalStore(tmp_path, fsync=True)
-    with Repository.open(store, create=True).writer() as writer:
+    with Repository.open(store, create=True).objects.writer() as writer:
         for data in LARGE[:5]:
             writer.add(data, len(data))
         assert len(keys(store)) == 4

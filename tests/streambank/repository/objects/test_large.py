@@ -156,7 +156,7 @@ class TestInARepository:
 
     def test_many_new_objects_cost_hardly_a_question(self, service: Service, repository: Repository) -> None:
         service.asked.clear()
-        with repository.writer() as writer:
+        with repository.objects.writer() as writer:
             digests = [writer.add(number.to_bytes(2, "big") * LARGE, 2 * LARGE) for number in range(100)]
             assert [writer.add(bytes(2) * LARGE, 2 * LARGE)] == digests[:1]
 
@@ -165,7 +165,7 @@ class TestInARepository:
 
     def test_what_is_there_is_not_stored_again(self, service: Service, repository: Repository) -> None:
         for _ in range(2):
-            with repository.writer() as writer:
+            with repository.objects.writer() as writer:
                 for number in range(100):
                     writer.add(number.to_bytes(2, "big") * LARGE, 2 * LARGE)
         assert (writer.new_objects, writer.known_objects) == (0, 100)
@@ -173,24 +173,24 @@ class TestInARepository:
     def test_missing_ones_and_those_of_another_size_are_found(
         self, service: Service, repository: Repository
     ) -> None:
-        with repository.writer() as writer:
+        with repository.objects.writer() as writer:
             sizes = {writer.add(n.to_bytes(2, "big") * LARGE, 2 * LARGE): 2 * LARGE for n in range(100)}
         gone, cut, *_ = sizes
         service.delete(object_key(gone))
         service.write(object_key(cut), b"short")
         service.asked.clear()
 
-        assert repository.missing(sizes) == {gone, cut}
-        assert repository.missing(list(sizes)) == {gone}
+        assert repository.objects.missing(sizes) == {gone, cut}
+        assert repository.objects.missing(list(sizes)) == {gone}
         assert service.asked["stat"] <= 2
 
     def test_an_object_is_read_by_one_request(self, service: Service, repository: Repository) -> None:
-        with repository.writer() as writer:
+        with repository.objects.writer() as writer:
             added = writer.add(b"x" * LARGE, LARGE)
         service.asked.clear()
 
-        assert repository.read_object(added) == b"x" * LARGE
-        place = repository.hash_object(added)
+        assert repository.objects.read(added) == b"x" * LARGE
+        place = repository.objects.hash(added)
 
         assert not service.asked
         assert (place.key, place.length, place.file_bytes) == (object_key(added), LARGE, LARGE)

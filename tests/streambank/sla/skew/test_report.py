@@ -193,9 +193,9 @@ def test_of_a_large_file_only_the_part_that_is_wanted_is_read(monkeypatch: pytes
     with pytest.raises(NotFoundError):
         files.read("offsets/9")
     (key,) = keys(repository.store, "objects")
-    at = repository.object_location(digest_of(repository.digest_name, LARGE))
+    at = repository.objects.locate(digest_of(repository.digest_name, LARGE))
     repository.store.delete(key)
-    monkeypatch.setattr(repository, "object_location", lambda digest: at)
+    monkeypatch.setattr(repository.objects, "locate", lambda digest: at)
     with pytest.raises(IntegrityError) as gone:
         files.read("state/0/1/4.zip", 1, 2)
     assert gone.value.code == "object-missing"

@@ -187,16 +187,16 @@ def test_a_large_body_that_was_damaged_moves_again(
     break_it(network, taking, restoring)
 
     task = CopyTask.of(replace(info, path="state/0/0/1.zip"), "state-snapshot")
-    with repository.writer() as writer:
+    with repository.objects.writer() as writer:
         entry = run_task(task, store.child("checkpoint"), writer)
     restored = LocalStore(tmp_path)
-    undamaged(lambda: restored.write("f", repository.object_chunks(entry.digest)))
+    undamaged(lambda: restored.write("f", repository.objects.chunks(entry.digest)))
 
     assert (taking.fired, restoring.fired) == (1, 1)
     assert restored.read("f") == data
     always = Fault("corrupt", "GET", "/1.zip", times=100)
     break_it(network, always)
-    with repository.writer() as writer, pytest.raises(StorageError) as raised:
+    with repository.objects.writer() as writer, pytest.raises(StorageError) as raised:
         run_task(task, store.child("checkpoint"), writer)
     assert (raised.value.code, always.fired) == ("corrupt-transfer", TRANSFER_ATTEMPTS)
 
