@@ -17,10 +17,11 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.generations import MAIN
-from streambank.control.progress import ProgressRecord, ProgressScan
+from streambank.control.progress import ProgressRecord
 from streambank.core.units import to_json_time, utc_now
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id, write_launch
 from tests.support.places import ROOT
+from tests.support.progress import ProgressScan
 from tests.support.spark import BUILD_CONF
 
 APPLICATIONS = ROOT / "tests/data/applications"

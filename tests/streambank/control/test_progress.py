@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from streambank.control.progress import (
-    ProgressScan,
     ProgressWriter,
     SegmentHead,
     last_progress,
@@ -21,6 +20,7 @@ from streambank.control.segments import MOST_AT_ONCE, WHOLE_WRITE_BYTES, segment
 from streambank.core.errors import FormatError, StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
+from tests.support.progress import ProgressScan
 
 
 @pytest.fixture(params=["local", "memory"])

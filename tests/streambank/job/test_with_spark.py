@@ -11,7 +11,6 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import process
-from streambank.control.progress import ProgressScan
 from streambank.declaration.declaration import load_jobs
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.local import LocalLauncher
@@ -24,6 +23,7 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.jobs import BY, end_drivers, poll, race
 from tests.support.jvm import spark_options
+from tests.support.progress import ProgressScan
 
 APPLICATION = """
 import sys
