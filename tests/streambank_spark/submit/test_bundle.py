@@ -26,4 +26,4 @@ def test_python_imports_the_runner_from_it(tmp_path: Path) -> None:
         check=True,
         cwd=tmp_path,
     )
-    assert done.stdout.strip() == f"{bundle}/streambank_spark/runner/arguments.py"
+    assert done.stdout.strip() == f"{bundle}/streambank_spark/runner/entry.py"
