@@ -128,7 +128,7 @@ for batch in range(12):
     save(repository, {**FILES, "offsets/%d" % batch: b"offsets %d" % batch}, batch=batch)
     repository.pin("flights", next(iter(repository.manifests())).savepoint)
     if batch % 4 == 3:
-        repository.rebuild_index()
+        repository.objects.rebuild_index()
 print(repository.id)
 """
 
