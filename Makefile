@@ -21,6 +21,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 NOT_QUICK := $(foreach folder,streambank_airflow dags storm stack demo bench,--ignore=tests/$(folder)) \
 	-m "not (spark or airflow or server or slow or storm)"
 ARGS ?=
+# A part of the storm, such as 2/4; all of it where this is empty.
+PART ?=
+COMMIT ?=
 # Those of the second half of `make bench`; for a look: --keys 50000 --rounds 1
 STATE_ARGS ?=
 
@@ -87,8 +90,12 @@ test-quick: setup  ## What needs neither Java nor Airflow, within 2 minutes: for
 	@$(PYTEST) $(NOT_QUICK) $(ARGS)
 
 .PHONY: test-storm
-test-storm: classes  ## The long tests: hundreds of savepoints taken and restored under load
-	@$(PYTEST) --dist worksteal -m storm $(ARGS)
+test-storm: classes  ## The long tests: savepoints taken and restored under load; PART=2/4 runs a part of them
+	@$(PYTEST) --dist worksteal -m storm --record-storm $(if $(PART),--part $(PART)) $(ARGS)
+
+.PHONY: storm-report
+storm-report: setup  ## Whether the whole storm passed on this commit, by the records of its parts
+	@$(BIN)/python -m tests.support.storm $(COMMIT)
 
 .PHONY: demo
 demo: setup  ## The story, told as it happens: run, savepoints, disaster, restore, proof (under 10 minutes)

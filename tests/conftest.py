@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import durations
+from tests.support import durations, storm
 from tests.support.jvm import spark_options
 
 if TYPE_CHECKING:
@@ -76,7 +76,18 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(HOME, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    part = config.getoption("--part")
+    try:
+        storm.Part.parse(part or "1/1")
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    if config.getoption("--record-storm") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(storm.Recorder(part or "ARGS"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         for folder, marker in MARKERS_BY_FOLDER.items():
@@ -84,7 +95,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
         if _starts_a_server(item):
             item.add_marker("server")
+    if config.getoption("--part") is not None:
+        items[:] = _of_part(items, storm.Part.parse(config.getoption("--part")))
     items[:] = _spread(items)
+
+
+def _of_part(items: list[pytest.Item], part: storm.Part) -> list[pytest.Item]:
+    """The tests of the storm that are in a part of it."""
+    stormy = [item for item in items if item.get_closest_marker("storm")]
+    files = {item: item.path.relative_to(ROOT).as_posix() for item in stormy}
+    chosen = part.files(files.values(), storm.known_seconds())
+    return [item for item in stormy if files[item] in chosen]
 
 
 def _starts_a_server(item: pytest.Item) -> bool:
@@ -117,6 +138,8 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--durations-file", type=Path, help="keep in this file what took how long")
+    parser.addoption("--part", metavar="K/N", help="only this part of the storm")
+    parser.addoption("--record-storm", action="store_true", help="keep a record of the run")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -20,6 +20,7 @@ TARGETS = [
     "test",
     "test-quick",
     "test-storm",
+    "storm-report",
     "demo",
     "up",
     "down",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.archives import unpack_tar
+from tests.support.storm import Part, Record, report
 
 WRITTEN_S = 1_700_000_000
 
@@ -42,3 +43,42 @@ def test_an_archive_that_reaches_outside_is_refused(tmp_path: Path, name: str, k
     with pytest.raises(ValueError, match="not a file or a folder inside"):
         unpack_tar(packed(tmp_path, name, kind), tmp_path / "to")
     assert not (tmp_path / "to").exists()
+
+
+def test_parts_of_the_storm_have_each_file_once_and_take_about_as_long() -> None:
+    seconds = {f"test_{number}.py": float(10 + number * 37 % 90) for number in range(40)}
+    files = [*seconds, "test_new.py"]
+    parts = [Part(number, 4).files(files, seconds) for number in range(1, 5)]
+    assert sorted(file for part in parts for file in part) == sorted(files)
+    sums = [sum(seconds.get(file, 60.0) for file in part) for part in parts]
+    assert max(sums) < 1.1 * min(sums)
+    assert Part.parse("1/1").files(files, seconds) == {*files}
+
+
+@pytest.mark.parametrize("text", ["", "0/4", "5/4", "2", "a/b", "1/0"])
+def test_what_is_not_a_part_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="PART=2/4"):
+        Part.parse(text)
+
+
+def test_records_of_parts_show_whether_the_whole_storm_passed(tmp_path: Path) -> None:
+    first = Record("abc", changed=False, part="1/2", cells={"a": ("passed", 1.0), "b": ("failed", 2.0)})
+    second = Record("abc", changed=False, part="2/2", cells={"c": ("passed", 1.0)})
+    text, whole = report("abc", [first, second], "abcd")
+    assert not whole and "2 of 4 tests" in text
+    assert "failed: b" in text and "did not run: d" in text
+
+    again = Record("abc", changed=False, part="ARGS", cells={"b": ("passed", 1.0), "d": ("passed", 1.0)})
+    text, whole = report("abc", [first, second, again], "abcd")
+    assert whole and "The whole storm of 4 tests passed on abc." in text
+    dirty = Record("abc", changed=True, part="ARGS", cells=again.cells)
+    assert not report("abc", [first, second, dirty], "abcd")[1], "control: files differed"
+    assert not report("abc", [], [])[1], "control: nothing ran"
+    assert first.write(tmp_path) == tmp_path / "abc" / "1of2.json"
+
+
+def test_the_worst_step_of_a_test_is_its_outcome() -> None:
+    record = Record("abc", changed=False, part="1/1")
+    for when, outcome in (("setup", "passed"), ("call", "failed"), ("teardown", "passed")):
+        record.add(pytest.TestReport("a", ("a", 0, "a"), {}, outcome, None, when, duration=0.5))  # type: ignore[arg-type]
+    assert record.cells == {"a": ("failed", 1.5)}
