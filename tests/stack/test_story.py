@@ -254,7 +254,7 @@ def test_a_plan_that_says_nothing_of_the_topic_ends_the_story(
     monkeypatch.setattr(Story, "restore", lambda self: None)
     with pytest.raises(WaitedTooLongError, match="the restore's plan says nothing of the topic"):
         told.story.restore()
-    told.story.report.source_effect = "Kafka has all that comes after the savepoint: 7 records to read."
+    told.story.report.source_effect = "Kafka has everything after the savepoint: 7 records to read."
     told.story.restore()
 
 

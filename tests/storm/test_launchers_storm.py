@@ -250,7 +250,7 @@ def test_while_no_master_leads_a_job_can_be_stopped_and_none_be_started(tmp_path
                 with pytest.raises(StorageError) as caught:
                     change(job, by=BY)
                 assert caught.value.code == "cluster-refused"
-                assert "No master of the cluster leads" in caught.value.message
+                assert "No master of the cluster is the leader" in caught.value.message
             assert cluster.leader() == -1 and len(lines.events("launched")) == 1
 
             wait_for("the other one leads", lambda: cluster.leader() == 1 - failed, PATIENCE_S)

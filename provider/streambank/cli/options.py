@@ -42,7 +42,7 @@ Kafka = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT,...",
-        help="Servers of the query's Kafka, where they are not those that the savepoint names.",
+        help="Servers of the query's Kafka, if they are not those that the savepoint names.",
     ),
 ]
 KafkaJobsFile = Annotated[
@@ -71,12 +71,12 @@ JobsFile = Annotated[
 ]
 MaxRate = Annotated[
     str | None,
-    typer.Option("--max-rate", metavar="RATE", help="Read no faster than this, such as 50MB/s."),
+    typer.Option("--max-rate", metavar="RATE", help="Limit reading to this rate, such as 50MB/s."),
 ]
 Parallel = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Files or objects worked on at once: 4, or 8 where one side is on S3."
+        min=1, metavar="N", help="Files or objects processed at once: 4, or 8 if one side is on S3."
     ),
 ]
 Checkpoint = Annotated[
@@ -88,7 +88,8 @@ Batch = Annotated[
 Note = Annotated[str, typer.Option(metavar="TEXT", help="What you want to remember about it.")]
 Pin = Annotated[bool, typer.Option("--pin", help="Exempt it from retention.")]
 NewQuery = Annotated[
-    bool, typer.Option("--new-query", help="The job has begun anew: its query id may be another one.")
+    bool,
+    typer.Option("--new-query", help="The job was started from nothing, so its query id may be another one."),
 ]
 SavepointName = Annotated[
     str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the unique beginning of one.")
@@ -108,7 +109,7 @@ On = Annotated[
     typer.Option(
         "--on",
         help="here: threads of this process; spark: executors of --master; "
-        "auto: spark where a master is named and there is much to do.",
+        "auto: spark if a master is named and there is much to do.",
     ),
 ]
 Master = Annotated[
@@ -126,9 +127,7 @@ SparkConf = Annotated[
 ]
 SparkProperties = Annotated[
     str | None,
-    typer.Option(
-        "--spark-properties", metavar="FILE", help="A file of Spark properties, for what is secret."
-    ),
+    typer.Option("--spark-properties", metavar="FILE", help="A file of Spark properties, for secrets."),
 ]
 
 
@@ -183,9 +182,9 @@ def executor(
 
     if on is Where.spark and max_bytes_per_s is not None:
         raise InputError(
-            "--max-rate bounds what this machine reads, and does not go with --on spark.",
+            "--max-rate limits what this machine reads, so it cannot be combined with --on spark.",
             code="usage",
-            hint="Leave one of them out: the number of executors is what bounds their rate.",
+            hint="Leave one of them out. The number of executors limits their rate.",
         )
     here = Threads(parallel)
     if on is Where.here or (on is Where.auto and (master is None or max_bytes_per_s is not None)):
@@ -215,8 +214,8 @@ def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
         raise InputError(
-            f"--spark-conf {text} is no Spark property.",
+            f"--spark-conf {text} is not a Spark property.",
             code="usage",
-            hint="Give --spark-conf spark.executor.memory=2g, once for each.",
+            hint="Write it like --spark-conf spark.executor.memory=2g, once for each property.",
         )
     return key, value

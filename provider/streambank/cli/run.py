@@ -82,7 +82,7 @@ def _check_text(arguments: Sequence[str]) -> None:
             raise InputError(
                 f"The argument {argument!r} is not UTF-8.",
                 code="usage",
-                hint="Use names in UTF-8, and a locale that says so, such as LC_ALL=C.UTF-8.",
+                hint="Use names in UTF-8, and a UTF-8 locale such as LC_ALL=C.UTF-8.",
             )
 
 
@@ -102,7 +102,7 @@ def _fail(error: StreambankError) -> int:
 
 def _interrupted(code: int) -> int:
     """How a command ends that somebody ended: Ctrl-C, or TERM."""
-    message = "Interrupted." if code == INTERRUPTED else "Asked to end."
+    message = "Interrupted." if code == INTERRUPTED else "Terminated."
     _say(message)
     told = {"error": "interrupted", "kind": "Interrupted", "message": message, "hint": ""}
     return _document({**told, "exit_code": code}, code)
@@ -134,7 +134,7 @@ def _usage_error(error: Exception) -> InputError:
 
 def _bug(error: Exception) -> InternalError:
     bug = InternalError(
-        f"Streambank failed in a way it should not: {type(error).__name__}: {error}",
+        f"Streambank has a bug: {type(error).__name__}: {error}",
         code="unexpected",
         hint="Run it again with --debug, and report what that shows.",
     )

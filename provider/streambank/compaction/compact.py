@@ -115,10 +115,10 @@ def compact(
         raise type(error)(
             f"{error.message} What had been moved by then is in {quarantine.uri}.",
             code=error.code,
-            hint=f"{error.hint} The query can be started; `streambank compact --undo` with that place brings "
-            "the files back.".strip(),
+            hint=f"{error.hint} The query can be started; `streambank compact --undo` with that location "
+            "brings the files back.".strip(),
         ) from error
-    notes = (*report.notes, f"{gone} files had gone by themselves.") if gone else report.notes
+    notes = (*report.notes, f"{gone} files had disappeared by themselves.") if gone else report.notes
     report = report.having(quarantine=quarantine.uri, notes=notes, seconds=time.monotonic() - began)
     kept_apart.finish({"files": report.won.files, "bytes": report.won.bytes, "seconds": report.seconds})
     return report
@@ -130,7 +130,10 @@ def _end(kept_apart: Quarantine, record: Record) -> CompactionReport:
     entries = tuple(entry for entry in record.entries if entry.key in moved)
     report = CompactionReport.of_record(replace(record, entries=entries), kept_apart.store.uri)
     kept_apart.finish({"files": report.won.files, "bytes": report.won.bytes, "seconds": 0.0})
-    note = "An earlier try broke off, and the query has gone on since: what was moved by then is all."
+    note = (
+        "An earlier attempt broke off, and the query has gone on since. Only what was moved by then is "
+        "listed."
+    )
     return report.having(notes=(note,))
 
 

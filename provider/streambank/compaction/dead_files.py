@@ -226,7 +226,7 @@ WHY = {
     Reason.ABANDONED_ATTEMPT: "state of a batch that was never committed, and that is run again",
     Reason.OTHER_ATTEMPT: "state of an attempt at a batch that another attempt committed",
     Reason.SUPERSEDED: "state older than what the batches that are kept start from",
-    Reason.UNNAMED_DATA: "a data file of RocksDB that no snapshot names that is kept",
+    Reason.UNNAMED_DATA: "a data file of RocksDB that no kept snapshot names",
     Reason.TEMPORARY: "a write that was never finished",
     Reason.ORPHAN_CHECKSUM: "a checksum of a file that is not there",
 }

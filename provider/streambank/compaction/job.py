@@ -186,9 +186,9 @@ def _done_before(records: JobControl, kind: str, quarantine: Quarantine) -> Mapp
 
 def _of_another_job(job: Job, quarantine: str, checkpoint: str, what: str) -> InputError:
     return InputError(
-        f"The quarantine {quarantine} is of {checkpoint}, which is no {what} of job {job.name}.",
+        f"The quarantine {quarantine} is of {checkpoint}, which is not a {what} of job {job.name}.",
         code="another-job",
-        hint="Name the job that it is of, or the checkpoint itself.",
+        hint="Name the job that it belongs to, or the checkpoint itself.",
     )
 
 

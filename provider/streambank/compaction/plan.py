@@ -128,7 +128,7 @@ def plan_stopped(listing: Mapping[str, FileInfo], read: ReadRange, keep_batches:
         raise InputError(
             f"{keep_batches} batches cannot be kept.",
             code="bad-input",
-            hint="Keep one at least: the query goes on from it.",
+            hint="Keep at least one batch: the query goes on from it.",
         )
     index = CheckpointIndex.build(listing)
     planner = ClosurePlanner(index, read)
@@ -249,7 +249,7 @@ def _kept(
             notes.append(f"Batch {batch} is not kept: {error.message}")
             break
     if len(kept) < keep_batches:
-        notes.append(f"Only {len(kept)} of {keep_batches} batches are there to be kept.")
+        notes.append(f"Only {len(kept)} of {keep_batches} batches exist.")
     return kept, notes
 
 

@@ -88,7 +88,7 @@ def _refuse_unfinished(quarantine: Quarantine, record: Record, opener: Opener) -
     newest = CheckpointReader(opener(record.checkpoint)).last_committed()
     if newest is None or record.batch is None or newest <= record.batch:
         raise RefusedError(
-            f"The compaction that made {quarantine.store.uri} broke off before its end was proven.",
+            f"The compaction that made {quarantine.store.uri} broke off and never finished.",
             code="quarantine-unfinished",
             hint="Bring everything back with --undo, and compact again. Once the query has committed another "
             "batch, --purge deletes it.",

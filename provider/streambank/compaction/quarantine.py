@@ -241,7 +241,7 @@ def check_place(checkpoint: str, quarantine: str) -> None:
     """
     if is_inside(quarantine, checkpoint) or is_inside(checkpoint, quarantine):
         raise InputError(
-            f"The quarantine {quarantine} and the checkpoint {checkpoint} lie in one another.",
+            f"The quarantine {quarantine} and the checkpoint {checkpoint} must not contain each other.",
             code="inside-checkpoint",
-            hint="Leave --quarantine out, or name a place apart, best on the same disk.",
+            hint="Leave --quarantine out, or name a separate location, best on the same disk.",
         )

@@ -50,7 +50,9 @@ def check_quiet(store: Store, listing: Mapping[str, FileInfo], watch: Watch) -> 
         return
     age_s = (watch.now_ns() - newest.mtime_ns) / 1e9
     if age_s < watch.quiet_s:
-        said = f"{age_s:.0f} s ago" if age_s >= 0 else f"{-age_s:.0f} s from now, by this machine's clock"
+        said = (
+            f"{age_s:.0f} s ago" if age_s >= 0 else f"{-age_s:.0f} s in the future, by this machine's clock"
+        )
         raise RefusedError(
             f"{newest.path} in {store.uri} was written {said}: the query may run.",
             code="signs-of-life",

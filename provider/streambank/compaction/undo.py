@@ -125,7 +125,7 @@ def _sorted(
                 f"{entry.path} in {checkpoint.uri} is another file than the one that was moved.",
                 code="undo-conflict",
                 hint=f"Somebody wrote it since. Look at both: the old one is {entry.key} in "
-                f"{quarantine.store.uri}. Where the query goes on, nothing has to be brought back.",
+                f"{quarantine.store.uri}. If the query goes on, nothing has to be brought back.",
             )
     return back, double, left, missing
 
@@ -133,15 +133,15 @@ def _sorted(
 def _check(checkpoint: Store, quarantine: Quarantine, record: Record) -> None:
     if record.checkpoint != checkpoint.uri:
         raise RefusedError(
-            f"The quarantine {quarantine.store.uri} is of {record.checkpoint}, not of {checkpoint.uri}.",
+            f"The quarantine {quarantine.store.uri} belongs to {record.checkpoint}, not to {checkpoint.uri}.",
             code="other-checkpoint",
-            hint="Name the checkpoint that it is of.",
+            hint="Name the checkpoint that it belongs to.",
         )
     if quarantine.is_purging:
         raise RefusedError(
             f"The files in {quarantine.store.uri} are being deleted for good, so they cannot come back.",
             code="quarantine-purged",
-            hint="End that with --purge. The checkpoint does not need them.",
+            hint="Finish that with --purge. The checkpoint does not need them.",
         )
     if record.mode == "running":
         return

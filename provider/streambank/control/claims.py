@@ -102,7 +102,7 @@ class Holder:
             raise FormatError(
                 f"A holder's record is incomplete: {error!r}.",
                 code="damaged-record",
-                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
+                hint="It was cut off or edited. Restore it to the form that docs/formats/job.md describes.",
             ) from error
 
 
@@ -218,10 +218,10 @@ class Claims:
             self._still_since = now
         still_s = now - self._still_since
         if still_s >= holder.ttl_s:
-            return "dead", f"its beat stood still for {still_s:.0f} s"
+            return "dead", f"its heartbeat stood still for {still_s:.0f} s"
         if self._moved:
-            return "live", "its beat moves"
-        return "unknown", f"its beat has been watched for {still_s:.0f} s of {holder.ttl_s:.0f} s"
+            return "live", "its heartbeat moves"
+        return "unknown", f"its heartbeat has been watched for {still_s:.0f} s of {holder.ttl_s:.0f} s"
 
     def settle(self, timeout_s: float | None = None) -> ClaimView | None:
         """Look until the holder is judged: for its TTL where it is elsewhere, for a moment where it fades.
@@ -320,9 +320,11 @@ class Claim:
         """
         if not self.held():
             raise ConflictError(
-                f"Epoch {self.epoch} of {self.records.store.uri}/{self.records.prefix} is over for us.",
+                f"This process no longer holds epoch {self.epoch} of "
+                f"{self.records.store.uri}/{self.records.prefix}.",
                 code="claim-lost",
-                hint="It was broken, or taken over while this process stood still; look at the job's status.",
+                hint="It was broken, or taken over while this process was suspended; look at the job's "
+                "status.",
             )
 
     def release(self, how: str = "released", **details: Any) -> bool:

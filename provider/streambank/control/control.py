@@ -121,9 +121,9 @@ class JobControl:
         """Say what is meant to be; as it was recorded. The last one to say it counts."""
         if state not in ("running", "stopped"):
             raise InputError(
-                f"A job can be meant to be running or stopped, not {state!r}.",
+                f"The desired state of a job must be running or stopped, not {state!r}.",
                 code="bad-state",
-                hint="Say running or stopped.",
+                hint="Give running or stopped.",
             )
         at = utc_now()
         data = {"state": state, "at": to_json_time(at), "by": dict(by), "why": why}

@@ -86,7 +86,7 @@ class Generation:
             raise FormatError(
                 f"A generation record is incomplete: {error!r}.",
                 code="damaged-record",
-                hint="It was cut off or edited: put it back as docs/formats/job.md says it has to be.",
+                hint="It was cut off or edited. Restore it to the form that docs/formats/job.md describes.",
             ) from error
 
 
@@ -123,7 +123,7 @@ class Generations:
                 f"Job {self.job} declares the checkpoint {location}, but query {self.query} began in "
                 f"{generations[0].base}.",
                 code="checkpoint-changed",
-                hint="Declare the old location again, or give the job a new name for a new beginning.",
+                hint="Declare the old location again. To begin from nothing, give the job a new name.",
             )
         return generations[-1]
 
@@ -198,7 +198,7 @@ class Generations:
             generation.number, generation.to_dict()
         ):
             raise ConflictError(
-                f"Job {self.job} has moved on to another generation of query {self.query} meanwhile.",
+                f"Job {self.job} has meanwhile moved on to another generation of query {self.query}.",
                 code="generation-moved",
                 hint="Plan again from the job's current generation.",
             )

@@ -119,7 +119,7 @@ class Lease:
     def refusal(self, view: LeaseView) -> RefusedError:
         """The error that says who is in the way, since when, and what can be done."""
         stop = f"Stop it first: `streambank job stop {self.job}`."
-        dead = f"If you know it to be dead: `streambank job break {self.job} --why TEXT`."
+        dead = f"If you know that it is dead: `streambank job break {self.job} --why TEXT`."
         return RefusedError(
             f"Job {self.job} is held by {view.describe()} (epoch {view.epoch}, {view.state}: {view.why}).",
             code="lease-held",
@@ -138,8 +138,8 @@ class Lease:
         if self.claims.here.sees(holder.host):
             return None  # its processes were looked at
         return RefusedError(
-            f"The heartbeat of the driver of job {self.job} has stood still (epoch {view.epoch}), but its "
-            "cluster may have it all the same.",
+            f"The heartbeat of the driver of job {self.job} has stopped (epoch {view.epoch}), but its "
+            "cluster may still run it.",
             code="lease-held",
             hint=f"Stop the job first, which asks the cluster: `streambank job stop {self.job}`. "
             f"If the cluster is gone: `streambank job break {self.job} --why TEXT`.",

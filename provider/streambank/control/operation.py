@@ -140,11 +140,11 @@ class OperationLock:
 
     def _in_the_way(self, name: str, view: ClaimView) -> ConflictError:
         return ConflictError(
-            f"Job {self.job}: {name} has to wait, a {_kind(view)} works on it: {view.describe()} "
-            f"({view.state}: {view.why}).",
+            f"Job {self.job}: {name} must wait, because a {_kind(view)} is working on the job: "
+            f"{view.describe()} ({view.state}: {view.why}).",
             code="operation-in-progress",
             hint="Try again when it has ended. "
-            f"If you know it to be dead: `streambank job break {self.job} --operation --why TEXT`.",
+            f"If you know that it is dead: `streambank job break {self.job} --operation --why TEXT`.",
         )
 
     def break_operation(
@@ -165,7 +165,7 @@ class OperationLock:
             raise RefusedError(
                 f"The operation on job {self.job} is alive: {view.describe()} ({view.why}).",
                 code="operation-live",
-                hint="Let it end, or end that process, then break what it left.",
+                hint="Wait until it ends, or end that process, then break its lock.",
             )
         self.claims.end(view.epoch, "broken", by=dict(by), why=why)
         return view

@@ -210,7 +210,7 @@ def send_signal(target: ProcessId, number: int) -> bool:
         raise StorageError(
             f"Process {target.pid} ({target.role}) belongs to another user.",
             code="not-permitted",
-            hint="Ask as that user.",
+            hint="Run this as that user.",
         ) from error
     finally:
         os.close(descriptor)

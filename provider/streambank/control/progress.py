@@ -155,7 +155,7 @@ class ProgressWriter:
             raise FormatError(
                 f"Spark's progress of query {self.query} cannot be read: {error!r}.",
                 code="bad-progress",
-                hint="Another version of Spark may write it otherwise: report it.",
+                hint="This version of Spark may write it differently: report it.",
             ) from error
         if batch <= self._written.get(run_id, -1) or _is_idle(data):
             return False

@@ -58,7 +58,7 @@ def decode_json(data: bytes, what: str) -> JsonDict:
     except ValueError as error:
         raise _damaged(what, f"{error}") from error
     if not isinstance(value, dict):
-        raise _damaged(what, "it holds no JSON object")
+        raise _damaged(what, "it is not a JSON object")
     return value
 
 
@@ -66,7 +66,8 @@ def _damaged(what: str, cause: str) -> FormatError:
     return FormatError(
         f"The record {what} cannot be read: {cause}.",
         code="damaged-record",
-        hint="Look at it; once you know what it should have said, move it away: the one before then counts.",
+        hint="Look at it. Once you know what it should have said, move it away: the record before it is used "
+        "then.",
     )
 
 
@@ -176,7 +177,7 @@ class RecordStream:
         raise ConflictError(
             f"No free number was found for a record under {self.store.uri}/{self.prefix}.",
             code="record-contention",
-            hint="Too many writers at once; try again.",
+            hint="There were too many writers at once. Try again.",
         )
 
     def drop(self, numbers: Collection[int]) -> None:

@@ -77,13 +77,13 @@ def check_not_taken_back(control: JobControl, query: str | None, generation: Gen
         raise FormatError(
             f"The record {stream.describe(record.number)} is incomplete: {error!r}.",
             code="damaged-record",
-            hint="It notes that a restore took outputs back: restore the job again with --sink rollback, and "
-            "move the record away.",
+            hint="It records that a restore rolled outputs back. Restore the job again with --sink rollback, "
+            "and move the record away.",
         ) from error
     for uri, names in before.items():
         if has_been_taken_back(open_store(uri), names):
             raise RefusedError(
-                f"The output {uri} was taken back to batch {note.get('batch')} by a restore into "
+                f"The output {uri} was rolled back to batch {note.get('batch')} by a restore into "
                 f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "
                 "rows would be lost if it went on there.",
                 code="sinks-taken-back",

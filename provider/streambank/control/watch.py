@@ -122,7 +122,7 @@ class Watches:
             raise FormatError(
                 f"The record {self.records.describe(record.number)} cannot be read: {error!r}.",
                 code="damaged-record",
-                hint="Look at it, and move it away: the next watcher makes another one.",
+                hint="Look at it, and move it away: the next watcher writes another one.",
             ) from error
 
     def begin(self, *, by: Mapping[str, str], desired: int | None, next_s: float = SIGN_EVERY_S) -> int:

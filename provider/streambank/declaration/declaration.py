@@ -173,9 +173,9 @@ def load_jobs(path: str | os.PathLike[str], *, variables: Mapping[str, str] | No
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
-            f"{file} is no TOML: {error}.",
+            f"{file} is not valid TOML: {error}.",
             code="bad-declaration",
-            hint="Mend that line; docs/reference/jobs.md shows how a job is declared.",
+            hint="Repair that line; docs/reference/jobs.md shows how a job is declared.",
         ) from error
     source = Source(file, TomlLines(text))
     data = expand(data, source, (), os.environ if variables is None else variables)
@@ -268,7 +268,9 @@ def _read_job(fields: Fields, name: str | None, repository: str, control: str) -
     )
     for table in NOT_BUILT:
         if table in fields.data:
-            raise fields.mistake(table, "it is not built yet, so nothing would read it", "Remove the table.")
+            raise fields.mistake(
+                table, "it is not supported yet, so nothing would read it", "Remove the table."
+            )
     fields.done()
     if name is not None:
         refuse_silent(fields, job.notify, _silent_kinds(job, fields.table("sla")))
@@ -295,11 +297,9 @@ def _queries(fields: Fields, checkpoint: str) -> Mapping[str, str]:
         except InputError as error:
             raise fields.mistake("queries", error.message.rstrip("."), error.hint) from error
         if name == MAIN:
-            raise fields.mistake(
-                "queries", f"{MAIN!r} is how the only query of a job is called", "Choose another."
-            )
+            raise fields.mistake("queries", f"{MAIN!r} is the name of a job's only query", "Choose another.")
     if len(set(names)) < len(names):
-        raise fields.mistake("queries", "a name is there twice")
+        raise fields.mistake("queries", "a name is listed twice")
     return {name: f"{checkpoint}/{name}" for name in names} or {MAIN: checkpoint}
 
 
@@ -317,7 +317,7 @@ def _environment(fields: Fields) -> tuple[str, ...]:
     for name in names:
         if not _ENVIRONMENT.fullmatch(name):
             raise fields.mistake(
-                "env", f"{name!r} is no name of an environment variable", "List names, not values."
+                "env", f"{name!r} is not the name of an environment variable", "List names, not values."
             )
         if name.upper().lstrip("_").startswith("AIRFLOW"):
             raise fields.mistake("env", f"{name} is Airflow's own and never passes to a driver")
@@ -334,7 +334,7 @@ def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
                 if other == location or other.startswith(f"{location}/") or location.startswith(f"{other}/"):
                     raise source.mistake(
                         ("jobs", job.name, "checkpoint"),
-                        f"{location} lies in the checkpoint {other} of {taken_by}, or around it",
+                        f"{location} is, contains or is inside the checkpoint {other} of {taken_by}",
                         "Give each job a checkpoint of its own.",
                     )
             owners[location] = owner
@@ -347,6 +347,6 @@ def _refuse_records_in_checkpoints(jobs: Mapping[str, Job], source: Source) -> N
             if is_inside(place, job.checkpoint):
                 raise source.mistake(
                     ("jobs", job.name, "checkpoint"),
-                    f"the {what} {place} lies in this checkpoint",
+                    f"the {what} {place} is inside this checkpoint",
                     "Name a directory elsewhere, best on another disk.",
                 )

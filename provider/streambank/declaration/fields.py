@@ -115,7 +115,7 @@ class Fields:
         if value == "":
             raise self.mistake(name, "it is empty")
         if value is not None and choices and value not in choices:
-            raise self.mistake(name, f"{value!r} is none of its values", f"One of: {', '.join(choices)}.")
+            raise self.mistake(name, f"{value!r} is not one of its values", f"One of: {', '.join(choices)}.")
         return value
 
     def texts(self, name: str) -> tuple[str, ...] | None:
@@ -125,7 +125,7 @@ class Fields:
             return None
         for one in value:
             if not isinstance(one, str):
-                raise self.mistake(name, f"it must be a list of strings, and {one!r} is none")
+                raise self.mistake(name, f"it must be a list of strings, and {one!r} is not a string")
         return tuple(value)
 
     def boolean(self, name: str) -> bool | None:
@@ -139,7 +139,7 @@ class Fields:
         if value is None or value in _PRESETS or _CRON.fullmatch(value.strip()):
             return value
         hint = 'Write five fields of cron such as "*/10 * * * *", or a preset such as "@hourly".'
-        raise self.mistake(name, f"{value!r} is no schedule", hint)
+        raise self.mistake(name, f"{value!r} is not a schedule", hint)
 
     def whole(self, name: str, *, minimum: int) -> int | None:
         """A whole number."""
@@ -176,7 +176,7 @@ class Fields:
         """Seconds of a duration such as "60s", above zero."""
         seconds = self.parsed(name, 'a duration such as "60s"', parse_duration_s)
         if seconds is not None and seconds <= 0:
-            raise self.mistake(name, "it must be longer than nothing")
+            raise self.mistake(name, "it must be longer than 0 s")
         return seconds
 
     def file(self, name: str) -> str | None:
@@ -226,7 +226,7 @@ class Fields:
         found = self._get(name, list, "a list of tables") or []
         for one in found:
             if not isinstance(one, dict):
-                raise self.mistake(name, f"it must be a list of tables, and {one!r} is none")
+                raise self.mistake(name, f"it must be a list of tables, and {one!r} is not a table")
         return tuple(
             Fields(one, (*self.path, name, str(number)), self.source) for number, one in enumerate(found, 1)
         )

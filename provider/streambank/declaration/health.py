@@ -96,7 +96,8 @@ def read_health(fields: Fields) -> HealthPolicy:
     if policy.first_batch_s is not None and policy.first_batch_s < policy.window_s():
         raise fields.mistake(
             "first_batch",
-            f"{policy.first_batch_s:g} s is less than any batch is given, which is {policy.window_s():g} s",
+            f"{policy.first_batch_s:g} s is less than the time that every batch gets, which is "
+            f"{policy.window_s():g} s",
             "Leave it out, or give more.",
         )
     fields.done()

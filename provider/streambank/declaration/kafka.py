@@ -37,8 +37,8 @@ def read_kafka(fields: Fields) -> KafkaConnection:
         mistake = partial(fields.source.mistake, (*fields.path, "config", name))
         if is_secret(name) and not is_variable(value):
             raise mistake(
-                "it is a secret, and this file is no place for one",
-                'Take it from the environment, whole and without a default: "${KAFKA_PASSWORD}".',
+                "it is a secret, and secrets must not be in this file",
+                'Take the whole value from the environment, without a default: "${KAFKA_PASSWORD}".',
             )
         check_variables(value, mistake)
     fields.done()

@@ -163,11 +163,11 @@ def settle(
     if master is None and place in ("standalone", "kubernetes"):
         raise wrong("on", f"{place!r} needs the job's master", 'Such as "spark://host:7077" or "k8s://...".')
     if master is not None and place_of(master) not in (place, None):
-        raise wrong("on", f"{place!r} is not where the master {master!r} belongs", "Leave one of them out.")
+        raise wrong("on", f"{place!r} does not fit the master {master!r}", "Leave one of them out.")
     mode: DeployMode = values.get("deploy_mode") or "client"
     if mode == "cluster" and place == "local":
         if "deploy_mode" not in inherited:
-            raise wrong("deploy_mode", "a driver on this machine alone has no cluster", "Leave it out.")
+            raise wrong("deploy_mode", "a driver on this machine does not use a cluster", "Leave it out.")
         mode = "client"
     _check_name(job, place, mode, wrong)
     known = _own_fields(values, place, wrong, inherited)
@@ -178,9 +178,7 @@ def settle(
         name = "principal" if known.get("keytab") is None else "keytab"
         raise wrong(name, "principal and keytab go together", "Declare both, or neither.")
     if known.get("supervise") and mode != "cluster":
-        raise wrong(
-            "supervise", "only a driver in the cluster can be brought back", 'deploy_mode = "cluster".'
-        )
+        raise wrong("supervise", "only a driver in the cluster can be supervised", 'deploy_mode = "cluster".')
     if place == "kubernetes":
         known["namespace"] = known.get("namespace") or spark.get(NAMESPACE) or "default"
     if place == "kubernetes" and mode == "cluster":
@@ -188,7 +186,7 @@ def settle(
             raise wrong("image", "it is missing", f"Name the container image, here or as {IMAGE}.")
         if known.get("entry") is None and UPLOAD_PATH not in spark:
             hint = f"Name run_query.py in the image (local:///...), or {UPLOAD_PATH} among Spark's settings."
-            raise wrong("entry", "nothing says how our code gets to the driver", hint)
+            raise wrong("entry", "nothing says how Streambank's code gets to the driver", hint)
     master = master or ("yarn" if place == "yarn" else LOCAL_MASTER)
     return LaunchPolicy(place, mode, master, **known, **more)
 
@@ -243,10 +241,10 @@ def _address(name: str, text: str, wrong: Wrong) -> str:
         except ValueError:
             good = False
         if not good or parts.query or parts.fragment:
-            raise wrong(name, "it is no web address", "Write http://host:port.")
+            raise wrong(name, "it is not a web address", "Write http://host:port.")
         if parts.username is not None or parts.password is not None:
             raise wrong(
-                name, "it holds a login, and this file is no place for one", "Write http://host:port."
+                name, "it contains a login, and logins must not be in this file", "Write http://host:port."
             )
         found.append(one.strip().rstrip("/"))
     return ",".join(found)

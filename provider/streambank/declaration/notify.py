@@ -87,18 +87,18 @@ def read_notify(
         path = entry.required("class", entry.text("class"))
         if not _PATH.fullmatch(path):
             raise entry.mistake(
-                "class", f"{path!r} is no class with its module", f"Write one such as {_EXAMPLE}."
+                "class", f"{path!r} is not a class with its module", f"Write one such as {_EXAMPLE}."
             )
         args = entry.any_table("args") or {}
         _check_args(entry, args)
         least = entry.text("least", choices=("warn", "breach")) if levels else None
         wanted = _kinds(entry) if kinds else KINDS
         if least is not None and "sla" not in wanted:
-            raise entry.mistake("least", "it is for the kind sla, which is none of its kinds")
+            raise entry.mistake("least", "it is for the kind sla, which is not among its kinds")
         entry.done()
         one = Notify(path, args, "breach" if least == "breach" else "warn", wanted)
         if one in found:
-            raise fields.mistake(name, f"{path} is there twice with the same arguments")
+            raise fields.mistake(name, f"{path} is listed twice with the same arguments")
         found.append(one)
     return tuple(found)
 
@@ -114,7 +114,7 @@ def _kinds(entry: Fields) -> tuple[str, ...]:
         )
     for one in named:
         if one not in KINDS:
-            raise entry.mistake("kinds", f"{one!r} is no kind", f"Known: {', '.join(KINDS)}.")
+            raise entry.mistake("kinds", f"{one!r} is not a kind", f"Known: {', '.join(KINDS)}.")
     return tuple(dict.fromkeys(named))
 
 
@@ -139,8 +139,8 @@ def refuse_silent(fields: Fields, declared: tuple[Notify, ...], silent: Mapping[
         if never and (own or len(never) == len(one.kinds)):
             raise fields.source.mistake(
                 (*fields.path, "notify", str(number), "kinds"),
-                f"nothing would ever send {never[0]}: {silent[never[0]]}",
-                "Leave the kind out, or declare what it is about.",
+                f"{never[0]} would never be sent: {silent[never[0]]}",
+                "Leave the kind out, or declare what it needs.",
             )
 
 

@@ -187,9 +187,9 @@ def read_replicate(fields: Fields, repository: str) -> ReplicatePolicy:
     for text in fields.required("to", fields.texts("to")):
         location = fields.as_location("to", text)
         if _overlap(location, repository):
-            raise fields.mistake("to", f"{text!r} is the repository, or one lies in the other")
+            raise fields.mistake("to", f"{text!r} is the repository, or one contains the other")
         if any(_overlap(location, other) for other in replicas):
-            raise fields.mistake("to", f"{text!r} is there twice, or one replica lies in another")
+            raise fields.mistake("to", f"{text!r} is listed twice, or one replica contains another")
         replicas.append(location)
     if not replicas:
         raise fields.mistake("to", "it names no replica", 'Name one, such as "s3://backups/streambank".')
@@ -214,7 +214,7 @@ def read_restore(fields: Fields) -> RestorePolicy:
         _approvers(fields),
     )
     if policy.notify and policy.deadline_s is None:
-        raise fields.mistake("notify", "it is for a deadline that is not declared", "Add deadline.")
+        raise fields.mistake("notify", "it needs a deadline, and none is declared", "Add deadline.")
     fields.done()
     return policy
 
@@ -341,7 +341,7 @@ def read_blackout(fields: Fields) -> tuple[tuple[Blackout, ...], str]:
         window = parse_blackout(text)
         if window is None:
             raise fields.mistake(
-                "blackout", f"{text!r} is no window of the day", 'Write windows such as "22:00-06:00".'
+                "blackout", f"{text!r} is not a window of the day", 'Write windows such as "22:00-06:00".'
             )
         windows.append(window)
     zone = fields.text("time_zone")
@@ -350,6 +350,6 @@ def read_blackout(fields: Fields) -> tuple[tuple[Blackout, ...], str]:
             ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise fields.mistake(
-                "time_zone", f"{zone!r} is no time zone", "Write a name such as Europe/Berlin."
+                "time_zone", f"{zone!r} is not a time zone", "Write a name such as Europe/Berlin."
             ) from error
     return tuple(windows), zone or "UTC"

@@ -164,9 +164,7 @@ def read_sla(fields: Fields) -> SlaPolicy:
     mute, notify = _mute(fields), read_notify(fields)
     never = fields.data.get("schedule") == NEVER
     if notify and never:
-        raise fields.mistake(
-            "notify", "nothing would ever send it: the schedule is never", "Drop one of them."
-        )
+        raise fields.mistake("notify", "it would never be sent: the schedule is never", "Drop one of them.")
     schedule = fields.text("schedule") if never else fields.schedule("schedule")
     objectives: dict[str, Declared] = {}
     for name, promise in PROMISES.items():
@@ -225,8 +223,8 @@ def _check_sides(table: Fields, found: Declared, promise: Promise) -> None:
     usual = " by default" if found.breach is None else ""
     raise table.mistake(
         "warn",
-        f"it comes after the breach, which is at {breach:g} {promise.unit}{usual}",
-        f"Let warn be {'above' if promise.below else 'below'} breach, or give another breach.",
+        f"it is beyond the breach limit, which is {breach:g} {promise.unit}{usual}",
+        f"Set warn {'above' if promise.below else 'below'} breach, or change breach.",
     )
 
 
@@ -262,7 +260,7 @@ def _bytes_per_hour(table: Fields, name: str) -> float | None:
 def _parse_growth(text: str) -> int:
     if not text.endswith("/h"):
         raise InputError(
-            f"{text!r} is no growth an hour.", code="bad-size", hint='Write one such as "1MB/h".'
+            f"{text!r} is not a growth per hour.", code="bad-size", hint='Write one such as "1MB/h".'
         )
     return parse_bytes(text[:-2])
 

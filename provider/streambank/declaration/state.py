@@ -67,7 +67,7 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
         queries: The job's queries.
     """
     if fields.duration_s("idle_for") is not None and fields.text("where") is not None:
-        raise fields.mistake("idle_for", "it does not go with where", "Leave one of them out.")
+        raise fields.mistake("idle_for", "it cannot be combined with where", "Leave one of them out.")
     policy = CompactPolicy(
         schedule=fields.schedule("schedule"),
         query=fields.text("query"),
@@ -78,7 +78,7 @@ def read_compact(fields: Fields, queries: Mapping[str, str]) -> CompactPolicy:
         max_rows=fields.whole("max_rows", minimum=1),
     )
     if policy.schedule is not None and policy.where is None and policy.idle_for is None:
-        raise fields.mistake("schedule", "nothing is said to expire", 'Add where, or idle_for = "30d".')
+        raise fields.mistake("schedule", "nothing says what expires", 'Add where, or idle_for = "30d".')
     if policy.query is not None and policy.query not in queries:
         raise fields.mistake(
             "query", f"the job has no query {policy.query!r}", f"It has: {', '.join(queries)}."

@@ -19,7 +19,7 @@ def check_application(application: str) -> Path:
         raise NotFoundError(
             f"There is no application {application}.",
             code="no-application",
-            hint="Give the path as the driver's host sees it.",
+            hint="Give the path that is valid on the driver's host.",
         )
     return path
 
@@ -36,6 +36,6 @@ def check_is_pyspark(application: str) -> Path:
         raise InputError(
             f"{what} cannot be run by the runner: {application}.",
             code="not-pyspark",
-            hint="Give a PySpark program (.py). Any application's checkpoint can have savepoints.",
+            hint="Give a PySpark program (.py). Savepoints can be taken of any application's checkpoint.",
         )
     return path

@@ -83,13 +83,13 @@ class DamagedQuery:
             ended: How a driver ended that tried, as a sentence.
         """
         fatal = [one for one in self.damages if one.fatal]
-        more = f" So are {len(fatal) - _SHOWN} more files." if len(fatal) > _SHOWN else ""
+        more = f" {len(fatal) - _SHOWN} more files are damaged, too." if len(fatal) > _SHOWN else ""
         which = "" if self.query == MAIN else f" of its query {self.query}"
         return RefusedError(
             f"{ended}{' ' if ended else ''}The checkpoint {self.checkpoint} of job {self.job}{which} is "
             f"damaged: {' '.join(one.cause for one in fatal[:_SHOWN])}{more}",
             code="checkpoint-damaged",
-            hint=f"No further start repairs it. {way_out(self.job, self.query, self.savepoint)}",
+            hint=f"Starting again does not repair it. {way_out(self.job, self.query, self.savepoint)}",
         )
 
 
@@ -102,7 +102,7 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
         savepoint: The newest good one; None where there is none.
     """
     if savepoint is None:
-        return "There is no good savepoint of it: repair the files from a backup, if there is one."
+        return "It has no good savepoint: repair the files from a backup, if there is one."
     age = age_text(max(0.0, (utc_now() - savepoint.taken_at).total_seconds()))
     name = job if query == MAIN else f"{job}/{query}"
     return (
@@ -204,8 +204,8 @@ def unloadable(
     newest = {query: next(iter(savepoints_of(job, query)[0]), None) for query in checkpoints}
     ways = " ".join(way_out(job.name, query, savepoint) for query, savepoint in newest.items())
     return RefusedError(
-        f"{ended} Spark cannot load its checkpoint ({shown(what.group())}), and no further start changes "
-        "that.",
+        f"{ended} Spark cannot load its checkpoint ({shown(what.group())}), and starting again does not "
+        "change that.",
         code="state-not-loadable",
         hint=ways,
     )

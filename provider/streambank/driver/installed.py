@@ -106,7 +106,7 @@ def _python_path(python: str, origins: dict[str, str]) -> tuple[str, ...]:
     raise InputError(
         f"{python} does not find the package streambank_spark.",
         code="not-installed",
-        hint="Install airflow-provider-streambank there as well, of this very version.",
+        hint="Install airflow-provider-streambank there as well, in this same version.",
     )
 
 

@@ -193,7 +193,7 @@ def look_for_driver(
     """
     if spec is None or spec.deploy_mode != "cluster":
         return known, launcher.status(known)
-    state = DriverState("ended", why="nobody knows where it is")
+    state = DriverState("ended", why="its location is not known")
     if known.submission is not None:
         state = launcher.status(known)
         if state.submission is not None:
@@ -227,7 +227,7 @@ def launched_handle(
         log: Its log, as its launch spec names it.
     """
     try:
-        found = decode_json(control.store.read(_located_key(launch_id)), "a driver's whereabouts")
+        found = decode_json(control.store.read(_located_key(launch_id)), "a driver's location")
     except NotFoundError:
         return Handle(launch_id, processes, log)
     return Handle(
@@ -274,7 +274,7 @@ def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = N
     """
     desired = control.desired()
     if desired is not None and desired.state == "stopped":
-        return "the job is meant to be stopped"
+        return "the desired state of the job is stopped"
     if spec.desired is not None and _was_stopped_after(spec.desired, control):
         return "the job was stopped after this driver had been launched"
     if spec.asked is None:

@@ -176,7 +176,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
     if elsewhere is not None:
         return elsewhere
     worked = (
-        f"but its generation {marker.generation} in {marker.location} counted when its marker "
+        f"but generation {marker.generation} in {marker.location} was current when the marker "
         f"{marker_location(query.checkpoint)} was last written, at {marker.at}"
     )
     if current is None:
@@ -213,18 +213,18 @@ def savepoints_lost(query: DeclaredQuery) -> RefusedError | None:
         # A replica that was copied there has an id of its own, and the job's savepoints.
         if found == marker.repository_id or next(heads(store, query.called), None) is not None:
             return None
-        what = f"is another one ({found}), without a savepoint of it"
+        what = f"is another one ({found}), without a savepoint of the job"
     except NotFoundError:
         what = f"is gone or empty: it has no {HEADER_KEY}"
     except StreambankError:
         return None  # it is damaged, and whoever opens it says so
     return RefusedError(
-        f"The repository {store.uri} of job {query.called} {what}, but its marker "
+        f"The repository {store.uri} of job {query.called} {what}, but the marker "
         f"{marker_location(query.checkpoint)} says that repository {marker.repository_id} was there at "
         f"{marker.at}.",
         code=REPOSITORY_LOST,
-        hint="Mount it or bring it back, or copy a replica there. To begin another one in its place, "
-        f"with no savepoint in it: `streambank job savepoint {query.job} --new-repository`.",
+        hint="Mount it or bring it back, or copy a replica there. To create a new one in its place, with no "
+        f"savepoint in it: `streambank job savepoint {query.job} --new-repository`.",
     )
 
 
@@ -233,7 +233,7 @@ def _lost(query: DeclaredQuery, why: str, marker: Marker | None = None) -> Refus
         f" They were at {marker.control}." if marker and marker.control != records_root(query.control) else ""
     )
     return RefusedError(
-        f"The records of job {query.called} are gone: there is nothing of it at {query.control.store.uri}, "
+        f"The records of job {query.called} are gone: there are none at {query.control.store.uri}, "
         f"{why}.{before}",
         code=REPOSITORY_LOST,
         hint=_way_out(query, marker),
@@ -243,11 +243,11 @@ def _lost(query: DeclaredQuery, why: str, marker: Marker | None = None) -> Refus
 def _way_out(query: DeclaredQuery, marker: Marker | None) -> str:
     where = marker.repository if marker is not None and marker.repository else query.repository
     return (
-        f"Mount the repository{f' {where}' if where else ''} or bring it back. Where it is lost for good, "
+        f"Mount the repository{f' {where}' if where else ''} or bring it back. If it is lost for good, "
         f"restore from a replica: `streambank restore latest-good -r REPLICA --job {query.called} "
         "--generation --jobs FILE`; or declare another checkpoint and another output; or accept that its "
-        f"records are lost: `streambank job start {query.job} --fresh-start` (it goes on in the "
-        "checkpoint that counted, where that is left)."
+        f"records are lost: `streambank job start {query.job} --fresh-start` (it goes on in the checkpoint "
+        "that was current, if that still exists)."
     )
 
 
@@ -261,25 +261,26 @@ def _beside(query: DeclaredQuery) -> RefusedError | None:
     for other in reversed(store.names()):
         if later.fullmatch(other) and store.exists(f"{other}/metadata"):
             return RefusedError(
-                f"The records of job {query.called} are gone: there is nothing of it at "
-                f"{query.control.store.uri}, but {parent}/{other} is the directory of a later generation.",
+                f"The records of job {query.called} are gone: there are none at {query.control.store.uri}, "
+                f"but {parent}/{other} is the directory of a later generation.",
                 code=REPOSITORY_LOST,
-                hint="Mount the repository or bring it back. Where it is lost for good, declare "
-                f"{parent}/{other} as the job's checkpoint to go on there; or move it away, to begin again.",
+                hint="Mount the repository or bring it back. If it is lost for good, declare "
+                f"{parent}/{other} as the job's checkpoint to go on there, or move it away to begin from "
+                "nothing.",
             )
     return None
 
 
 def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
-    mine = "" if query.control.generation(query.key) is None else ", though this job's records name it, too"
+    mine = "" if query.control.generation(query.key) is None else ", although this job's records name it, too"
     return RefusedError(
         f"The checkpoint {query.checkpoint} of job {query.called} belongs to job {marker.called}{mine}: its "
         f"marker {marker_location(query.checkpoint)} says so since {marker.at}, and two jobs on one "
         "checkpoint destroy each other's state.",
         code="checkpoint-of-another-job",
-        hint=f"Declare another checkpoint. Where {marker.called} was renamed, stop it by its old name "
-        f"(its records: {marker.control}), and let this job have its checkpoint: `streambank job start "
-        f"{query.job} --fresh-start`.",
+        hint=f"Declare another checkpoint. If {marker.called} was renamed, stop it by its old name (its "
+        f"records: {marker.control}), and give this job its checkpoint: `streambank job start {query.job} "
+        "--fresh-start`.",
     )
 
 
@@ -294,9 +295,9 @@ def _runs_elsewhere(query: DeclaredQuery, marker: Marker) -> RefusedError | None
         return None
     return RefusedError(
         f"The checkpoint {query.checkpoint} belongs to job {marker.called} with the records at "
-        f"{marker.control}, which is held by {view.describe()} ({view.state}: {view.why}).",
+        f"{marker.control}. That job is held by {view.describe()} ({view.state}: {view.why}).",
         code="checkpoint-of-another-job",
-        hint="Stop that one first, by its own declaration; or declare another checkpoint.",
+        hint="Stop that job first, with its own jobs file, or declare another checkpoint.",
     )
 
 
@@ -343,8 +344,9 @@ def check_acceptable(query: DeclaredQuery) -> Marker | None:
     if is_left(marker) or batches_of(location).planned is None:
         return marker
     raise RefusedError(
-        f"Job {query.called} would go on in {location}, an older checkpoint than {marker.location}, which "
-        "counted last and is gone: its sinks may be further, and drop what it writes again.",
+        f"Job {query.called} would go on in {location}, an older checkpoint than its last one, "
+        f"{marker.location}, which is gone. Its sinks may have later batches, and would drop what it writes "
+        "again.",
         code=REPOSITORY_LOST,
         hint=f"Restore a savepoint. To begin from nothing, move {location} away, and name another output.",
     )
@@ -508,7 +510,7 @@ def check_not_used(called: str, output: str, checkpoint: str) -> None:
     raise RefusedError(
         f"Query {called} would begin at batch 0 in the empty checkpoint {checkpoint}, but the log of its "
         f"output {output} has batches up to {newest}: Spark would drop what it writes in batches 0 to "
-        f"{newest}, without a word.",
+        f"{newest}, without an error.",
         code="sink-used",
         hint="Restore a savepoint into the job's next generation, or name another output. To begin again in "
         f"this one, move its {LOG_DIRECTORY} away: its readers then see only what is written from then on.",
@@ -661,11 +663,12 @@ def _check_same(query: DeclaredQuery, before: Output, output: Output) -> None:
         return
     raise RefusedError(
         f"Query {query.called} would write to {output}, but its checkpoint was written with the sink "
-        f"{before}: the new one would lack what is there, and a return would lose what comes.",
+        f"{before}. The new sink would lack the earlier rows, and going back to the old one later would lose "
+        "the new rows.",
         code="sink-changed",
-        hint="Let it write where it did. To move it to another sink on purpose, stop the job with a "
+        hint="Let it write to the old sink. To move it to another sink on purpose, stop the job with a "
         "savepoint and restore that as its next generation (`streambank restore latest-good --job "
-        f"{query.called} --generation`), which may have another one; or give it a new checkpoint.",
+        f"{query.called} --generation`), which may have another sink, or give it a new checkpoint.",
     )
 
 

@@ -152,9 +152,9 @@ def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: s
     if generation is None:
         raise ConflictError(
             f"The generation of job {query.called} could not be recorded: somebody else has recorded one, or "
-            f"{was.location if was else query.checkpoint} is none of {query.checkpoint}.",
+            f"{was.location if was else query.checkpoint} is not a generation of {query.checkpoint}.",
             code="generation-moved",
-            hint="Try again; or declare the directory that counted last as the job's checkpoint.",
+            hint="Try again, or declare the directory that was used last as the job's checkpoint.",
         )
     query.control.record_event(
         "fresh-start",
@@ -220,8 +220,8 @@ def placed(job: Job) -> Job:
         return replace(job, master=policy.master or LOCAL_MASTER, launch=policy)
     if job.launch.master is None:
         raise InputError(
-            f"Where job {job.name} runs is said by the connection {connection} of Airflow alone.",
+            f"Only the Airflow connection {connection} says where job {job.name} runs.",
             code="connection-not-known",
-            hint="Do it from Airflow, or declare the job's master, and what its table launch needs, as well.",
+            hint="Do this from Airflow, or also declare the job's master and what its table launch needs.",
         )
     return job

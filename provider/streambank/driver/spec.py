@@ -140,7 +140,7 @@ class LaunchSpec:
         if data.get("format") != FORMAT:
             raise FormatError(
                 f"The {what} has format {data.get('format')!r}; this version knows {FORMAT}.",
-                hint="Let the same version of Streambank start and run the job.",
+                hint="Use the same version of Streambank to start and to run the job.",
             )
         known = {one.name for one in fields(cls)}
         try:

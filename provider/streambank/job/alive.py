@@ -128,7 +128,7 @@ def job_life(
     watch = control.watches.view()
     watched = watch is not None and watch.acts(now)
     if desired is None or desired.state == "stopped":
-        why = "nobody said that it is meant to run" if desired is None else "it is meant to be stopped"
+        why = "it was never started" if desired is None else "its desired state is stopped"
         return Life(
             False,
             why,
@@ -140,7 +140,7 @@ def job_life(
             failures=failures,
         )
     if driver is not None and not living and _has_finished(events, driver, desired):
-        why = "its application ran to its end"
+        why = "its application has finished"
         return Life(False, why, watched=watched, watcher=watch, finished=True, failures=failures)
     unknown = state == "unknown"
     may_come = (now - desired.at).total_seconds() <= start_s
@@ -216,12 +216,12 @@ def _down(
     if living is not None:
         if count == 0:
             return None, ""  # its first batch may take long: that is for its health to judge
-        return since, f"{_drivers(count)} ended before a first batch since then, and another one comes up."
+        return since, f"{_drivers(count)} ended before a first batch since then, and another one is starting."
     if count:
         return since, f"No driver lives, and {_drivers(count)} ended before a first batch since then."
     if worked is not None and worked.over_at >= desired.at:
-        return since, f"No driver lives since that of epoch {worked.epoch} ended."
-    return (None, "") if may_come else (since, "It was asked to run then, and no driver has come up.")
+        return since, f"No driver has run since the one of epoch {worked.epoch} ended."
+    return (None, "") if may_come else (since, "It was requested to run then, and no driver has started.")
 
 
 def _drivers(count: int) -> str:

@@ -58,13 +58,14 @@ class CrashLoop:
         saved = "; ".join(
             text if query == MAIN else f"query {query}: {text}" for query, text in self.savepoints.items()
         )
-        left = "Its driver is left alone" if self.lives else "Nothing of it runs"
+        left = "Its driver is left running" if self.lives else "No driver of it runs"
         parts = [
             f"Job {self.job} is not started any more: {self.why}.",
-            f"Last error: {self.error.rstrip('.')}." if self.error else "Its drivers' logs tell of no error.",
+            f"Last error: {self.error.rstrip('.')}." if self.error else "Its drivers' logs show no error.",
             f"Last good savepoint: {saved}.",
-            f"{left}, and it is still meant to run. Hint: repair the cause and trigger {self.job}.run again, "
-            f"restore the savepoint by {self.job}.restore, or stop it: `streambank job stop {self.job}`.",
+            f"{left}, and its desired state is still running. Hint: repair the cause and trigger "
+            f"{self.job}.run again, restore the savepoint with {self.job}.restore, or stop it: `streambank "
+            f"job stop {self.job}`.",
         ]
         return " ".join(parts) + (f" The driver's log is {self.log}." if self.log else "")
 

@@ -257,7 +257,7 @@ def _queries(job: Job, query: str | None, batch: int | None) -> list[str]:
     names = [query] if query is not None else list(job.queries)
     if batch is not None and len(names) > 1:
         raise InputError(
-            f"Job {job.name} has several queries, so a batch number alone says nothing.",
+            f"Job {job.name} has several queries, so a batch number alone is ambiguous.",
             code="which-query",
             hint="Name one query.",
         )

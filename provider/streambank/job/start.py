@@ -190,7 +190,7 @@ class _Start:
             return None
         left = drivers_left(self.launcher, self.control, view)
         if end_drivers(self.launcher, self.control, left.doomed):
-            self.tell(f"A driver of job {self.job.name} that was not to run any more has been ended")
+            self.tell(f"A driver of job {self.job.name} that should no longer run was ended")
         if left.coming:
             # A start that was killed left it behind, or its cluster brings it back.
             self.state, self.handle = "already-running", left.coming[0]
@@ -262,7 +262,7 @@ class _Start:
                 stuck = ours and self.handle.submission is not None
                 if stuck:  # it had the lease, and neither ends nor takes it again: no start would see it run
                     end_drivers(self.launcher, self.control, [self.handle])
-                raise self._too_late("does not hold the lease", ended=stuck)
+                raise self._too_late("has not taken the lease", ended=stuck)
             self.tell(f"The driver of job {self.job.name} is starting")
             self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
 
@@ -273,7 +273,7 @@ class _Start:
             self.handle, driver = find_driver(self.launcher, self.control, self.handle, self.launch)
             return driver
         except StorageError as error:
-            self.tell(f"Whether the driver of job {self.job.name} runs is not known: {error.message}")
+            self.tell(f"It is not known whether the driver of job {self.job.name} runs: {error.message}")
             return DriverState("running")
 
     def _locate(self) -> None:
@@ -384,7 +384,7 @@ class _Start:
     def _too_late(self, what: str, *, ended: bool = False) -> StorageError:
         left = "It was ended; another start launches a new one. "
         if not ended:
-            left = "It is left alone; another start finds it and waits for it. "
+            left = "It is left running; another start finds it and waits for it. "
         return StorageError(
             f"The driver of job {self.job.name} {what} after {self.timeout_s:.0f} s.",
             code="start-timeout",
@@ -415,7 +415,7 @@ class _Start:
         return (
             "A checkpoint has files of a first batch that was never planned: "
             f"{ask or '`streambank doctor CHECKPOINT`'} says whether its state may be moved "
-            "aside (finding unplanned-first-batch), or a savepoint has to be restored (offsets-lost)."
+            "aside (finding unplanned-first-batch), or a savepoint must be restored (offsets-lost)."
         )
 
 

@@ -284,10 +284,10 @@ def _state(
         found = (launcher or launcher_for(job)).find(records)
     except (InputError, StorageError) as error:
         state, why, launch_id = _ended(records, view, been, launch_id)
-        return state, f"{why}; whether a driver comes up is not known: {error.message}", launch_id
+        return state, f"{why}; it is not known whether a driver is starting: {error.message}", launch_id
     upcoming = [handle for handle in found if handle.launch_id not in been]
     if upcoming:
-        return "starting", "a driver is there that does not hold the lease yet", upcoming[0].launch_id
+        return "starting", "there is a driver that does not hold the lease yet", upcoming[0].launch_id
     return _ended(records, view, been, launch_id)
 
 
@@ -299,7 +299,7 @@ def _ended(
     if last is not None and last["kind"] == "driver-died" and last.get("launch_id") not in been:
         return "failed", "its driver ended before it took the lease", last.get("launch_id")
     if view is None:
-        return "never-started", "nobody ever held its lease", None
+        return "never-started", "its lease was never held", None
     exit_code = view.end.get("exit_code")
     if view.state == "dead":
         return "failed", f"its driver died: {view.why}", launch_id

@@ -305,9 +305,9 @@ class _Stop:
         if self.lasting and self.asked and desired is not None and desired.state != "stopped":
             who = desired.by.get("triggered_by") or desired.by.get("user") or "somebody"
             raise RefusedError(
-                f"Job {self.job.name} was started again, by {who}, after this stop had been asked for.",
+                f"Job {self.job.name} was started again, by {who}, after this stop was requested.",
                 code="started-since",
-                hint="Stop it again if that is still wanted.",
+                hint="Stop it again if you still want that.",
             )
 
     def _stop_driver(self, view: ClaimView) -> tuple[How, bool | None]:
@@ -345,7 +345,7 @@ class _Stop:
                     raise StorageError(
                         f"The driver of job {self.job.name} did not stop in time: {now.describe()}.",
                         code="stop-timeout",
-                        hint="It is still asked to; look at its host and its log.",
+                        hint="The stop request remains; look at the driver's host and log.",
                     )
                 killed = True
                 deadline = self.clock.monotonic() + _MARGIN_S
@@ -362,7 +362,7 @@ class _Stop:
     def _waiting(self, killed: bool) -> str:
         if killed:
             return f"The driver of job {self.job.name} did not stop in time, and was killed"
-        until = "has worked off what its sources hold" if self.drain else "is at a batch boundary"
+        until = "has processed what its sources hold" if self.drain else "is at a batch boundary"
         return f"Waiting until job {self.job.name} {until}, and no longer than {self.patience_s():.0f} s"
 
     def _driver(self, launch_id: str, holder: Holder) -> Handle:

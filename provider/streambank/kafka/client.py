@@ -29,8 +29,8 @@ _NO_TIME = 0
 _ASKED_SHARE = 0.9
 """The client gives up a little before we do, since only it knows why."""
 _HINT = (
-    "Look whether the servers run and can be reached from here; another address is named by --kafka, or as "
-    "`bootstrap` in the job's [kafka] table, which also holds what TLS and logins need."
+    "Check whether the servers run and can be reached from here. Name another address with --kafka, or as "
+    "`bootstrap` in the job's [kafka] table, which also holds the settings for TLS and logins."
 )
 
 

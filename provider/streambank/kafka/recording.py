@@ -30,7 +30,7 @@ tells records apart, those of so shortly before the commit may be of later batch
 SUBSCRIPTIONS = ("assign", "subscribe", "subscribepattern")
 """Spark's options by which a query names its topics, in lower case."""
 
-_WHICH = "Start the job again: its driver then records which of its sources reads where."
+_WHICH = "Start the job again: its driver then records which Kafka each of its sources reads."
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class SourceRecorder:
             return (fitting[0] if fitting else Reader(None, {})), ""
         servers = sorted({self._brokers.bootstrap(one.bootstrap) or "" for one in fitting})
         if len(servers) > 1:
-            return Reader(None, {}), f"Which of {', '.join(servers)} the source reads from is not known."
+            return Reader(None, {}), f"It is not known which of {', '.join(servers)} the source reads from."
         same = all(one.subscribe == fitting[0].subscribe for one in fitting)
         return Reader(fitting[0].bootstrap, fitting[0].subscribe if same else {}), ""
 
@@ -224,7 +224,7 @@ class KafkaSinkCapture:
             "topics": {},
         }
         if self._topic is None:
-            return Captured(record | {"not_asked": "Rows name their topics themselves."})
+            return Captured(record | {"not_asked": "Each row names its own topic."})
         try:
             topics = self._ask(self._brokers.at(self._bootstrap), self._topic, batch, record["committed_ms"])
         except StreambankError as error:

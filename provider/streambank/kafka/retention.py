@@ -51,7 +51,9 @@ class Replay:
     def sentence(self, now: datetime) -> str:
         """In a few words, for a table."""
         if self.until is not None:
-            return "may go at any moment" if self.until <= now else f"until {to_json_time(self.until)}"
+            return (
+                "may be deleted at any moment" if self.until <= now else f"until {to_json_time(self.until)}"
+            )
         return {"for-ever": "for ever", "gone": "gone", "not-known": "not known", "until": "not known"}[
             self.state
         ]
@@ -146,7 +148,7 @@ def _kept(
         if time is not None and (written := from_epoch_ms(time)) is not None
     ]
     if not ends:
-        why.insert(0, "nothing has come since the savepoint")
+        why.insert(0, "no record has come since the savepoint")
         ends = [now + timedelta(milliseconds=min(limits.values()))]
     else:
         setting = "retention.ms" if any(retention[one].deletes for one in limits) else "delete.retention.ms"

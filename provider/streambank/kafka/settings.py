@@ -114,7 +114,7 @@ class Brokers:
         servers = self.bootstrap(recorded)
         if servers is None:
             raise StorageError(
-                "Nobody says where the query's Kafka is.",
+                "The address of the query's Kafka is not known.",
                 code="kafka-not-reachable",
                 hint="Name its servers: --kafka HOST:PORT, `kafka` of an Airflow operator, or `bootstrap` in "
                 "the job's [kafka] table.",

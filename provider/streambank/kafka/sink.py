@@ -16,14 +16,16 @@ _MOST_SHOWN = 4
 _SEEN = ("still", "running", "by-time")
 """How topics are counted that were there when the savepoint was taken."""
 _OTHER_SERVERS = (
-    "Look whether these are the servers that the query writes to: --kafka names others, as does `bootstrap` "
-    "in the job's [kafka] table, or `servers` where the query uses several clusters."
+    "Check that these are the servers that the query writes to. Name others with --kafka, as `bootstrap` in "
+    "the job's [kafka] table, or as `servers` if the query uses several clusters."
 )
 _NO_KAFKA = (
-    "the savepoint says neither servers nor topic; earlier versions wrote that of a file sink whose path "
-    'contains "kafka", whose rows would then be lost'
+    "the savepoint names neither servers nor topic; earlier versions wrote this for a file sink if its path "
+    'contains "kafka", and the rows of such a sink would be lost'
 )
-_NO_KAFKA_HINT = "Look what the query writes to; of a file sink restore a savepoint of this version."
+_NO_KAFKA_HINT = (
+    "Find out what the query writes to. If it is a file sink, restore a savepoint that this version took."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ class KafkaSinkStanding:
         if self.never_known or self.not_known:
             why = (self.never_known or self.not_known).rstrip(".")
             return (
-                f"How many records the Kafka sink {self.path} got after batch {self.batch}, and will get "
-                f"again, is not known: {why}."
+                f"It is not known how many records the Kafka sink {self.path} got after batch {self.batch} "
+                f"and will get again: {why}."
             )
         if self.gone:
             return (
@@ -114,15 +116,16 @@ class KafkaSinkStanding:
             return ""
         shown = [f"{one.topic}/{one.partition} from {one.first} to {one.end}" for one in self.repeated]
         if len(shown) > _MOST_SHOWN:
-            shown[_MOST_SHOWN:] = [f"and {len(shown) - _MOST_SHOWN} partitions more"]
+            shown[_MOST_SHOWN:] = [f"and {len(shown) - _MOST_SHOWN} more partitions"]
         about = "about " if self.counted is not None and "by-time" in self.counted else ""
         notes = [", ".join(shown)] if shown else []
         if self.uncertain:
             notes.append(f"up to {self.uncertain} more, as clocks differ")
-        notes.append("other writers' and marks of transactions included")
+        notes.append("including those of other writers and transaction markers")
         return (
             f"The Kafka sink {self.path} got {about}{_records(self.records or 0)} after batch {self.batch} "
-            f"({'; '.join(notes)}): they cannot be taken back, and the query will write its own again."
+            f"({'; '.join(notes)}): they cannot be rolled back, and the query will write its own records "
+            "again."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -194,7 +197,7 @@ def _look(
         marks = broker.offsets([(name, partition) for partition in found.partitions], "latest")
         saved, low, how = _saved(name, kept, marks, record, broker)
         if saved is None:
-            why = str(record.get("not_asked") or "the savepoint does not hold how far the topic was")
+            why = str(record.get("not_asked") or "the savepoint does not record how far the topic was")
             return KafkaSinkStanding(path, batch, never_known=why)
         counted.add(how)
         for spot, mark in marks.items():

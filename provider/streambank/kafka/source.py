@@ -20,7 +20,7 @@ _WHY: Mapping[Why, str] = {
     "past-the-end": "beyond the partition's end",
     "partition-gone": "the partition is gone",
     "topic-gone": "the topic is gone",
-    "topic-remade": "the topic was deleted and made anew",
+    "topic-remade": "the topic was deleted and created again",
     "added-late": "deleted from a partition that was added since",
 }
 _AT_LEAST: tuple[Why, ...] = ("partition-gone", "topic-gone", "topic-remade")
@@ -138,13 +138,13 @@ class SourceStanding:
         if self.not_known:
             why = self.not_known.rstrip(".")
             return (
-                f"Whether Kafka still has what source {self.source} ({named}) would read next is not known: "
-                f"{why}."
+                f"It is not known whether Kafka still has what source {self.source} ({named}) would read "
+                f"next: {why}."
             )
         if not self.lost:
             return ""
         shown = "; ".join(one.sentence() for one in self.lost[:_MOST_SHOWN])
-        more = f"; and {len(self.lost) - _MOST_SHOWN} ranges more" if len(self.lost) > _MOST_SHOWN else ""
+        more = f"; and {len(self.lost) - _MOST_SHOWN} more ranges" if len(self.lost) > _MOST_SHOWN else ""
         return f"Source {self.source} can no longer read what follows the savepoint: {shown}{more}."
 
     def notes(self) -> Iterator[str]:
@@ -154,20 +154,20 @@ class SourceStanding:
             yield f"Partitions were added since the savepoint: {names}. They are read from their beginning."
         for topic in self.unidentified:
             yield (
-                f"Whether {topic} is still the topic that it was is not known: the savepoint does not hold "
-                "its id. Its offsets fit."
+                f"It is not known whether {topic} is still the same topic: the savepoint does not record its "
+                "id. Its offsets fit."
             )
         for topic in self.compacted:
             yield _compacted(topic, self.kept[topic] if self.kept else None)
         if self.kept_not_known:
             yield (
-                f"How long Kafka keeps {', '.join(self.offsets)}, and whether it compacts it, is not known: "
-                f"{self.kept_not_known}"
+                f"It is not known how long Kafka keeps {', '.join(self.offsets)}, and whether it compacts "
+                f"it: {self.kept_not_known}"
             )
         if self.unjudged:
             yield (
-                f"Whether topics were added since the savepoint that match {self.unjudged}, and whether "
-                "Kafka has all of them, is not known: only Java can read this pattern."
+                f"It is not known whether topics that match {self.unjudged} were added since the savepoint, "
+                "and whether Kafka has all of them: only Java can read this pattern."
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,9 +191,9 @@ def _compacted(topic: str, kept: Retention | None) -> str:
     ms = kept.tombstones_ms if kept is not None else None
     after = "after a while" if ms is None else f"{ms / _HOUR_MS:g} h after it has compacted them"
     return (
-        f"{topic} is compacted: of what comes after the savepoint only the newest record of each key is sure "
-        f"to be there. Deletions of keys go {after} (delete.retention.ms), and the restored state keeps a "
-        "key whose deletion it does not read."
+        f"{topic} is compacted: after the savepoint, only the newest record of each key is certain to exist. "
+        f"Deletions of keys are removed {after} (delete.retention.ms), and the restored state keeps a key "
+        "whose deletion it does not read."
     )
 
 
@@ -326,7 +326,7 @@ def _of_partition(spot: Spot, saved: int | None, first: int | None, end: int | N
         raise StorageError(
             f"Kafka does not say where {spot[0]}/{spot[1]} begins and ends.",
             code="kafka-not-reachable",
-            hint="Look whether the topic is being deleted, or moved to other brokers; then ask again.",
+            hint="Check whether the topic is being deleted or moved to other brokers, then try again.",
         )
     if saved is None:
         if first > 0:

@@ -54,7 +54,7 @@ def parse_new_sinks(given: Iterable[str]) -> dict[str, str]:
         parts = _OLD_NEW.match(each)
         if parts is None or parts["old"] in found:
             raise InputError(
-                f"{each!r} does not say which new directory one file sink gets.",
+                f"{each!r} does not name one file sink and its new directory.",
                 code="bad-new-sink",
                 hint="Give OLD=NEW once for each file sink, with absolute paths or URIs.",
             )

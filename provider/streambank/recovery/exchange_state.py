@@ -102,7 +102,7 @@ def exchange(
     """
     if (query or MAIN) not in job.queries:
         raise InputError(
-            f"Which query of job {job.name} is meant?",
+            f"No query of job {job.name} is named, or one that the job does not have.",
             code="which-query",
             hint=f"Name one: {', '.join(job.queries)}.",
         )
@@ -202,8 +202,8 @@ class _Exchange:
             return "The job goes on with the state that it had."
         except StreambankError as error:
             return (
-                f"And the job was not brought back to the state that it had: {error.message} {error.hint} "
-                f"`streambank job status {self.job.name}` shows how it stands."
+                f"The job could not be brought back to its earlier state: {error.message} {error.hint} "
+                f"`streambank job status {self.job.name}` shows its status."
             )
 
     def _reinstate(self, before: str, left: int) -> None:

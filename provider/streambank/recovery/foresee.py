@@ -80,7 +80,7 @@ def foresee(
     """
     if (query or MAIN) not in job.queries:
         raise InputError(
-            f"Which query of job {job.name} is meant?",
+            f"No query of job {job.name} is named, or one that the job does not have.",
             code="which-query",
             hint=f"Name one: {', '.join(job.queries)}.",
         )
@@ -132,7 +132,7 @@ def _check_rescale(closure: Closure, partitions: int) -> None:
         raise InputError(
             f"The state has {partitions} partitions already.",
             code="same-partitions",
-            hint="Name another number; nothing has to be done for this one.",
+            hint="Name another number. For this one there is nothing to do.",
         )
 
 
@@ -142,7 +142,8 @@ def _check_codec(closure: Closure, elsewhere: bool) -> None:
         raise RefusedError(
             f"HDFS-backed state compressed with {codec} cannot be rewritten.",
             code="unknown-codec",
-            hint=f"It can with {' or '.join(_PACKAGES)}; RocksDB state can with any.",
+            hint=f"Codecs that can be rewritten: {' or '.join(_PACKAGES)}. RocksDB state can be rewritten "
+            "with any codec.",
         )
     missing = [name for name in _PACKAGES[codec] if find_spec(name) is None]
     if missing and not elsewhere:
@@ -155,7 +156,8 @@ def _check_codec(closure: Closure, elsewhere: bool) -> None:
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be rewritten.",
             code="row-checksum",
-            hint=f"{_ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
+            hint=f"{_ROW_CHECKSUM} is fixed by the first batch: start the job from nothing without it, or "
+            "with RocksDB.",
         )
 
 
@@ -170,7 +172,7 @@ def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
         )
     if asked is None and order.get("where") and len(closure.operators) > 1:
         raise InputError(
-            "The expression is about the state of one operator, and it is not said which.",
+            "The expression is about the state of one operator, and no operator is named.",
             code="which-operator",
             hint=f"Name it with --operator; there are: {known}.",
         )
@@ -195,7 +197,7 @@ def _check_columns(checkpoint: Store, closure: Closure, order: Mapping[str, Any]
         raise RefusedError(
             f"Operator {found[0].operator} ({found[0].name}) keeps one state for all input: it has no keys.",
             code="no-key",
-            hint="Nothing of it can expire. To begin it anew, start the job with an empty checkpoint.",
+            hint="Nothing in it can expire. To reset it, start the job with an empty checkpoint.",
         )
     for part, quoted, plain in _COLUMN.findall(_TEXT.sub("''", str(order["where"]))):
         column = quoted or plain
@@ -253,11 +255,14 @@ def _older(repository: Repository | None, job: str, now: datetime, seconds: floa
     if old:
         return max(old, key=lambda pair: pair[0])[1]
     first = min((moment for moment, _ in there), default=None)
-    when = "take one, and keep it for as long"
+    when = "take a savepoint, and keep it for that long"
     if first is not None:
-        when = f"the oldest will be on {first + timedelta(seconds=seconds):%Y-%m-%d at %H:%M} UTC"
+        when = (
+            "the oldest savepoint will be old enough on "
+            f"{first + timedelta(seconds=seconds):%Y-%m-%d at %H:%M} UTC"
+        )
     raise NotFoundError(
         f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
         code=TOO_YOUNG,
-        hint=f"What was idle for so long is not known yet: {when}. Or use --where.",
+        hint=f"It is not known yet which keys were idle for so long: {when}. Or use --where.",
     )

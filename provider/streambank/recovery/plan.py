@@ -119,7 +119,7 @@ class RestorePlan:
         if all(sink.get("new_path") for sink in harmed):
             return says
         if self.sink == "accept" and harmed:
-            return f"{says} It {'was' if done else 'is'} accepted as it is."
+            return f"{says} This {'was' if done else 'is'} accepted."
         if self.sink == "rollback" and any(sink["guarded"] for sink in harmed):
             return f"{says} Later output {'was' if done else 'will be'} set aside."
         return says
@@ -145,13 +145,13 @@ class RestorePlan:
             return ""
         says = [str(one["says"]) for one in self.sources if one["says"]]
         if says:
-            return " ".join(says) + (" That is accepted." if self.source == "accept" else "")
+            return " ".join(says) + (" This is accepted." if self.source == "accept" else "")
         waiting = sum(one["records_to_read_again"] or 0 for one in self.sources)
         compacted = any(one.get("compacted") for one in self.sources)
-        whole = "the newest record of each key" if compacted else "all"
+        whole = "the newest record of each key" if compacted else "everything"
         untils = [until for one in self.sources if (until := (one.get("replay") or {}).get("until"))]
         until = f" It can be read again until {min(untils)}." if untils else ""
-        return f"Kafka has {whole} that comes after the savepoint: {waiting} records to read.{until}"
+        return f"Kafka has {whole} after the savepoint: {waiting} records to read.{until}"
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""

@@ -126,7 +126,7 @@ def check_request(request: Request) -> None:
         check_choice(value, name, get_args(choices))
     if request.unmoved and request.generation is None:
         raise InputError(
-            "Only the next generation of a job can ask that the job has not gone on.",
+            "`unmoved` works only for the next generation of a job.",
             code="bad-choice",
             hint="Leave `unmoved` out for a directory.",
         )
@@ -178,11 +178,11 @@ def _check_records(request: Request, chosen: Chosen, control: JobControl) -> Non
         return
     if not (is_inside(known, control.store.uri) and is_inside(control.store.uri, known)):
         raise RefusedError(
-            f"Whether job {control.name} runs is not known: its records were at {known} when the savepoint "
-            f"was taken, and not at {control.store.uri}.",
+            f"It is not known whether job {control.name} runs: its records were at {known} when the "
+            f"savepoint was taken, not at {control.store.uri}.",
             code="other-records",
-            hint="Name its jobs file with --jobs. Where those records are lost, name one whose `control` is "
-            "where the new ones are to be.",
+            hint="Name its jobs file with --jobs. If those records are lost, name a jobs file whose "
+            "`control` is the location for the new ones.",
         )
 
 
@@ -378,7 +378,7 @@ def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
         yield f"{error.message} Spark will refuse it."
     gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
     if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
-        yield "The savepoint names no sink: whether rows would be lost or repeated is not known."
+        yield "The savepoint names no sink, so it is not known whether rows would be lost or repeated."
     job, query = split_job(chosen.manifest.job)
     if query is not None and request.generation is not None:
         yield (
@@ -388,7 +388,7 @@ def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     if request.mode != "fork":
         for old, new in sinks.moved_on().items():
             yield (
-                f"The query has to write to {new} from its next start on: change the application or its "
+                f"The query must write to {new} from its next start on: change the application or its "
                 f"declared arguments first. If it goes on in {old}, Spark skips the batches that are there."
             )
     if request.into is not None and request.mode != "fork":

@@ -61,7 +61,7 @@ class Reached:
         """`It was sent batches 5 to 10 after the savepoint's batch 4`, without a full stop."""
         newest, committed = self.newest, self.committed
         if newest is None or newest <= batch:
-            return f"Whether it was sent anything after the savepoint's batch {batch} is not known"
+            return f"It is not known whether it was sent anything after the savepoint's batch {batch}"
         if committed is None or committed <= batch:
             return f"Batch {newest} was begun after the savepoint's batch {batch}, and may have reached it"
         begun = f" (batch {newest} was begun, and not committed)" if newest > committed else ""
@@ -173,7 +173,11 @@ class _Found:
         planned = max((one for one in (*self.planned, committed) if one is not None), default=None)
         doubts = list(self.doubts)
         if self.gone is not None and (self.at_rest_at is None or self.at_rest_at != committed):
-            known = "nothing else tells" if committed is None else f"the newest batch known is {committed}"
+            known = (
+                "nothing else shows how far it got"
+                if committed is None
+                else f"the newest batch known is {committed}"
+            )
             doubts.append(f"its checkpoint {self.gone} is gone, and {known}")
         return Reached(committed, planned, "; ".join(doubts))
 

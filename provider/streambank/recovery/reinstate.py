@@ -141,7 +141,7 @@ def _find(generations: Generations, number: int) -> Generation:
     raise NotFoundError(
         f"Job {generations.job} has no generation {number} of query {generations.query}.",
         code="no-such-generation",
-        hint=f"`streambank job status {generations.job}` shows the one that counts.",
+        hint=f"`streambank job status {generations.job}` shows the current one.",
     )
 
 
@@ -153,10 +153,10 @@ def _check_not_gone_on(repository: Repository, manifest: Manifest, current: Gene
         raise refusal
     unguarded = [sink for sink in sinks.unguarded if sink.harm != "none"]
     if found.planned != manifest.batch and (unguarded or not manifest.sinks):
-        named = ", ".join(sink.name for sink in unguarded) or "its sink, which the savepoint does not name,"
+        named = ", ".join(sink.name for sink in unguarded) or "its sink, which the savepoint does not name"
         raise RefusedError(
-            f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and {named} cannot "
-            "be asked what it got of it.",
+            f"{manifest.job} has begun {shown(found.planned)} in {current.location}, and it is not known how "
+            f"much of it reached {named}.",
             code="batch-begun",
             hint=f"Start the job to go on there, which repeats that batch as any restart does; or restore "
             f"{manifest.savepoint} with `--sink accept`: rows may be repeated then, or skipped for good by a "
@@ -171,7 +171,7 @@ def _check_batch(manifest: Manifest, current: Generation) -> Batches:
             f"{manifest.job} has gone on after batch {batch}: the last that was committed in "
             f"{current.location} is {shown(found.committed)}.",
             code="query-went-on",
-            hint="Its later output counts. To go back all the same, restore with a choice for the sinks: "
+            hint="Its later output is valid. To go back anyway, restore with a choice for the sinks: "
             f"`streambank restore {manifest.savepoint} --generation --sink rollback`.",
         )
     return found

@@ -121,7 +121,7 @@ def only_job(repository: Repository, job: str | None) -> str:
         return job
     if len(jobs) > 1:
         raise InputError(
-            f"There are savepoints of {', '.join(jobs)}; {LATEST_GOOD} needs to know which is meant.",
+            f"{LATEST_GOOD} needs one job, and there are savepoints of {', '.join(jobs)}.",
             code="which-job",
             hint="Name it with --job.",
         )
@@ -148,7 +148,9 @@ def newest_first(summaries: Sequence[SavepointSummary]) -> list[SavepointSummary
 
 def _unrecorded(errors: Sequence[StorageError]) -> Iterator[str]:
     if errors:
-        yield f"What the verification found could not be left beside the savepoint: {errors[0].message}"
+        yield (
+            f"The result of the verification could not be recorded beside the savepoint: {errors[0].message}"
+        )
 
 
 def _latest_good(
@@ -184,7 +186,7 @@ def _latest_good(
         except NotFoundError as error:
             if error.code != "no-such-savepoint":
                 raise
-            damaged.append(Skipped(summary.savepoint, "It was expired meanwhile."))
+            damaged.append(Skipped(summary.savepoint, "It has expired meanwhile."))
             continue
         problem = next(finding for finding in report.findings if finding.severity == "error")
         damaged.append(Skipped(summary.savepoint, f"{problem.file}: {problem.cause}"))
@@ -194,5 +196,5 @@ def _latest_good(
     raise NotFoundError(
         f"None of the {len(skipped)} savepoints of {job} verifies; the newest: {skipped[0].why}",
         code="no-good-savepoint",
-        hint="`streambank verify --all` tells about each; look for a replica of the repository.",
+        hint="`streambank verify --all` shows what is wrong with each. Look for a replica of the repository.",
     )

@@ -57,8 +57,8 @@ class GuardedSink:
         if self.new is not None:
             fields["says"] = (
                 f"The query goes on in {self.new.uri}, whose log will begin after batch {self.saved.batch}: "
-                f"rows of batches up to {self.saved.batch} are not in it"
-                + ("." if self.new.uri == self.store.uri else f", what {self.store.uri} has stays there.")
+                f"rows of batches up to {self.saved.batch} are not in that log"
+                + ("." if self.new.uri == self.store.uri else f". What {self.store.uri} has stays there.")
             )
         return fields
 
@@ -177,7 +177,7 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
     for old in outputs:
         if old not in known:
             raise InputError(
-                f"Savepoint {manifest.savepoint} keeps the log of no file sink {old}.",
+                f"Savepoint {manifest.savepoint} does not keep the log of a file sink {old}.",
                 code="unknown-sink",
                 hint=f"It keeps those of: {', '.join(sorted(known)) or 'none'}.",
             )
@@ -225,7 +225,7 @@ def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[StreambankErr
                 RefusedError(
                     standing.sentence(),
                     code="sink-cannot-roll-back",
-                    hint="Bring back what is missing, use another savepoint, or say --sink accept.",
+                    hint="Bring back what is missing, use another savepoint, or use --sink accept.",
                 )
             )
         elif choice == "accept" and standing.unfinished:
@@ -289,8 +289,8 @@ def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
 
 
 def _ways_out(standing: FileSinkStanding) -> str:
-    rollback = "--sink rollback takes the sink back to the savepoint and sets later files aside; "
-    accept = "--sink accept restores all the same and leaves the sink as it is."
+    rollback = "--sink rollback rolls the sink back to the savepoint and sets later files aside; "
+    accept = "--sink accept restores anyway and leaves the sink as it is."
     return (rollback if standing.can_roll_back else "") + accept
 
 
@@ -350,7 +350,7 @@ def kafka_refusals(
             yield RefusedError(
                 sink.sentence(),
                 code="sink-cannot-roll-back",
-                hint=f"A Kafka topic cannot be taken back. {_ACCEPT}",
+                hint=f"A Kafka topic cannot be rolled back. {_ACCEPT}",
             )
         elif sink.not_known:
             yield _not_known(sink)
@@ -358,14 +358,15 @@ def kafka_refusals(
             yield RefusedError(
                 sink.sentence(),
                 code="sink-would-lose-rows",
-                hint="Restore a savepoint of before those rows, or say --sink accept to go on without them.",
+                hint="Restore a savepoint from before those rows, or use --sink accept to go on without "
+                "them.",
             )
         else:
             yield RefusedError(sink.sentence(), code="sink-would-repeat-rows", hint=_ACCEPT)
 
 
 def _not_known(sink: KafkaSinkStanding) -> StreambankError:
-    hint = f"{sink.hint} Or say --sink accept."
+    hint = f"{sink.hint} Or use --sink accept."
     if sink.transient:  # a cluster that is away for a moment is there at the next try
         return StorageError(sink.sentence(), code="sink-not-known", hint=hint)
     return RefusedError(sink.sentence(), code="sink-not-known", hint=hint)
@@ -379,7 +380,7 @@ def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: Mode) -> Iterator[s
         if mode == "fork":
             yield (
                 f"The fork writes into the topic of the query that it is forked from ({sink.path}), unless "
-                "its application is told otherwise: readers would get everything twice."
+                "its application is configured otherwise: readers would get everything twice."
             )
 
 
@@ -401,7 +402,7 @@ def check_stands_at(job: str, location: str, batch: int) -> None:
             f"{job} does not stand at batch {batch}: the last that was committed in {location} is "
             f"{shown(found.committed)}.",
             code="query-went-on",
-            hint="Begin again: stop the job with a savepoint.",
+            hint="Start over: stop the job with a savepoint.",
         )
     if found.planned != batch:
         raise RefusedError(

@@ -76,7 +76,7 @@ class Sources:
                 yield RefusedError(
                     one.sentence(),
                     code="source-cannot-repeat",
-                    hint="--source accept restores all the same; a query that must go on reads from a source "
+                    hint="--source accept restores anyway; a query that must go on reads from a source "
                     "that keeps its records, such as files or Kafka.",
                 )
         for source in self.kafka:
@@ -88,7 +88,7 @@ class Sources:
                 yield RefusedError(
                     source.sentence(),
                     code="source-would-lose-records",
-                    hint="Restore a newer savepoint, or say --source accept to go on without those records; "
+                    hint="Restore a newer savepoint, or use --source accept to go on without those records; "
                     "Spark itself then also needs failOnDataLoss=false.",
                 )
 
@@ -111,7 +111,7 @@ class Sources:
 
 
 def _not_known(source: SourceStanding) -> StreambankError:
-    hint = f"{source.hint} Or say --source accept to restore without knowing."
+    hint = f"{source.hint} Or use --source accept to restore without knowing."
     if source.transient:  # a cluster that is away for a moment is there at the next try
         return StorageError(source.sentence(), code="source-not-known", hint=hint)
     return RefusedError(source.sentence(), code="source-not-known", hint=hint)

@@ -71,12 +71,12 @@ class UnguardedStanding:
         batches = reached.batches(self.batch)
         if self.fork:
             return (
-                f"The fork has a query id of its own: where it writes to this sink, rows of {batches} "
-                "are repeated."
+                f"The fork has a query id of its own: if it writes to this sink, rows of {batches} are "
+                "repeated."
             )
         begins = f"The restored query counts from batch {self.batch + 1} again, with other rows in each."
         repeated = f"rows of {batches} are repeated"
-        skipped = f"takes {batches} for done: their new rows are skipped for good"
+        skipped = f"regards {batches} as done: their new rows are skipped for good"
         if self.harm == "repeated":
             return f"{begins} Then {repeated}."
         if self.harm == "skipped":
@@ -131,8 +131,8 @@ def unguarded_refusals(
             continue
         rollback = " It cannot be rolled back." if choice == "rollback" else ""
         also = (
-            f"; it also leaves the later output of {', '.join(ahead)}, whose batches Spark then skips: give "
-            "the query a new directory with --new-sink instead"
+            f". It also leaves the later output of {', '.join(ahead)}, and Spark then skips those batches: "
+            "give the query a new directory with --new-sink instead"
             if ahead
             else ""
         )
@@ -149,7 +149,7 @@ def unguarded_warnings(sinks: Iterable[UnguardedStanding]) -> Iterator[str]:
         if sink.fork and sink.harm != "none":
             yield (
                 f"The fork writes to the sink of the query that it is forked from ({sink.name}), unless its "
-                "application is told otherwise."
+                "application is configured otherwise."
             )
 
 

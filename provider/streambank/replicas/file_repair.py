@@ -153,7 +153,7 @@ class Mender:
         in_place = remains is not None and len(remains) == pack.size_bytes
         content = self._content(pack, pieces, remains or b"") if in_place or not lost else None
         if content is None and in_place:
-            why = f"The table of {pack_key(pack.id)} is damaged, and cannot be made again from the index."
+            why = f"The table of {pack_key(pack.id)} is damaged, and cannot be rebuilt from the index."
             self.mended.lost |= dict.fromkeys(wanted, why)
         elif content is None:
             saved = {digest: pieces[digest] for digest in wanted if digest in pieces}

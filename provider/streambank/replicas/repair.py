@@ -35,7 +35,7 @@ from streambank.work.executor import Executor, Threads
 from streambank.work.pace import Meter, Progress, RateLimit
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
-_OWN_MARKS = "Marks are each repository's own: pin or unpin it anew, and verify it again."
+_OWN_MARKS = "Each repository has its own marks: pin or unpin the savepoint again, and verify it again."
 
 Which = tuple[str, str]
 
@@ -170,7 +170,7 @@ def _check_fit(repository: Repository, replica: Repository) -> None:
     if replica.digest_name != repository.digest_name:
         raise InputError(
             f"{replica.store.uri} names objects by {replica.digest_name}, and {repository.store.uri} by "
-            f"{repository.digest_name}: it is no replica of it.",
+            f"{repository.digest_name}, so it is not a replica of it.",
             code="other-digest",
             hint="Name a replica that `streambank replicate` made.",
         )

@@ -52,14 +52,14 @@ def open_replica(source: Repository, store: Store) -> Repository:
         raise InputError(
             f"{store.uri} and {source.store.uri} are the same repository, {source.id}.",
             code="same-repository",
-            hint="Name another place: a copy made by other means has the id of its original.",
+            hint="Name another location. A copy made by other means has the id of its original.",
         )
     if replica.digest_name != source.digest_name:
         raise InputError(
             f"{store.uri} names objects by {replica.digest_name}, and {source.store.uri} by "
-            f"{source.digest_name}: no object of the one can be found in the other.",
+            f"{source.digest_name}, so no object of one can be found in the other.",
             code="other-digest",
-            hint="Replicate to an empty place: a repository made there takes over the source's digests.",
+            hint="Replicate to an empty location: a repository created there uses the source's digests.",
         )
     return replica
 

@@ -400,10 +400,10 @@ def load_prices(file: Path) -> Prices:
         raise _bad(file, f"{unknown[0]} is not known")
     currency, table = found.get("currency", "$"), found.get("per_gb_month", {})
     if not isinstance(currency, str) or not isinstance(table, dict):
-        raise _bad(file, "currency is a text, and per_gb_month a table")
+        raise _bad(file, "currency must be a text, and per_gb_month a table")
     for place, price in table.items():
         if not _is_price(price):
-            raise _bad(file, f"the price of {place} is not a number from 0 up")
+            raise _bad(file, f"the price of {place} must be a number of at least 0")
     given = {_spelled(place): float(price) for place, price in table.items()}
     return Prices({**DEFAULT_PRICES, **given}, currency)
 

@@ -76,7 +76,7 @@ class ExpireReport:
             which = [_which(one) for one in self.overruling if rule in one.overrules]
             if which:
                 names = ", ".join("/".join(each) for each in which)
-                found.append(f"{MAX_AGE} goes before {what}; all the same {go}: {names}.")
+                found.append(f"{MAX_AGE} overrides {what}, so these savepoints {go}: {names}.")
         found += [f"{job} {keep} {number} verified savepoints." for job, number in self.verified_left.items()]
         return tuple(found)
 

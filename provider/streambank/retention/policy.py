@@ -241,7 +241,7 @@ def _decide(
         each = other.summary
         if each.savepoint not in old:
             continue
-        why = Reason(MAX_AGE, f"{_span(ages_s[each.savepoint])} old, and {limit} is the most")
+        why = Reason(MAX_AGE, f"{_span(ages_s[each.savepoint])} old; at most {limit} is allowed")
         hold = besides.get((each.job, each.savepoint))
         if hold is not None and hold.rule == HELD:
             decisions.append(Decision(each, True, (hold, why)))
@@ -316,7 +316,7 @@ def _keep_verified(whole: Sequence[SavepointSummary], kept: dict[str, list[Reaso
 
 
 def _unreadable(summary: SavepointSummary) -> Decision:
-    why = summary.error.message if summary.error else "it does not say when it was taken"
+    why = summary.error.message if summary.error else "it does not record when it was taken"
     return Decision(summary, True, (Reason("unreadable", f"never dropped unread: {why}"),))
 
 

@@ -20,7 +20,7 @@ from streambank.work.pace import Meter, Progress
 
 _CONTENT = re.compile(r"(objects|packs)/([0-9a-f]{2})/(\2[0-9a-f]{62})")
 _LINE_BYTES = 150  # of an object in a pack's table of contents
-_REFUSED = "Nothing is swept, since nobody can tell which objects are needed: "
+_REFUSED = "Nothing is swept, because it is not known which objects are needed: "
 
 
 @dataclass(frozen=True, slots=True)

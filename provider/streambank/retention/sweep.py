@@ -105,7 +105,7 @@ def sweep(
         raise InputError(
             f"A grace of {grace_s:g} s is shorter than {MIN_GRACE_S:g} s.",
             code="grace-too-short",
-            hint="Savepoints that are being taken count on files for that long without saying so.",
+            hint="A take that is running may rely on existing files for that long without recording it.",
         )
     return _Sweep(repository, grace_s, dry_run, dict(by or {}), progress).run()
 
@@ -339,7 +339,7 @@ class _Sweep:
         except StorageError as error:
             if error.code not in _MAY_NOT_LOOK:
                 raise
-            self.report.warnings.append(f"Nobody can tell what broken writes have left: {error.message}")
+            self.report.warnings.append(f"Leftovers of broken writes could not be listed: {error.message}")
             return
         for leftover in sorted(found, key=lambda each: (each.key, each.upload)):
             if leftover.key.startswith("jobs/"):
@@ -376,9 +376,9 @@ class _Sweep:
 
 def _unknown(key: str) -> IntegrityError:
     return IntegrityError(
-        f"What {key} holds cannot be found out, so it is left alone.",
+        f"The contents of {key} cannot be determined, so it is left as it is.",
         code="pack-damaged",
-        hint="`streambank reindex` mends what can be mended; the next sweep looks again.",
+        hint="`streambank reindex` repairs what can be repaired; the next sweep looks again.",
     )
 
 
@@ -386,7 +386,7 @@ def _only_copy(key: str) -> IntegrityError:
     return IntegrityError(
         f"{key} holds the only whole copy of an object that a savepoint needs.",
         code="object-damaged",
-        hint="Nothing is lost: it stays. `streambank verify --all` tells what is damaged.",
+        hint="Nothing is lost: it stays. `streambank verify --all` shows what is damaged.",
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streambank.checkpoint.schema.query import QuerySchema
 
 Samples = Annotated[
-    int, typer.Option(min=0, metavar="N", help="How many to show, of each part (and each rule).")
+    int, typer.Option(min=0, metavar="N", help="How many to show for each part (and each rule).")
 ]
 
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 @with_spark
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A savepoint.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another one, usually a later one.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another savepoint, usually a later one.")],
     repository: RepositoryOption,
     job: JobOption = None,
     operator: Operator = None,
@@ -125,7 +125,7 @@ def _show(document: dict[str, Any]) -> None:
     )
     console.fields([("state of", before), ("for a query as", after), ("verdict", document["verdict"])])
     if document["loses"] and document["verdict"] in FINE:
-        console.line("Spark would go on, and lose some of what is stored: see below.")
+        console.line("Spark would go on, but lose some of what is stored: see below.")
     if document["settings"]:
         console.line()
         rows = [(one["setting"], one["before"], one["after"]) for one in document["settings"]]

@@ -41,7 +41,7 @@ def erase(
     operator: Operator = None,
     replica: Annotated[
         list[str] | None,
-        typer.Option(metavar="LOCATION", help="Look for the key there, too. May be repeated."),
+        typer.Option(metavar="LOCATION", help="Also look for the key in this replica. May be repeated."),
     ] = None,
     jobs: Annotated[
         str | None,
@@ -49,7 +49,7 @@ def erase(
             "--jobs",
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
-            help="The file that declares the job: its replicas and its generations.",
+            help="The file that declares the job, to find its replicas and generations.",
         ),
     ] = None,
     no_search: Annotated[
@@ -61,7 +61,7 @@ def erase(
     *,
     spark: SparkOptions,
 ) -> None:
-    """Make a savepoint without what is kept of one key, and list what still holds the key."""
+    """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.declaration import load_jobs
     from streambank_spark.rewrite.request import Order
 
@@ -70,7 +70,7 @@ def erase(
     with carried_out(order, savepoint, repository, job, spark) as done:
         document = done.to_dict()
         if no_search:
-            document |= _not_searched("nobody asked for it (--no-search)")
+            document |= _not_searched("--no-search was given")
         else:
             try:
                 document |= _search(done, replica or [], declared)
@@ -124,7 +124,7 @@ def _show(done: Done, document: dict[str, Any]) -> None:
     show(done.order, done.derived)
     console.line()
     if not document["searched"]:
-        console.line(f"NOT LOOKED: {document['why']}.")
+        console.line(f"NOT SEARCHED: {document['why']}.")
         console.line("Other savepoints, replicas and live checkpoints may hold the key.")
         return
     looked, every = document["looked_into"], console.count(document["savepoints"], "savepoint")
@@ -139,12 +139,14 @@ def _show(done: Done, document: dict[str, Any]) -> None:
     else:
         console.line("No savepoint holds it.")
     if not document["replicas"]:
-        console.line("No replica was named: give --replica LOCATION, or --jobs FILE where they are declared.")
+        console.line(
+            "No replica was named: give --replica LOCATION, or --jobs FILE if they are declared there."
+        )
     for each in document["live"]:
         console.line(f"live: {each['location']}: {each['found']}")
     if document["deletion"]:
         console.line()
-        console.line("This takes them, once the new savepoint is verified and restored:")
+        console.line("These commands delete them, once the new savepoint is verified and restored:")
         for command in document["deletion"]:
             console.line(f"  {command}")
-    console.line("Of other jobs and queries, sources, sinks and logs nothing is known here.")
+    console.line("Other jobs and queries, sources, sinks and logs were not searched.")

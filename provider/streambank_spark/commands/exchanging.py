@@ -40,7 +40,7 @@ RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job that the jobs file declares.")]
 Query = Annotated[
-    str | None, typer.Option(metavar="QUERY", help="The query whose state it is, where there are several.")
+    str | None, typer.Option(metavar="QUERY", help="The query to change, if the job has several.")
 ]
 Why = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the job's records.")]
 ForceAfter = Annotated[
@@ -48,7 +48,8 @@ ForceAfter = Annotated[
     typer.Option(
         "--force-after",
         metavar="DURATION",
-        help="When to force a stop that reaches no batch boundary: 60s. The job then goes on as it was.",
+        help="Force the stop if no batch boundary is reached within this time, such as 60s. The job then "
+        "goes on unchanged.",
     ),
 ]
 
@@ -70,7 +71,7 @@ def compact(
     *,
     spark: SparkOptions,
 ) -> None:
-    """Stop a job, let keys go that have expired, and start it; as it was, where anything goes wrong."""
+    """Stop a job, remove expired keys, and start it again. If anything fails, it goes on unchanged."""
     order = compact_order(
         where=where,
         idle_since=idle_since,
@@ -95,7 +96,7 @@ def rescale(
     *,
     spark: SparkOptions,
 ) -> None:
-    """Stop a job, spread its state over other partitions, and start it; as it was, where that goes wrong."""
+    """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
     from streambank_spark.rewrite.request import Order
 
     order = Order(operation="rescale", partitions=partitions, note=note)
@@ -170,7 +171,7 @@ def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOpt
 
 
 def _show(result: ExchangeResult, derived: Derived) -> None:
-    done = {"exchanged": "has other state", "nothing-to-do": "is as it was: nothing goes"}
+    done = {"exchanged": "has new state", "nothing-to-do": "is unchanged: nothing has expired"}
     goes_on = "runs" if result.running else "stays stopped"
     console.line(f"job {result.job} {done[result.state]}, and {goes_on}")
     fields: list[tuple[str, Any]] = [

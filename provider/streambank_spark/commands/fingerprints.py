@@ -44,7 +44,7 @@ def schema(
         str | None,
         typer.Option(
             metavar="SAVEPOINT|CHECKPOINT",
-            help="Say whether a query that keeps what this has goes on from it; exit code 1 where not.",
+            help="Check whether a query with the state of this one could go on from it; exit code 1 if not.",
         ),
     ] = None,
     *,

@@ -69,14 +69,14 @@ def read(
     key: Key = None,
     where: WhereRows = None,
     limit: Limit = 20,
-    lines: Annotated[bool, typer.Option("--lines", help="Answer with one JSON object a line.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Answer with one JSON object per line.")] = False,
     *,
     spark: SparkOptions,
 ) -> None:
     """Show rows of state: any operator, join side, state variable, timers."""
     if lines and MODE.json:
         raise InputError(
-            "--lines and --json do not go together.", code="usage", hint="See `streambank state read --help`."
+            "--lines and --json cannot be combined.", code="usage", hint="See `streambank state read --help`."
         )
     with state_of(place, repository, job, batch, spark) as found:
         from streambank_spark.state.read import Choice, iterate_rows, read_rows
@@ -129,7 +129,8 @@ def query(
         str,
         typer.Argument(
             metavar="SQL",
-            help="A SELECT over the view `state`; of more parts, `<part>` or `op<operator>_<part>`.",
+            help="A SELECT over the view `state`; if there are several parts, over `<part>` or "
+            "`op<operator>_<part>`.",
         ),
     ],
     repository: Repository = None,

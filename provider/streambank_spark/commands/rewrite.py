@@ -40,11 +40,11 @@ RESCALE_EXAMPLE = "Example: streambank rescale b000041 -r /data/savepoints --par
 Savepoint = Annotated[
     str, typer.Argument(metavar="SAVEPOINT", help="A savepoint's id, or the beginning of one.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
 Note = Annotated[str, typer.Option("--note", help="A note for the new savepoint.")]
 MaxRows = Annotated[
     int | None,
-    typer.Option("--max-rows", min=1, metavar="N", help="Let so many rows go at most, of each operator."),
+    typer.Option("--max-rows", min=1, metavar="N", help="Remove at most this many rows of each operator."),
 ]
 
 Expired = Annotated[
@@ -52,28 +52,25 @@ Expired = Annotated[
     typer.Option(
         "--where",
         metavar="SQL",
-        help="Keys go for all of whose rows it holds: SQL over key and value, with {now}, {watermark}.",
+        help="Expire keys if this is true of all their rows: SQL over key and value, with {now}, "
+        "{watermark}.",
     ),
 ]
 IdleSince = Annotated[
     str | None,
-    typer.Option("--idle-since", metavar="SAVEPOINT", help="Keys go that did not change since this one."),
+    typer.Option("--idle-since", metavar="SAVEPOINT", help="Expire keys unchanged since this savepoint."),
 ]
 IdleFor = Annotated[
     str | None,
-    typer.Option(
-        "--idle-for", metavar="TIME", help="The same since the newest savepoint so much older: 30d."
-    ),
+    typer.Option("--idle-for", metavar="TIME", help="Expire keys unchanged for this long, for example 30d."),
 ]
 JudgedPart = Annotated[
     str | None,
     typer.Option(
-        "--part", metavar="NAME", help="Judge by these rows alone: a side of a join, a state variable."
+        "--part", metavar="NAME", help="Decide by these rows alone: a side of a join, a state variable."
     ),
 ]
-Partitions = Annotated[
-    int, typer.Option(min=1, metavar="N", help="How many state partitions there are to be.")
-]
+Partitions = Annotated[int, typer.Option(min=1, metavar="N", help="The new number of state partitions.")]
 
 
 def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
@@ -129,18 +126,16 @@ def compact(
 def migrate(
     savepoint: Savepoint,
     repository: RepositoryOption,
-    provider: Annotated[
-        str, typer.Option(metavar="NAME", help="What is to keep the state: rocksdb.")
-    ] = "rocksdb",
+    provider: Annotated[str, typer.Option(metavar="NAME", help="The new state store: rocksdb.")] = "rocksdb",
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="In another number of state partitions, besides.")
+        int | None, typer.Option(min=1, metavar="N", help="Also change the number of state partitions.")
     ] = None,
     job: JobOption = None,
     note: Note = "",
     *,
     spark: SparkOptions,
 ) -> None:
-    """Make a savepoint with the same state, HDFS-backed till now, in RocksDB."""
+    """Make a savepoint that has HDFS-backed state in RocksDB instead."""
     from streambank_spark.rewrite.request import Order
 
     order = Order(operation="migrate", provider=provider, partitions=partitions, note=note)
@@ -266,4 +261,4 @@ def show(order: Order, found: Derived) -> None:
     elif order.dry_run:
         console.line("Nothing was written.")
     else:
-        console.line("Nothing goes, so nothing was written.")
+        console.line("Nothing has expired, so nothing was written.")

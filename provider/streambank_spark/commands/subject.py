@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="SAVEPOINT|CHECKPOINT", help="With -r a savepoint's id; else a checkpoint directory."
+        metavar="SAVEPOINT|CHECKPOINT", help="With -r a savepoint's id; without it a checkpoint directory."
     ),
 ]
 Repository = Annotated[
@@ -35,7 +35,9 @@ Repository = Annotated[
 ]
 OfBatch = Annotated[
     int | None,
-    typer.Option("--batch", min=0, metavar="N", help="Of a checkpoint: a committed batch, not the newest."),
+    typer.Option(
+        "--batch", min=0, metavar="N", help="Of a checkpoint: a committed batch instead of the newest."
+    ),
 ]
 Operator = Annotated[
     int | None, typer.Option("--operator", min=0, metavar="N", help="Only this stateful operator.")
@@ -44,7 +46,7 @@ OfPart = Annotated[
     str | None,
     typer.Option(
         "--part", "--store", metavar="NAME",
-        help="Only this: left or right of a join, a state variable, timers, a store.",
+        help="Only this part: left or right of a join, a state variable, timers, a store.",
     ),
 ]  # fmt: skip
 Master = Annotated[
@@ -53,7 +55,7 @@ Master = Annotated[
         "--master",
         envvar="STREAMBANK_SPARK_MASTER",
         metavar="URL",
-        help="Spark's master: spark://host:7077, yarn. All cores of this machine where it is left out.",
+        help="Spark's master: spark://host:7077, yarn. Default: all cores of this machine.",
     ),
 ]
 Work = Annotated[
@@ -61,7 +63,7 @@ Work = Annotated[
     typer.Option(
         "--work",
         metavar="LOCATION",
-        help="Where state is laid out meanwhile; on a cluster, all machines must see it.",
+        help="Staging directory for state; on a cluster, all machines must see it.",
     ),
 ]
 
@@ -148,10 +150,10 @@ def check_place(repository: str | None, job: str | None, batch: int | None) -> N
         InputError: They do not (code `usage`).
     """
     if repository is None and job is not None:
-        raise InputError("--job goes with -r.", code="usage", hint="See `streambank state --help`.")
+        raise InputError("--job needs -r.", code="usage", hint="See `streambank state --help`.")
     if repository is not None and batch is not None:
         raise InputError(
-            "--batch is for checkpoints: a savepoint is of one batch.",
+            "--batch is for checkpoints: a savepoint holds only one batch.",
             code="usage",
             hint="See `streambank state --help`.",
         )

@@ -48,8 +48,8 @@ def validate(
         list[str],
         typer.Option(
             metavar="SQL",
-            help="What must be true of every row: an expression, or OPERATOR: or OPERATOR/PART: before it. "
-            "May be repeated.",
+            help="An expression that must be true of every row. OPERATOR: or OPERATOR/PART: before it limits "
+            "it to these. May be repeated.",
         ),
     ],
     repository: Repository = None,
@@ -62,8 +62,8 @@ def validate(
         list[str] | None,
         typer.Option(
             metavar="SQL",
-            help="Make a savepoint in which broken rows get this: value.COLUMN = EXPRESSION, with OPERATOR: "
-            "or OPERATOR/PART: before it. May be repeated.",
+            help="Make a savepoint in which broken rows are set to this: value.COLUMN = EXPRESSION. "
+            "OPERATOR: or OPERATOR/PART: before it limits it to these. May be repeated.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -73,11 +73,11 @@ def validate(
     *,
     spark: SparkOptions,
 ) -> None:
-    """Check all state by rules, and list the rows that break one: exit code 1 where any stays broken."""
+    """Check all state by rules, and list the rows that break one: exit code 1 if any stays broken."""
     if repair:
         if repository is None or batch is not None:
             raise InputError(
-                "--repair makes a savepoint from a savepoint, so it goes with -r.",
+                "--repair makes a savepoint from a savepoint, so it needs -r.",
                 code="usage",
                 hint="Take a savepoint of the checkpoint first: nothing is ever repaired in place.",
             )
@@ -86,7 +86,7 @@ def validate(
         return
     if dry_run or note:
         raise InputError(
-            "--dry-run and --note go with --repair.",
+            "--dry-run and --note need --repair.",
             code="usage",
             hint="See `streambank state validate --help`.",
         )

@@ -128,7 +128,7 @@ def test_a_bug_is_exit_code_70_and_a_traceback_only_for_those_who_ask(
     monkeypatch.setattr("streambank.checkpoint.reader.CheckpointReader.inspect", fail)
     answer = streambank("inspect", tmp_path)
     assert answer.code == 70
-    assert answer.err.startswith("Streambank failed in a way it should not: ZeroDivisionError: oh\nhint: ")
+    assert answer.err.startswith("Streambank has a bug: ZeroDivisionError: oh\nhint: ")
     assert "Traceback" not in answer.err
     assert "Traceback" in streambank("inspect", tmp_path, "--debug").err
     assert streambank("inspect", tmp_path, "--json").document["error"] == "unexpected"

@@ -307,7 +307,7 @@ def test_an_operation_does_not_believe_that_a_silent_driver_in_a_cluster_is_gone
     foreign(tmp_path, clock, in_cluster=True)
     lease = lease_of(tmp_path, clock=clock)
     with (
-        pytest.raises(RefusedError, match="its cluster may have it all the same") as raised,
+        pytest.raises(RefusedError, match="its cluster may still run it") as raised,
         lease.held("restore", by=BY),
     ):
         pass

@@ -52,19 +52,19 @@ def test_it_may_stand_in_tables_of_its_own_and_in_the_defaults(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "field", "says"),
     [
-        ('schedule = "sometimes"', "schedule", "'sometimes' is no schedule"),
-        ('schedule = "*/10 * * *"', "schedule", "no schedule"),
+        ('schedule = "sometimes"', "schedule", "'sometimes' is not a schedule"),
+        ('schedule = "*/10 * * *"', "schedule", "not a schedule"),
         ("schedule = 600", "schedule", "a string"),
         ('notify = "x.Y"', "notify", "a list of tables"),
-        ('notify = ["x.Y"]', "notify", "a list of tables, and 'x.Y' is none"),
+        ('notify = ["x.Y"]', "notify", "a list of tables, and 'x.Y' is not a table"),
         ("notify = [{args = {}}]", "notify.1.class", "missing"),
-        ('notify = [{class = "x.Y"}, {class = "Y"}]', "notify.2.class", "no class with its module"),
-        ('notify = [{class = "x.Y()"}]', "notify.1.class", "no class with its module"),
+        ('notify = [{class = "x.Y"}, {class = "Y"}]', "notify.2.class", "not a class with its module"),
+        ('notify = [{class = "x.Y()"}]', "notify.1.class", "not a class with its module"),
         ('notify = [{class = "x.Y", arg = {}}]', "notify.1.arg", "no such field"),
         ('notify = [{class = "x.Y", args = 5}]', "notify.1.args", "a table"),
         ('notify = [{class = "x.Y", args = {"a-b" = 1}}]', "notify.1.args", "name of an argument"),
         ('notify = [{class = "x.Y", args = {at = [2026-12-01]}}]', "notify.1.args", "a date"),
-        ('notify = [{class = "x.Y", least = "ok"}]', "notify.1.least", "none of its values"),
+        ('notify = [{class = "x.Y", least = "ok"}]', "notify.1.least", "not one of its values"),
         ('notify = [{class = "x.Y"}, {class = "x.Y"}]', "notify", "twice"),
     ],
 )
@@ -122,19 +122,19 @@ def test_a_job_says_who_is_alerted_of_what(tmp_path: Path) -> None:
     ("more", "says"),
     [
         ('notify = [{class = "x.Y", kinds = []}]', "notify.1.kinds: it names no kind"),
-        ('notify = [{class = "x.Y", kinds = ["deaths"]}]', "notify.1.kinds: 'deaths' is no kind"),
+        ('notify = [{class = "x.Y", kinds = ["deaths"]}]', "notify.1.kinds: 'deaths' is not a kind"),
         ('notify = [{class = "x.Y", kinds = ["restart"], least = "breach"}]', "notify.1.least: "),
         (
             'notify = [{class = "x.Y"}, {class = "x.Z", kinds = ["restart", "late-restore"]}]',
-            "notify.2.kinds: nothing would ever send late-restore: restore.deadline is not declared",
+            "notify.2.kinds: late-restore would never be sent: restore.deadline is not declared",
         ),
         (
             'notify = [{class = "x.Y", kinds = ["replica-failed"]}]',
-            "notify.1.kinds: nothing would ever send replica-failed: the job has no replicas",
+            "notify.1.kinds: replica-failed would never be sent: the job has no replicas",
         ),
         (
             '[jobs.a.sla]\nschedule = "never"\nnotify = [{class = "x.Y"}]',
-            "sla.notify: nothing would ever send it: the schedule is never",
+            "sla.notify: it would never be sent: the schedule is never",
         ),
         (
             '[jobs.a.restore]\nask = [{class = "x.Y", kinds = ["sla"]}]',
@@ -164,5 +164,5 @@ def test_what_can_occur_may_be_named(tmp_path: Path) -> None:
 def test_of_the_defaults_of_all_jobs_one_kind_has_to_be_possible(tmp_path: Path) -> None:
     defaults = '[[defaults.notify]]\nclass = "x.Y"\nkinds = [{}]\n'
     assert job(tmp_path, "", defaults.format('"restart", "replica-failed"')).notify[0].path == "x.Y"
-    with pytest.raises(InputError, match="nothing would ever send replica-failed"):
+    with pytest.raises(InputError, match="replica-failed would never be sent"):
         job(tmp_path, "", defaults.format('"replica-failed"'))

@@ -140,7 +140,7 @@ def test_what_a_driver_died_of_is_named_where_it_is_found(folder: Path) -> None:
     assert caught.value.message.startswith(
         "The driver of job flights ended with exit code 1 before its first"
     )
-    assert "There is no good savepoint of it" in caught.value.hint
+    assert "It has no good savepoint" in caught.value.hint
 
 
 def test_what_may_pass_is_tried_again(folder: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path
 
     error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder)))
 
-    assert f"nothing of it at file://{folder}/repository/jobs/flights" in error.message
+    assert f"there are none at file://{folder}/repository/jobs/flights" in error.message
     assert second in error.message
     for way in ("Mount the repository", "-r REPLICA", "another output", "--fresh-start"):
         assert way in error.hint
@@ -518,7 +518,7 @@ def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
         lambda: start_job(other, by=BY, launcher=fake_launcher(folder), fresh_start=True),
         "checkpoint-of-another-job",
     )
-    assert "which is held by" in held.message
+    assert "That job is held by" in held.message
     claim.release("released")
     prepare_launch(other, other.records(), by=BY, fresh_start=True)  # it was renamed
     refused(lambda: prepare_launch(one, one.records(), by=BY), "checkpoint-of-another-job")

@@ -109,7 +109,7 @@ def test_a_driver_that_died_is_missed_from_its_last_heartbeat(control: JobContro
 def test_one_that_nobody_ever_started_is_missed_since_it_was_asked_for(control: JobControl) -> None:
     wanted(control, -8)
     found = life(control)
-    assert found.down_since == at(-8) and "no driver has come up" in found.down_why
+    assert found.down_since == at(-8) and "no driver has started" in found.down_why
     # A cluster without room may need as long as a start is given.
     assert job_life(control, NOW, queries=("main",), start_s=1200.0).down_since is None
     assert job_life(control, NOW, queries=("main",), start_s=420.0).down_since == at(-8)

@@ -224,7 +224,7 @@ def test_a_crash_loop_is_told_with_the_last_error_and_the_last_savepoint(folder:
 
     assert "Last error: ValueError: password=***." in loop.message
     assert "no repository" in loop.message
-    assert "still meant to run" in loop.message
+    assert "desired state is still running" in loop.message
     assert "hunter2" not in str(loop)
     (event,) = events(job, "crash-loop")
     assert (event["failures"], event["error"], event["by"]) == (3, "ValueError: password=***", BY)

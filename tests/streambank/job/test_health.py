@@ -171,7 +171,10 @@ def test_it_is_declared(folder: Path) -> None:
     ("wrong", "said"),
     [
         ('backoff = "10m"', "backoff: 600 s is longer than the longest pause, which is 300 s"),
-        ('first_batch = "1m"', "first_batch: 60 s is less than any batch is given, which is 3000 s"),
+        (
+            'first_batch = "1m"',
+            "first_batch: 60 s is less than the time that every batch gets, which is 3000 s",
+        ),
         ("tolerated = -1", "tolerated: it must be at least 0, not -1"),
         ("max_failures = 0", "max_failures: it must be at least 1, not 0"),
         ('intervall = "1m"', "intervall: there is no such field"),

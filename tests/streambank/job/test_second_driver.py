@@ -179,7 +179,7 @@ def test_also_where_an_operation_has_had_the_lease_since(
     job = in_cluster(folder, master, supervise=True)
     running_one(job, drivers).freeze()
     lease = job.records().lease
-    with pytest.raises(RefusedError, match="its cluster may have it"), lease.held("restore", by=BY):
+    with pytest.raises(RefusedError, match="its cluster may still run it"), lease.held("restore", by=BY):
         pass
     # A person breaks it, who takes the cluster for lost.
     lease.break_lease(by=BY, why="I see no driver")

@@ -57,7 +57,7 @@ def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -
     result = stop(folder, job, drain=True, drain_timeout_s=30, tell=told.append)
     assert told
     assert all(
-        text.startswith("Waiting until job flights has worked off what its sources hold") for text in told
+        text.startswith("Waiting until job flights has processed what its sources hold") for text in told
     )
     assert result.drained is True
     (request,) = job.records().requests.records.all()

@@ -79,7 +79,7 @@ def test_where_the_position_is_not_known_and_several_fit_nobody_is_asked() -> No
     facts = told([reader("a:9092"), reader("b:9092")])
     found = describe(facts, "0", Clusters().brokers())["kafka"]
     assert (found["bootstrap"], found["asked_at"]) == (None, None)
-    assert found["not_asked"] == "Which of a:9092, b:9092 the source reads from is not known."
+    assert found["not_asked"] == "It is not known which of a:9092, b:9092 the source reads from."
     assert found["topics"]["events"]["partitions"]["0"]["next"] == 100
     standing = look_at_source({"source": "0", "offset": OFFSETS, "kafka": found}, Clusters().brokers())
     assert standing is not None

@@ -40,7 +40,7 @@ def test_the_oldest_record_that_comes_next_says_how_long(broker: FakeBroker) -> 
     found = asked(broker)
     assert (found.state, found.until) == ("until", NOW + timedelta(hours=1))
     assert found.sentence(NOW) == "until 2026-11-22T01:00:00.000Z"
-    assert found.sentence(NOW + timedelta(hours=2)) == "may go at any moment"
+    assert found.sentence(NOW + timedelta(hours=2)) == "may be deleted at any moment"
 
 
 def test_where_nothing_has_come_since_a_whole_retention_is_left(broker: FakeBroker) -> None:

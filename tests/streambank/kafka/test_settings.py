@@ -104,7 +104,7 @@ def test_which_properties_are_secrets(name: str, secret: bool) -> None:
 
 
 def test_a_cluster_that_nobody_names_is_not_asked() -> None:
-    with pytest.raises(StorageError, match="Nobody says") as raised:
+    with pytest.raises(StorageError, match="The address of the query's Kafka") as raised:
         Brokers().at(None)
     assert "--kafka" in raised.value.hint
 

@@ -52,7 +52,7 @@ def test_what_came_since_will_be_there_twice(broker: FakeBroker) -> None:
     assert (found.safe, found.records, found.counted) == (False, 7, "still")
     assert [one.to_dict()["records"] for one in found.repeated] == [5, 2]
     assert "got 7 records after batch 7 (delays/0 from 40 to 45, delays/1 from 60 to 62; " in found.sentence()
-    assert "other writers' and marks of transactions included" in found.sentence()
+    assert "including those of other writers and transaction markers" in found.sentence()
 
 
 def test_records_of_later_batches_are_told_apart_by_the_time_of_the_commit(broker: FakeBroker) -> None:
@@ -123,7 +123,7 @@ def test_what_was_a_file_sink_and_was_written_as_kafkas_is_not_taken_for_one() -
     )
     found = look(dict(capture.capture(7).record), broker)
     assert (found.safe, found.never_known) == (None, "")
-    assert "whose rows would then be lost" in found.sentence()
+    assert "the rows of such a sink would be lost" in found.sentence()
 
 
 def test_where_kafka_was_down_at_the_savepoint_the_time_of_the_commit_still_tells(broker: FakeBroker) -> None:
@@ -142,12 +142,12 @@ def test_where_nothing_tells_it_is_said(broker: FakeBroker) -> None:
     broker.down = False
     found = look(record, broker)
     assert (found.safe, found.records) == (None, None)
-    assert "is not known: Kafka is down." in found.sentence()
+    assert "will get again: Kafka is down." in found.sentence()
 
 
 def test_rows_that_name_their_topics_are_not_counted(broker: FakeBroker) -> None:
     found = look(captured(broker, topic=None), broker)
-    assert found.never_known == "Rows name their topics themselves."
+    assert found.never_known == "Each row names its own topic."
 
 
 def test_a_topic_made_anew_has_lost_what_it_held(broker: FakeBroker) -> None:

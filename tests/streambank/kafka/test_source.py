@@ -146,7 +146,7 @@ def test_without_an_id_it_is_said_that_nobody_knows_whether_it_is_the_same(broke
     broker.down = False
     found = look(record, broker)
     assert found.safe is True
-    assert "does not hold its id" in "".join(found.notes())
+    assert "does not record its id" in "".join(found.notes())
 
 
 def test_what_cannot_be_asked_is_not_known(broker: FakeBroker) -> None:
@@ -154,7 +154,7 @@ def test_what_cannot_be_asked_is_not_known(broker: FakeBroker) -> None:
     broker.down = True
     found = look(record, broker)
     assert (found.safe, found.lost, found.hint) == (None, (), "Start it.")
-    assert "is not known: Kafka is down." in found.sentence()
+    assert "will get again: Kafka is down." in found.sentence()
 
 
 def grown(broker: FakeBroker, by: int) -> None:
@@ -295,7 +295,7 @@ def test_a_compacted_topic_has_not_all_that_came(broker: FakeBroker) -> None:
     assert (found.safe, found.compacted, found.to_dict()["compacted"]) == (True, ("flights",), ["flights"])
     said = "".join(found.notes())
     assert "only the newest record of each key" in said
-    assert "Deletions of keys go 24 h after" in said
+    assert "Deletions of keys are removed 24 h after" in said
 
 
 def test_settings_that_may_not_be_asked_for_refuse_nothing(broker: FakeBroker) -> None:
@@ -303,7 +303,7 @@ def test_settings_that_may_not_be_asked_for_refuse_nothing(broker: FakeBroker) -
     broker.denied = {"retention"}
     found = look(record, broker)
     assert (found.safe, found.compacted) == (True, ())
-    assert "whether it compacts it, is not known: Not allowed." in "".join(found.notes())
+    assert "whether it compacts it: Not allowed." in "".join(found.notes())
 
 
 def test_what_somebody_has_to_grant_does_not_come_by_waiting(broker: FakeBroker) -> None:

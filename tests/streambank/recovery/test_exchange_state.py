@@ -204,7 +204,7 @@ class TestItGoesOnWithTheOtherState:
             raise StorageError("It took too long.", code="start-timeout")
 
         monkeypatch.setattr(exchange_state, "start_job", slow)
-        with pytest.raises(StorageError, match=r"was not brought back .* has gone on") as caught:
+        with pytest.raises(StorageError, match=r"could not be brought back .* has gone on") as caught:
             run(managed)
         assert caught.value.code == "start-timeout"
         assert generation(managed) == (2, None)
@@ -228,7 +228,7 @@ class TestItGoesOnWithTheOtherState:
                     raise StorageError("It died.", code="driver-died")
                 return super().submit(job, control, launch)
 
-        with pytest.raises(StorageError, match=r"was not brought back .* cannot be asked") as caught:
+        with pytest.raises(StorageError, match=r"could not be brought back .* is not known") as caught:
             run(managed, launcher=Dying())
         assert caught.value.code == "driver-died" and begun
         assert generation(managed) == (2, None)
@@ -271,7 +271,10 @@ def test_what_cannot_be_brought_back_is_said(managed: Managed, monkeypatch: pyte
     monkeypatch.setattr(exchange_state, "reinstate", fail(RefusedError("It has gone on.", hint="Look.")))
     with pytest.raises(StreambankError) as caught:
         run(managed, launcher=Breaking())
-    assert "that it had: It has gone on. Nor did it start: It does not start. Look." in caught.value.message
+    assert (
+        "its earlier state: It has gone on. Nor did it start: It does not start. Look."
+        in caught.value.message
+    )
     assert "streambank job status flights" in caught.value.message
     assert generation(managed) == (2, None)
 

@@ -80,7 +80,10 @@ def test_a_savepoint_has_to_be_old_enough_and_earlier(tmp_path: Path) -> None:
     savepoint_job(job, by=BY, batch=6)
     early = refusal(job, **order)
     due = utc_now() + timedelta(days=30)
-    assert early.code == "no-such-savepoint" and f"the oldest will be on {due:%Y-%m-%d}" in early.hint
+    assert (
+        early.code == "no-such-savepoint"
+        and f"the oldest savepoint will be old enough on {due:%Y-%m-%d}" in early.hint
+    )
     foresee(job, None, order, now=utc_now() + timedelta(days=31))
     newest = savepoint_job(job, by=BY).savepoints["main"].savepoint
     assert refusal(job, operation="compact", idle_since=newest).code == "not-earlier"

@@ -132,7 +132,7 @@ class TestLatestGood:
         report = shop.restore("latest-good", sink="rollback")
         assert report.savepoint == older.savepoint
         assert [one.to_dict() for one in report.skipped] == [
-            {"savepoint": newest.savepoint, "why": "It was expired meanwhile."}
+            {"savepoint": newest.savepoint, "why": "It has expired meanwhile."}
         ]
 
     def test_of_several_jobs_needs_a_name(self, shop: Workshop) -> None:

@@ -125,7 +125,7 @@ class TestNewOutput:
         generation = control.generation()
         assert generation is not None
         assert (generation.number, generation.new_sinks) == (2, {old: new.uri})
-        assert any(f"has to write to {new.uri}" in warning for warning in report.warnings)
+        assert any(f"must write to {new.uri}" in warning for warning in report.warnings)
 
         live = LiveCheckpoint(quick_store(generation.location), query_id=shop.live.query_id, seed=1)
         live.next_batch = 5

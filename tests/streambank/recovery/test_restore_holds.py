@@ -145,5 +145,5 @@ def test_a_repository_that_can_only_be_read(reference: str) -> None:
         assert closure_of(shop.repository_store) == before
     unheld = [text for text in report.warnings if "is read without a hold" in text]
     assert len(unheld) == 1 and "Permission denied" in unheld[0]
-    unrecorded = [text for text in report.warnings if "could not be left beside the savepoint" in text]
+    unrecorded = [text for text in report.warnings if "could not be recorded beside the savepoint" in text]
     assert len(unrecorded) == (reference == "latest-good")

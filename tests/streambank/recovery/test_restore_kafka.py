@@ -63,7 +63,7 @@ def test_a_restore_of_what_is_all_there_goes_on(world: World) -> None:
     savepoint = world.take()
     plan = world.plan(savepoint)
     assert plan.possible
-    assert plan.source_effect() == "Kafka has all that comes after the savepoint: 60 records to read."
+    assert plan.source_effect() == "Kafka has everything after the savepoint: 60 records to read."
     report = world.restore(savepoint).to_dict()
     assert (report["source"], report["sources"][0]["safe"], report["warnings"][:-1]) == ("refuse", True, [])
     assert (world.folder / "restored" / "metadata").exists()
@@ -194,7 +194,7 @@ def test_plan_and_report_say_until_when_and_what_is_compacted(world: World) -> N
     )
     world.broker.kept["flights"] = Retention("compact", None, None, 3_600_000)
     plan = world.plan(savepoint)
-    assert plan.source_effect().startswith("Kafka has the newest record of each key that comes after")
+    assert plan.source_effect().startswith("Kafka has the newest record of each key after")
     report = world.restore(savepoint).to_dict()
     assert any("flights is compacted" in warning for warning in report["warnings"])
     assert report["sources"][0]["replay"]["state"] == "until"
@@ -207,7 +207,7 @@ def test_a_topic_made_anew_between_two_savepoints_is_told_by_the_first(world: Wo
     second = world.take()
     plan = world.plan(second)
     assert [one.code for one in plan.refusals] == ["source-would-lose-records"]
-    assert "made anew" in plan.refusals[0].message
+    assert "created again" in plan.refusals[0].message
     world.checkpoint = open_store(str(write_checkpoint(world.folder / "checkpoint", OFFSETS, batches=4)))
     assert world.plan(world.take()).possible, "the third has gone on in the topic that the second asked"
 
@@ -262,9 +262,7 @@ def test_what_was_asked_or_never_can_be_is_no_warning(world: World) -> None:
     assert not [*check_asked(world.repository.load("flights", taken.savepoint)), *check_asked(None)]
     manifest = replace(
         world.repository.load("flights", taken.savepoint),
-        sinks=(
-            {"path": "kafka://kafka:9092", "topics": {}, "not_asked": "Rows name their topics themselves."},
-        ),
+        sinks=({"path": "kafka://kafka:9092", "topics": {}, "not_asked": "Each row names its own topic."},),
     )
     assert not_asked(manifest) == ()
 
@@ -301,7 +299,7 @@ def test_a_file_sink_that_was_written_as_kafkas_refuses(world: World) -> None:
     taken = take(world.checkpoint, world.repository, "flights", sinks=[sink])
     found = [one for one in world.plan(taken.savepoint, source="accept").refusals]
     assert [one.code for one in found] == ["sink-not-known"]
-    assert "says neither servers nor topic" in str(found[0])
+    assert "names neither servers nor topic" in str(found[0])
 
 
 def test_choices_that_are_none_are_refused(world: World) -> None:

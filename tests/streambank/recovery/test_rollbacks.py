@@ -71,7 +71,7 @@ def test_the_older_generation_is_not_started(
         lambda: check_generations(launched, job.records()),  # launched before, and the lease only now
     ]
     for start in starts:
-        with pytest.raises(RefusedError, match="taken back to batch 2") as refused:
+        with pytest.raises(RefusedError, match="rolled back to batch 2") as refused:
             start()
         assert refused.value.code == "sinks-taken-back"
         assert f"--job {JOB} --generation --sink rollback" in refused.value.hint

@@ -110,7 +110,7 @@ class TestBelow:
         assert caught.value.code == "sink-not-guarded"
         assert not list(bare.open("restored").list())
         report = bare.restore(taken.savepoint, sink="accept")
-        assert "batches 5 to 10" in report.sink_effect and "accepted as it is" in report.sink_effect
+        assert "batches 5 to 10" in report.sink_effect and "This was accepted." in report.sink_effect
         assert report.to_dict()["sink_effect"] == report.sink_effect
         assert report.to_dict()["reached"] == {"committed": 10, "planned": 10, "not_known": None}
 
@@ -385,5 +385,5 @@ def progress(control: JobControl, query_id: str, batch: int) -> None:
 def test_a_kafka_sink_that_never_tells_is_like_any_other(
     reached: Reached | None, choice: SinkChoice, codes: list[str]
 ) -> None:
-    sink = KafkaSinkStanding("kafka://k:9092/rows", 4, never_known="Rows name their topics themselves.")
+    sink = KafkaSinkStanding("kafka://k:9092/rows", 4, never_known="Each row names its own topic.")
     assert [one.code for one in kafka_refusals([sink], choice, "no-claim", reached)] == codes

@@ -50,7 +50,7 @@ def test_alone_it_keeps_what_is_young_and_drops_what_is_old() -> None:
         ("b000910", True, ["young"], ()),
         ("b000909", False, ["max-age"], ()),
     ]
-    assert decisions[2].reasons[0].why == "91 d old, and 90 d is the most"
+    assert decisions[2].reasons[0].why == "91 d old; at most 90 d is allowed"
 
 
 def test_it_goes_before_pins_and_verified_ones_and_names_them() -> None:
@@ -145,8 +145,8 @@ def test_pins_are_taken_off_and_the_report_says_it_loudly(repository: Repository
     dry = expire(repository, NINETY, dry_run=True)
     assert {info.path: info.identity for info in repository.store.list()} == before
     assert dry.warnings == (
-        f"max-age goes before pins; all the same would go: flights/{first}.",
-        f"max-age goes before min_verified; all the same would go: flights/{second}.",
+        f"max-age overrides pins, so these savepoints would go: flights/{first}.",
+        f"max-age overrides min_verified, so these savepoints would go: flights/{second}.",
         "flights would keep 0 verified savepoints.",
     )
     done = expire(repository, NINETY)

@@ -84,7 +84,7 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
     more: Any = {"into": str(tmp_path / "restored"), "may_stop": False, **RESTORE}
-    with pytest.raises(RefusedError, match="Nobody says") as refused:
+    with pytest.raises(RefusedError, match="The address of the query's Kafka") as refused:
         StreambankHook().plan_restore("orders", "latest-good", **more)
     assert "`kafka` of an Airflow operator" in refused.value.hint
     assert StreambankHook().plan_restore("orders", "latest-good", kafka="kafka:9092", **more).sources

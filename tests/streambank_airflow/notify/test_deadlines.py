@@ -295,4 +295,4 @@ def test_notifiers_without_a_deadline_are_a_mistake(managed: Managed) -> None:
     with pytest.raises(InputError) as caught:
         build_dags(managed.jobs_file)
     managed.jobs_file.write_text(right, encoding="utf-8")
-    assert "jobs.flights.restore.notify: it is for a deadline that is not declared" in caught.value.message
+    assert "jobs.flights.restore.notify: it needs a deadline, and none is declared" in caught.value.message

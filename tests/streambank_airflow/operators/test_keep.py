@@ -165,7 +165,7 @@ def test_a_driver_that_is_gone_counts_as_before_where_its_error_is_told(
 
     assert task_states(run) == {"task": "failed"}
     out = capfd.readouterr().out
-    assert "Nothing of it runs" in out
+    assert "No driver of it runs" in out
     assert "Last error: it does not feel well." in out
 
 

@@ -72,7 +72,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     assert (states["plan"], states["restore"]) == ("success", "success")
     shown = xcom(run, "plan", PLAN_KEY)
     assert f"| Writes to | `{new.as_uri()}` instead of `{out.as_uri()}` |" in shown
-    assert "has to write to" in shown
+    assert "must write to" in shown
     generation = managed.control.generation()
     assert generation is not None
     assert (generation.number, generation.new_sinks) == (2, {out.as_uri(): new.as_uri()})

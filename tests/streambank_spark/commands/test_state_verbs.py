@@ -81,7 +81,7 @@ def test_without_pyspark_there_is_one_clear_line(saved: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["read", "c", "--job", "j"], "--job goes with -r."),
+        (["read", "c", "--job", "j"], "--job needs -r."),
         (["digest", "b7", "-r", "r", "--batch", "3"], "--batch is for checkpoints"),
         (["read", "c", "--lines", "--json"], "--lines and --json"),
         (["validate", "c"], "rule"),

@@ -116,7 +116,7 @@ def _not_written(why: str) -> StorageError:
     return StorageError(
         f"The answer could not be written to stdout: {why}.",
         code="output-not-written",
-        hint="Give it somewhere to write to. What was asked for is done all the same.",
+        hint="Send stdout to where it can be written. The command itself was carried out.",
     )
 
 

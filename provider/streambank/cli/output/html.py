@@ -144,7 +144,7 @@ def _table(found: Iterable[Verdict]) -> str:
     heads = "".join(f"<th{_class(name)} scope='col'>{name}</th>" for name in _COLUMNS)
     rows = "".join(_row(one) for one in found)
     return (
-        "<table><caption>What is promised, what was seen, and since when it is not well.</caption>"
+        "<table><caption>Each objective, what was measured, and since when it is not ok.</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     )
 

@@ -37,51 +37,57 @@ def register(app: typer.Typer) -> None:
 def compact(
     checkpoint: Annotated[
         str | None,
-        typer.Argument(metavar="[CHECKPOINT]", help="A checkpoint directory, of a job that is not declared."),
+        typer.Argument(
+            metavar="[CHECKPOINT]", help="The checkpoint directory of a job that is not declared."
+        ),
     ] = None,
     job: Annotated[
         str | None, typer.Option(metavar="NAME", help="A declared job, or job/query: its current checkpoint.")
     ] = None,
     jobs: Annotated[
         str | None,
-        typer.Option("--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares it."),
+        typer.Option(
+            "--jobs", envvar="STREAMBANK_JOBS", metavar="FILE", help="The file that declares the job."
+        ),
     ] = None,
     stopped: Annotated[
         bool,
         typer.Option(
             "--stopped",
-            help="The query does not run: move everything that no kept batch needs. Of a declared job "
-            "that is found out, and this refuses to work beside a driver.",
+            help="The query is stopped: move everything that no kept batch needs. With --job this is "
+            "checked, and a running driver is a refusal.",
         ),
     ] = False,
     keep_batches: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Keep the newest N committed batches, if it is stopped (1)."),
+        typer.Option(min=1, metavar="N", help="Keep the newest N committed batches of a stopped query (1)."),
     ] = 1,
     older_than: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="How old unfinished writes of a running query have to be: 1h or more."
+            metavar="TIME", help="Of a running query, move unfinished writes older than this: 1h or more."
         ),
     ] = "1h",
     quiet: Annotated[
         str,
         typer.Option(
             metavar="TIME",
-            help="With --stopped, of a CHECKPOINT: refuse it if anything in it is younger (10m).",
+            help="With --stopped and a CHECKPOINT: refuse if any file in it is younger than this (10m).",
         ),
     ] = "10m",
     quarantine: Annotated[
         str | None,
-        typer.Option(metavar="PLACE", help="Where dead files go; a sibling of the checkpoint by default."),
+        typer.Option(metavar="LOCATION", help="Where dead files go; a sibling of the checkpoint by default."),
     ] = None,
     undo: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Bring everything back from this quarantine.")
+        str | None, typer.Option(metavar="LOCATION", help="Bring everything back from this quarantine.")
     ] = None,
     purge: Annotated[
-        str | None, typer.Option(metavar="PLACE", help="Delete this quarantine for good.")
+        str | None, typer.Option(metavar="LOCATION", help="Delete this quarantine for good.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go, and why.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be moved, and why.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -123,7 +129,7 @@ def _check_usage(
     elif undo is not None and purge is not None:
         wrong = "Give either --undo or --purge."
     elif (undo is not None or purge is not None) and (dry_run or quarantine is not None):
-        wrong = "--dry-run and --quarantine do not go with --undo and --purge."
+        wrong = "--dry-run and --quarantine cannot be combined with --undo or --purge."
     if wrong:
         raise InputError(wrong, code="usage", hint="See `streambank compact --help`.")
 
@@ -134,7 +140,7 @@ def _declared(job: str, jobs: str | None) -> tuple[Job, str | None]:
 
     if jobs is None:
         raise InputError(
-            f"Nobody says where the job {job} is declared.",
+            f"--job {job} needs the jobs file that declares it.",
             code="no-declaration",
             hint="Give --jobs FILE, or set STREAMBANK_JOBS.",
         )
@@ -157,8 +163,8 @@ def _refuse_declared(checkpoint: str, jobs: str) -> None:
             place = generation.location if generation is not None else each.queries[name]
             if is_inside(checkpoint, place) and is_inside(place, checkpoint):
                 raise InputError(
-                    f"{checkpoint} is the checkpoint of job {each.savepoint_name(query)}, whose lease says "
-                    "whether it runs.",
+                    f"{checkpoint} is the checkpoint of job {each.savepoint_name(query)}. The job's lease "
+                    "shows whether it runs, so --stopped is not enough.",
                     code="declared-checkpoint",
                     hint=f"Give --job {each.savepoint_name(query)} instead.",
                 )
@@ -257,7 +263,7 @@ def _check_stopped(checkpoint: str, stopped: bool, jobs: str | None) -> None:
 
     if not stopped:
         raise InputError(
-            f"Nobody says that the query of {checkpoint} is stopped.",
+            f"An undo needs --stopped, since the query of {checkpoint} may run.",
             code="usage",
             hint="Stop it, and give --stopped.",
         )
@@ -308,7 +314,12 @@ def _show(done: dict[str, Any]) -> None:
         [
             ("checkpoint", done["checkpoint"]),
             ("job", done["job"]),
-            ("query", "may run: only unfinished writes" if done["mode"] == "running" else "stopped"),
+            (
+                "query",
+                "may be running: only unfinished writes are moved"
+                if done["mode"] == "running"
+                else "stopped",
+            ),
             ("batches kept", ", ".join(str(batch) for batch in done["kept_batches"])),
         ]
     )
@@ -333,7 +344,7 @@ def _show(done: dict[str, Any]) -> None:
         console.line(f"note: {note}")
     won = f"{console.count(done['files'], 'file')}, {console.size(done['bytes'])}"
     if not done["files"]:
-        console.line("Nothing is dead.")
+        console.line("There are no dead files.")
     elif done["already_done"]:
         console.line(f"Moved before: {won}, into {done['quarantine']}")
     else:
@@ -346,6 +357,6 @@ def _show(done: dict[str, Any]) -> None:
 def _show_undone(report: UndoReport) -> None:
     console.line(f"brought back: {console.count(report.files, 'file')}, {console.size(report.bytes)}")
     for path in report.left:
-        console.line(f"left in {report.quarantine}: {path}, since another file has its name")
+        console.line(f"left in {report.quarantine}: {path}, because another file has its name now")
     for path in report.missing:
         console.line(f"missing: {path}")

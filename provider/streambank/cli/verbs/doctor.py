@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     checkpoint: Annotated[
-        str | None, typer.Argument(metavar="[CHECKPOINT]", help="Look at a checkpoint, too.")
+        str | None, typer.Argument(metavar="[CHECKPOINT]", help="Also check this checkpoint directory.")
     ] = None,
     file_sink: Annotated[
         list[str] | None,
@@ -41,7 +41,7 @@ def doctor(
         typer.Option(
             "--job",
             metavar="NAME",
-            help="Look at this declared job, or job/query; of a checkpoint: how its savepoints are called.",
+            help="Check this declared job, or job/query. With a CHECKPOINT: the job name of its savepoints.",
         ),
     ] = None,
     jobs: Annotated[
@@ -54,13 +54,16 @@ def doctor(
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.
         typer.Option(
-            "--repository", "-r", metavar="LOCATION", help="Of a checkpoint: where its savepoints are."
+            "--repository",
+            "-r",
+            metavar="LOCATION",
+            help="With a CHECKPOINT: the repository of its savepoints.",
         ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Find what will hurt, here, in a checkpoint or in a job: exit code 1 for errors and warnings."""
+    """Find problems of this installation, a checkpoint or a job: exit code 1 for errors and warnings."""
     from streambank.doctor.checks.installation import check_installation, facts, worst
 
     found = check_installation()
@@ -102,16 +105,16 @@ def _diagnoses(
         from streambank.storage import open_store
 
         if job is not None and repository is None:
-            raise _usage("--job beside a CHECKPOINT is how its savepoints are called, and no -r says where.")
+            raise _usage("--job beside a CHECKPOINT names its savepoints, so it needs -r, their repository.")
         named = {location: open_store(location) for location in sinks}
         return (diagnose_checkpoint(checkpoint, sinks=named, repository=repository, name=job),)
     if repository is not None or sinks:
         option = "-r" if repository is not None else "--file-sink"
-        raise _usage(f"{option} is of a CHECKPOINT, and none is named; a declared job says it itself.")
+        raise _usage(f"{option} needs a CHECKPOINT. For a declared job it comes from the jobs file.")
     if job is None:
         return ()
     if jobs is None:
-        raise _usage("--job is of a jobs file, and none is named.")
+        raise _usage("--job needs --jobs, the file that declares the job.")
     from streambank.declaration.declaration import load_jobs
 
     name, _, query = job.partition("/")
@@ -133,7 +136,7 @@ def _show(document: dict[str, Any], several: bool) -> None:
     console.fields([(name, version or "not installed") for name, version in document["versions"].items()])
     console.line()
     if not document["findings"]:
-        console.line("Nothing to complain about.")
+        console.line("No problems found.")
         return
     if not several:
         console.findings(document["findings"])

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reindex(repository: RepositoryOption, as_json: Json = False, debug: Debug = False) -> None:
-    """Make the index of a repository again from its packs: exit code 1 where packs are damaged or gone."""
+    """Rebuild the index of a repository from its packs: exit code 1 if packs are damaged or missing."""
     report = open_repository(repository).objects.rebuild_index()
     document = {
         "ok": not (report.damaged or report.lost),
@@ -45,16 +45,16 @@ def _show(document: dict[str, Any]) -> None:
     counts = f"{console.count(document['packs'], 'pack')}, {console.count(document['objects'], 'object')}"
     if document["changed"]:
         console.line(
-            f"The index is made again: {counts}; {console.count(document['added_packs'], 'pack')} added, "
+            f"The index was rebuilt: {counts}; {console.count(document['added_packs'], 'pack')} added, "
             f"{console.count(len(document['damaged_index_files']), 'damaged index file')} replaced."
         )
     else:
-        console.line(f"The index needs nothing: {counts}.")
+        console.line(f"The index is in order: {counts}.")
     for key in document["repaired_packs"]:
-        console.line(f"repaired: the table of contents of {key} is written again.")
+        console.line(f"repaired: the table of contents of {key} was written again.")
     for damage in document["damaged_packs"]:
         console.line(f"damaged: {damage['message']}")
     for key in document["lost_packs"]:
         console.line(f"gone: {key}")
     if not document["ok"]:
-        console.line("Which savepoints need them, `streambank verify --all` says.")
+        console.line("`streambank verify --all` shows which savepoints need them.")

@@ -75,21 +75,25 @@ def register(app: typer.Typer) -> None:
 def inspect(
     checkpoint: Checkpoint,
     batch: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Look at this batch, not the newest.")
+        int | None, typer.Option(min=0, metavar="N", help="Look at this batch instead of the newest.")
     ] = None,
     history: Annotated[
         str | None,
         typer.Option(
-            metavar="LOCATION", help="Also its progress records: <control>/<job>/progress/<query>, or a file."
+            metavar="LOCATION",
+            help="Also show progress records: <control>/<job>/progress/<query>, or one file of it.",
         ),
     ] = None,
     within: Annotated[
-        str, typer.Option(metavar="DURATION", help="So much of the history, up to its newest record.")
+        str,
+        typer.Option(
+            metavar="DURATION", help="How much of the history to show, counted back from its newest record."
+        ),
     ] = "1d",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
+    """Show what a checkpoint holds: query, batches, watermark, state, what is wrong. Only reads."""
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.storage import open_store
 
@@ -146,10 +150,10 @@ def _ranges(batches: list[int]) -> str:
 def take(
     checkpoint: Checkpoint,
     repository: RepositoryOption,
-    job: Annotated[str, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")],
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
     batch: Batch = None,
     closure: Annotated[
-        Closure, typer.Option(help="safe holds one older snapshot more, so that Spark can repair a bad one.")
+        Closure, typer.Option(help="safe also keeps one older snapshot, so that Spark can repair a bad one.")
     ] = Closure.safe,
     file_sink: Annotated[
         list[str] | None,

@@ -77,13 +77,14 @@ def start(
         bool,
         typer.Option(
             "--fresh-start",
-            help="Accept that the job's records are lost (repository-lost), and begin again; recorded.",
+            help="Accept that the job's records are lost (repository-lost), and start without them. This is "
+            "recorded.",
         ),
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Make sure that a driver of the job runs. A second start finds the first one's driver."""
+    """Start a driver of the job, unless one runs already. A second start finds that driver."""
     from streambank.core.units import parse_duration_s
     from streambank.job.start import start_job
 
@@ -103,9 +104,9 @@ def start(
 def _show_start(result: StartResult) -> None:
     said = {
         "started": "started",
-        "already-running": "ran already",
-        "finished": "ran to its end",
-        "not-desired": "is meant to be stopped, so nothing was started",
+        "already-running": "was running already",
+        "finished": "has finished",
+        "not-desired": "is set to stopped, so nothing was started",
     }
     console.line(f"job {result.job} {said[result.state]}")
     _show_driver(result)
@@ -133,7 +134,10 @@ def restart(
     jobs: JobsFile,
     force_after: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+        typer.Option(
+            metavar="DURATION",
+            help="Force the stop if no batch boundary is reached within this time, such as 60s.",
+        ),
     ] = None,
     why: Why = "",
     wait: Annotated[
@@ -157,9 +161,9 @@ def restart(
 def _show_restart(result: RestartResult) -> None:
     said = {
         "restarted": "restarted",
-        "started": "started; no driver of it lived",
-        "finished": "restarted, and ran to its end",
-        "not-desired": "is meant to be stopped, so nothing was started",
+        "started": "started; no driver was running",
+        "finished": "restarted, and has finished",
+        "not-desired": "is set to stopped, so nothing was started",
     }
     console.line(f"job {result.start.job} {said[result.state]}")
     if result.how is not None:
@@ -179,7 +183,10 @@ def stop(
     ] = False,
     force_after: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="When to force a stop that reaches no batch boundary: 60s."),
+        typer.Option(
+            metavar="DURATION",
+            help="Force the stop if no batch boundary is reached within this time, such as 60s.",
+        ),
     ] = None,
     why: Why = "",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Note of the savepoint.")] = "",
@@ -224,7 +231,7 @@ def _show_stop(result: StopResult) -> None:
 
 @app.command(epilog="Example: streambank job status orders --json")
 def status(name: Name, jobs: JobsFile, as_json: Json = False, debug: Debug = False) -> None:
-    """Say how a job is doing: what is meant to be, what is, and who works on it. Only looks."""
+    """Show how a job is doing: its desired state, its actual state, and who works on it. Changes nothing."""
     from streambank.job.status import job_status
 
     found = job_status(_job(jobs, name)).to_dict()
@@ -284,7 +291,7 @@ def _desired(found: dict[str, Any]) -> str | None:
         return None
     by = found["desired_by"].get("user", "somebody")
     why = f": {found['desired_why']}" if found["desired_why"] else ""
-    return f"{found['desired']}, says {by} at {found['desired_at']}{why}"
+    return f"{found['desired']}, set by {by} at {found['desired_at']}{why}"
 
 
 @app.command(epilog='Example: streambank job savepoint orders --note "before the upgrade" --pin')
@@ -300,7 +307,7 @@ def savepoint(
         bool,
         typer.Option(
             "--new-repository",
-            help="Accept that the job's repository is lost, and make another one in its place.",
+            help="Accept that the job's repository is lost, and create a new one in its place.",
         ),
     ] = False,
     why: Why = "",
@@ -311,7 +318,7 @@ def savepoint(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Take a savepoint of each query of a job, running or stopped; its sinks are known from its driver."""
+    """Take a savepoint of each query of a job, running or stopped. Its driver names the sinks."""
     from streambank.cli.options import executor
     from streambank.cli.verbs.inspect_take import show_taken
     from streambank.job.savepoint import savepoint_job
@@ -343,17 +350,22 @@ def savepoint(
 def break_claim(
     name: Name,
     jobs: JobsFile,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="How you know, for the job's records.")],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="How you know that the holder is dead, for the job's records.")
+    ],
     operation: Annotated[
         bool, typer.Option("--operation", help="Break the operation lock instead of the driver's lease.")
     ] = False,
     even_live: Annotated[
-        bool, typer.Option("--even-live", help="Also where the holder lives: it then ends itself.")
+        bool,
+        typer.Option(
+            "--even-live", help="Also break it if the holder is alive: the holder then ends itself."
+        ),
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say that whoever holds a job is dead, where that cannot be seen from here."""
+    """Declare the holder of a job dead, if that cannot be detected from here."""
     records = _job(jobs, name).records()
     end = records.operation_lock.break_operation if operation else records.lease.break_lease
     broken = end(by=_by(), why=why, even_live=even_live)

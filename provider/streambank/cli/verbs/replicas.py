@@ -47,7 +47,7 @@ STATUS_EXAMPLE = "Example: streambank status -r /data/savepoints --replica s3://
 STATES = {
     "copied": "copied",
     "there": "was there",
-    "refilled": "was there, and has back what it had lost",
+    "refilled": "was there, and what it had lost was copied again",
     "failed": "NOT replicated",
     "gone": "was deleted meanwhile",
 }
@@ -69,7 +69,9 @@ def replicate(
     repository: RepositoryOption,
     to: Annotated[
         list[str],
-        typer.Option("--to", metavar="LOCATION", help="The replica; made if absent. May be repeated."),
+        typer.Option(
+            "--to", metavar="LOCATION", help="The replica; created if it does not exist. May be repeated."
+        ),
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
@@ -82,9 +84,9 @@ def replicate(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Bring savepoints to other repositories: only what is missing moves, each byte is hashed on the way.
+    """Copy savepoints to other repositories. Only what is missing is copied, and every byte is hashed.
 
-    Exit code 1 where a savepoint could not go since it is damaged; the others go all the same.
+    Exit code 1 if a savepoint is damaged and could not be copied. The others are copied anyway.
     """
     from streambank.cli.options import executor
     from streambank.control.processes import who
@@ -152,13 +154,13 @@ def repair(
     sources: Annotated[
         list[str],
         typer.Option(
-            "--from", metavar="LOCATION", help="A replica to take whole bytes from. May be repeated."
+            "--from", metavar="LOCATION", help="A replica to copy undamaged data from. May be repeated."
         ),
     ],
     savepoint: OptionalName = None,
     job: JobOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read all the same, and only say what would be repaired.")
+        bool, typer.Option("--dry-run", help="Read everything, but only show what would be repaired.")
     ] = False,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
@@ -169,9 +171,9 @@ def repair(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Take what is damaged or gone again from a replica that has it whole; then verify what was touched.
+    """Copy what is damaged or missing from a replica that has it undamaged, then verify what was repaired.
 
-    Exit code 1 where something stays damaged.
+    Exit code 1 if something stays damaged.
     """
     from streambank.cli.options import executor
     from streambank.control.processes import who
@@ -191,8 +193,8 @@ def repair(
         raise NotFoundError(
             error.message,
             code="no-such-savepoint",
-            hint="What a repository does not list is not damaged: `streambank replicate` the other way round "
-            "brings a savepoint back.",
+            hint="A savepoint that the repository does not list is missing, not damaged: `streambank "
+            "replicate` from the replica brings it back.",
         ) from error
     with console.progress() as progress:
         report = repair_repository(
@@ -232,9 +234,9 @@ def status(
     repository: RepositoryOption,
     replica: Annotated[
         list[str] | None,
-        typer.Option("--replica", metavar="LOCATION", help="A replica of it. May be repeated."),
+        typer.Option("--replica", metavar="LOCATION", help="A replica of the repository. May be repeated."),
     ] = None,
-    cost: Annotated[bool, typer.Option("--cost", help="Tell what keeping it costs a month.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what storing it costs per month.")] = False,
     prices: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A TOML file with prices per GB and month, for --cost."),
@@ -242,9 +244,9 @@ def status(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show how far each repository is: per job the newest savepoint, the newest verified one, and its age.
+    """Show how current each repository is: per job the newest savepoint, the newest verified one and its age.
 
-    Exit code 1 where a repository, or a savepoint in it, cannot be read.
+    Exit code 1 if a repository, or a savepoint in it, cannot be read.
     """
     from streambank.core.units import utc_now
     from streambank.replicas.status import Prices, load_prices
@@ -252,7 +254,7 @@ def status(
     from streambank.storage import open_store
 
     if prices is not None and not cost:
-        raise InputError("--prices goes with --cost.", code="usage", hint="See `streambank status --help`.")
+        raise InputError("--prices needs --cost.", code="usage", hint="See `streambank status --help`.")
     table = (load_prices(prices) if prices is not None else Prices()) if cost else None
     document = look(open_store, repository, replica or [], utc_now()).to_dict(table)
     console.answer(document, lambda: _show_status(document, cost=cost))
@@ -286,7 +288,7 @@ def _show_status(document: dict[str, Any], *, cost: bool) -> None:
             price = _money(currency, place["cost_month"])
             notes.append(
                 f"{location}: {console.size(place['stored_bytes'])} stored, "
-                f"{f'{price} a month' if price else 'no price for such a place'}"
+                f"{f'{price} a month' if price else 'no price for this storage'}"
             )
     columns = ["location", "job", "count", "batch", "newest", "verified", "age", "alone", "shared"]
     columns += ["a month", "note"]

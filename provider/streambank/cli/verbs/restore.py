@@ -81,33 +81,34 @@ def restore(
     ],
     repository: RepositoryOption,
     job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose savepoint it is: job, or job/query.")
+        str | None, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")
     ] = None,
     into: Annotated[
         str | None, typer.Option(metavar="DIR", help="Restore into this new or empty directory.")
     ] = None,
     generation: Annotated[
-        bool, typer.Option("--generation", help="Make the job's next generation, and switch to it.")
+        bool,
+        typer.Option("--generation", help="Restore as the job's next generation, and switch the job to it."),
     ] = False,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="no-claim leaves the savepoint alone; claim makes it the job's own, free to expire; "
-            "fork begins a second query with a new id."
+            help="no-claim leaves the savepoint as it is; claim gives it to the job, so that it may expire; "
+            "fork starts a second query with a new id."
         ),
     ] = Mode.no_claim,
     sink: Annotated[
         Sink,
         typer.Option(
-            help="Where output is newer than the savepoint: refuse; rollback sets it aside, of file sinks; "
+            help="If output is newer than the savepoint: refuse; rollback sets it aside (file sinks only); "
             "accept goes on, and rows are repeated or lost in sinks that are not guarded."
         ),
     ] = Sink.refuse,
     source: Annotated[
         Source,
         typer.Option(
-            help="Where Kafka has not all that the query would read next, or cannot be asked, or a source "
-            "cannot be repeated: refuse; accept goes on without it."
+            help="If Kafka lacks records that the query would read next, or cannot be asked, or a source "
+            "cannot be read again: refuse; accept goes on without them."
         ),
     ] = Source.refuse,
     kafka: Kafka = None,
@@ -123,7 +124,7 @@ def restore(
         bool, typer.Option("--link", help="Share bytes with the repository by hard links, where possible.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and what speaks against it.")
+        bool, typer.Option("--dry-run", help="Only show what would be done, and what prevents it.")
     ] = False,
     jobs: Annotated[
         str | None,
@@ -131,7 +132,7 @@ def restore(
             "--jobs",
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
-            help="The file that declares the job, where its records are not beside the savepoints.",
+            help="The file that declares the job, if its records are not beside the savepoints.",
         ),
     ] = None,
     parallel: Parallel = None,
@@ -257,7 +258,7 @@ def _show_done(done: dict[str, Any]) -> None:
         console.line(f"rolled back {rolled_back['path']}: {aside} set aside in {rolled_back['aside']}")
     for begun in done["new_outputs"]:
         console.line(
-            f"began {begun['path']} instead of {begun['instead_of']}: its log says nothing up to batch "
+            f"began {begun['path']} instead of {begun['instead_of']}: its log names no file up to batch "
             f"{begun['batch']}"
         )
     console.line(f"took {done['seconds']:.1f} s")

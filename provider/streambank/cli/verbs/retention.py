@@ -38,13 +38,24 @@ def expire(
     repository: RepositoryOption,
     job: JobOption = None,
     keep_last: Annotated[int, typer.Option(metavar="N", help="Keep the newest N.")] = 0,
-    keep_hourly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N hours.")] = 0,
-    keep_daily: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N days.")] = 0,
-    keep_weekly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N weeks.")] = 0,
-    keep_monthly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N months.")] = 0,
-    keep_yearly: Annotated[int, typer.Option(metavar="N", help="Keep the newest of each of N years.")] = 0,
+    keep_hourly: Annotated[
+        int, typer.Option(metavar="N", help="Keep the newest of each of the last N hours.")
+    ] = 0,
+    keep_daily: Annotated[
+        int, typer.Option(metavar="N", help="Keep the newest of each of the last N days.")
+    ] = 0,
+    keep_weekly: Annotated[
+        int, typer.Option(metavar="N", help="Keep the newest of each of the last N weeks.")
+    ] = 0,
+    keep_monthly: Annotated[
+        int, typer.Option(metavar="N", help="Keep the newest of each of the last N months.")
+    ] = 0,
+    keep_yearly: Annotated[
+        int, typer.Option(metavar="N", help="Keep the newest of each of the last N years.")
+    ] = 0,
     keep_within: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Keep all of the last TIME before the newest: 7d, 36h.")
+        str | None,
+        typer.Option(metavar="TIME", help="Keep all that were taken within TIME before the newest: 7d, 36h."),
     ] = None,
     min_verified: Annotated[
         int | None,
@@ -54,8 +65,8 @@ def expire(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Drop what is older, pinned or verified or not: 90d. Only what is being read stays. Alone "
-            "it keeps all others.",
+            help="Drop all that are older than this, pinned and verified ones too: 90d. Only those being "
+            "read stay. Without other rules it keeps all younger ones.",
         ),
     ] = None,
     jobs: Annotated[
@@ -64,22 +75,24 @@ def expire(
             "--jobs",
             envvar="STREAMBANK_JOBS",
             metavar="FILE",
-            help="Without rules: the file that declares them.",
+            help="If no rule is given here: the file that declares the rules.",
         ),
     ] = None,
     replica_of: Annotated[
         str | None,
         typer.Option(
             metavar="LOCATION",
-            help="The repository that this is a replica of: what it lists stays, unless it is too old; "
-            "--jobs then means the rules of replicas.",
+            help="The repository that this is a replica of. What that one lists stays, unless it is too old. "
+            "--jobs then uses the rules for replicas.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of each.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show which would be kept and which dropped.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Take savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
+    """Drop savepoints that a policy does not keep from the list; `undelete` brings them back for a while."""
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
     from streambank.retention.expire import expire as expire_savepoints
@@ -183,7 +196,7 @@ def undelete(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Bring an expired savepoint back, as long as no sweep has found it older than its grace."""
+    """Bring an expired savepoint back. Possible until a sweep finds it older than its grace."""
     from streambank.control.processes import who
     from streambank.retention.undelete import undelete as bring_back
 
@@ -195,13 +208,16 @@ def undelete(
 def sweep(
     repository: RepositoryOption,
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="How long what is expired or condemned stays; 1h at least.")
+        str,
+        typer.Option(
+            metavar="TIME", help="How long expired savepoints and files pending delete stay; at least 1h."
+        ),
     ] = "24h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Delete what no savepoint needs: condemned first, deleted by a later sweep, after the grace."""
+    """Delete what no savepoint needs: pending delete first, deleted by a later sweep after the grace."""
     from streambank.control.processes import who
     from streambank.core.units import parse_duration_s
     from streambank.retention.sweep import sweep as sweep_repository
@@ -219,12 +235,12 @@ def _show_swept(report: SweepReport) -> None:
     would = "would be " if report.dry_run else ""
     if report.removed:
         names = ", ".join(f"{copy.job}/{copy.savepoint}" for copy in report.removed)
-        console.line(f"No more to be brought back: {names}.")
+        console.line(f"Can no longer be brought back: {names}.")
     console.fields(
         [
             (f"{would}deleted", _files(report.deleted)),
-            (f"{would}condemned", _files(report.condemned)),
-            ("condemned before", _files(report.waiting)),
+            (f"{would}pending delete", _files(report.condemned)),
+            ("pending delete before", _files(report.waiting)),
             ("kept", _files(report.kept)),
             ("of these held", _files(report.held) if report.held.files else ""),
             ("stored again", _rescued(report)),

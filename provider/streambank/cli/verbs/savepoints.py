@@ -51,7 +51,8 @@ def list_savepoints(
     repository: RepositoryOption,
     job: JobOption = None,
     expired: Annotated[
-        bool, typer.Option("--expired", help="Those that undelete can bring back, and until when.")
+        bool,
+        typer.Option("--expired", help="Show the savepoints that undelete can bring back, and until when."),
     ] = False,
     grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --expired: the grace of your sweeps (24h).")
@@ -67,7 +68,7 @@ def list_savepoints(
 ) -> None:
     """List the savepoints of a repository, oldest first within each job."""
     if grace is not None and not expired:
-        raise InputError("--grace goes with --expired.", code="usage", hint="See `streambank list --help`.")
+        raise InputError("--grace needs --expired.", code="usage", hint="See `streambank list --help`.")
     if expired:
         _list_expired(open_repository(repository), job, grace)
         return
@@ -228,7 +229,7 @@ def _guard(sink: Mapping[str, Any]) -> str:
     return {
         "none": "not guarded: keeps nothing",
         "repeated": "not guarded: a restore repeats its later rows",
-        "skipped": "not guarded: after a restore it skips batches that it knows, and loses their new rows",
+        "skipped": "not guarded: after a restore it skips batches that it knows, so their new rows are lost",
         "unknown": "not guarded: a restore repeats later rows, or loses new ones if it remembers batch ids",
     }[harm_of(str(sink.get("kind")))]
 

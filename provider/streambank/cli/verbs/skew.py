@@ -44,20 +44,25 @@ def skew(
     job: JobOption = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Of a checkpoint: look at this batch, not the newest."),
+        typer.Option(min=0, metavar="N", help="Of a checkpoint: this batch instead of the newest."),
     ] = None,
     limit: Annotated[
-        float, typer.Option(min=1.0, metavar="X", help="Uneven from so many times the mean on.")
+        float,
+        typer.Option(
+            min=1.0,
+            metavar="X",
+            help="Uneven if the largest partition has more than this many times the mean.",
+        ),
     ] = 3.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say how evenly state is spread over its partitions, without Spark: exit code 1 where it is not."""
+    """Show how evenly state is spread over its partitions, without Spark: exit code 1 if it is uneven."""
     if repository is None and job is not None:
-        raise InputError("--job goes with -r.", code="usage", hint="See `streambank skew --help`.")
+        raise InputError("--job needs -r.", code="usage", hint="See `streambank skew --help`.")
     if repository is not None and batch is not None:
         raise InputError(
-            "--batch is for checkpoints: a savepoint is of one batch.",
+            "--batch is for checkpoints: a savepoint holds only one batch.",
             code="usage",
             hint="See `streambank skew --help`.",
         )

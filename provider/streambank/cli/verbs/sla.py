@@ -63,12 +63,15 @@ def sla(
         str | None,
         # Not from the environment as elsewhere: a declared job names its own.
         typer.Option(
-            "--repository", "-r", metavar="LOCATION", help="Of a checkpoint: where its savepoints are."
+            "--repository",
+            "-r",
+            metavar="LOCATION",
+            help="With a CHECKPOINT: the repository of its savepoints.",
         ),
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="NAME", help="Of a checkpoint: how its savepoints are called there."),
+        typer.Option("--job", metavar="NAME", help="Of a checkpoint: the job name of its savepoints there."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Judge again and again, until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often with --watch.")] = "10s",
@@ -81,7 +84,7 @@ def sla(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say how well a stream keeps what it promises, and how long it will: exit code 1 for a breach."""
+    """Show how well a stream keeps its promises, and for how long it will: exit code 1 for a breach."""
     from streambank.core.units import parse_duration_s
 
     asked = Asked(place, history, jobs, repository, job, plot, html)
@@ -118,9 +121,9 @@ class Asked:
         if as_json and (watch or self.plot):
             option = "--watch" if watch else "--plot"
             raise InputError(
-                f"{option} is for people, and --json is one document.",
+                f"{option} cannot be combined with --json, which gives one document.",
                 code="usage",
-                hint="Leave one of them out; --html goes with both.",
+                hint="Leave one of them out. --html works with both.",
             )
         if self.plot:
             from streambank.cli.output.plots import require_plotext
@@ -152,7 +155,7 @@ class Judged:
             breaks = self.material.facts.breaks
             return charts_of(self.material.history, self.policy, now, breaks=breaks, judged_only=judged_only)
         except StreambankError as error:
-            console.note(f"nothing is drawn of query {self.material.history.query}: {error.message}")
+            console.note(f"query {self.material.history.query} cannot be drawn: {error.message}")
             return []
 
 
@@ -209,16 +212,16 @@ def _look(asked: Asked, now: datetime) -> tuple[str, list[Judged]]:
     if asked.repository is not None or asked.job is not None:
         option = "--job" if asked.repository is None else "-r"
         raise InputError(
-            f"{option} is for a checkpoint: job {declared.name} says itself where its savepoints are.",
+            f"{option} is for a checkpoint. The declaration of job {declared.name} names its repository.",
             code="usage",
             hint="See `streambank sla --help`.",
         )
     names = tuple(declared.queries) if query is None else (query,)
     if asked.history is not None and len(names) > 1:
         raise InputError(
-            f"--history is of one query, and job {declared.name} has several.",
+            f"--history is for one query, and job {declared.name} has several.",
             code="which-query",
-            hint=f"Say which: {', '.join(f'{declared.name}/{one}' for one in names)}.",
+            hint=f"Name one of them: {', '.join(f'{declared.name}/{one}' for one in names)}.",
         )
     for one in names:
         material = job_material(declared, one, now, history=asked.history)
@@ -259,7 +262,7 @@ def _declared(asked: Asked) -> tuple[Job | None, str | None]:
     store = open_store(asked.place)
     if not store.names():
         listed = (
-            f"Declared: {', '.join(known) or 'none'}." if asked.jobs is not None else "No --jobs is given."
+            f"Declared: {', '.join(known) or 'none'}." if asked.jobs is not None else "--jobs is not given."
         )
         raise NotFoundError(
             f"{asked.place!r} is neither a declared job nor a checkpoint: there is nothing at {store.uri}.",

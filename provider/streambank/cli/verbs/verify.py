@@ -79,8 +79,8 @@ def verify(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="With --all: hash only this share, such as 10%, and the next one each time, "
-            "so that 10 runs cover everything.",
+            help="With --all: hash only this share, such as 10%. Each run continues where the last one "
+            "ended, so that 10 runs cover everything.",
         ),
     ] = None,
     parallel: Parallel = None,
@@ -94,28 +94,26 @@ def verify(
         typer.Option(
             "--work",
             metavar="LOCATION",
-            help="With --level deep: where state is laid out; on a cluster, all machines must see it.",
+            help="With --level deep: staging directory for state; on a cluster, all machines must see it.",
         ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Verify a savepoint, or all of them: exit code 1 where something is wrong. The result is recorded."""
+    """Verify a savepoint, or all of them: exit code 1 if something is wrong. The result is recorded."""
     if everything == (savepoint is not None):
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
     if sample is not None and (not everything or level is not Level.quick or on is Where.spark):
         raise InputError(
-            "--sample goes with --all, without --level and without --on spark: it hashes a share on this "
-            "machine and looks at the rest.",
+            "--sample needs --all, and cannot be combined with --level or --on spark: it hashes a share on "
+            "this machine and checks the rest for existence and size.",
             code="usage",
             hint="See `streambank verify --help`.",
         )
     if work is not None and level is not Level.deep:
-        raise InputError(
-            "--work goes with --level deep.", code="usage", hint="See `streambank verify --help`."
-        )
+        raise InputError("--work needs --level deep.", code="usage", hint="See `streambank verify --help`.")
     from streambank.cli.options import executor
     from streambank.repository.catalog import require_any
 
@@ -161,9 +159,10 @@ def _deeper(
         spark_face = importlib.import_module(DEEP)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"--level deep has Spark open the state, and what asks it is not installed here: {error}.",
+            "--level deep needs Spark to open the state, and the package for that is not installed here: "
+            f"{error}.",
             code="no-pyspark",
-            hint="Install airflow-provider-streambank whole, or verify with --level full.",
+            hint="Install all of airflow-provider-streambank, or verify with --level full.",
         ) from error
     with spark_face.deep_look(opened, master, spark_conf, work) as look:
         yield look

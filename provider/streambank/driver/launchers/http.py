@@ -94,7 +94,7 @@ def entries(found: Any, url: str) -> list[Mapping[str, Any]]:
 
 def misshapen(url: str, code: str = REFUSED) -> StorageError:
     """The error for an answer that says something else than it should: another program may be there."""
-    return _error(url, "its answer is not what such a cluster says", code)
+    return _error(url, "its answer is not in the expected form", code)
 
 
 class _NotConnected(OSError):
@@ -137,9 +137,9 @@ def _decoded(url: str, data: bytes, code: str) -> Mapping[str, Any]:
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise _error(url, "its answer is no JSON", code) from error
+        raise _error(url, "its answer is not JSON", code) from error
     if not isinstance(found, dict):
-        raise _error(url, "its answer is no JSON object", code)
+        raise _error(url, "its answer is not a JSON object", code)
     return found
 
 
@@ -160,5 +160,5 @@ def _error(url: str, why: str, code: str) -> StorageError:
     return StorageError(
         f"{url.partition('?')[0]} could not be asked: {why}.",
         code=code,
-        hint="Look whether the cluster is up, and at the addresses in the job's table launch.",
+        hint="Check whether the cluster is up, and check the addresses in the job's table launch.",
     )

@@ -105,9 +105,9 @@ class KubernetesLauncher(Submitter):
             if _NOTHING.search(said):
                 return DriverState("ended", why="there is no such pod")
             raise StorageError(
-                f"spark-submit did not say how {handle.submission} is.",
+                f"spark-submit did not report the state of {handle.submission}.",
                 code="cluster-refused",
-                hint="Look whether the cluster is up, and at the Kubernetes configuration of this user.",
+                hint="Check whether the cluster is up, and check the Kubernetes configuration of this user.",
             )
         code = _EXIT_CODE.search(said)
         over = phase[1] in GONE
@@ -125,7 +125,7 @@ class KubernetesLauncher(Submitter):
             command.insert(1, f"--context={self._policy.context}")
         program = shutil.which("kubectl", path=self._environment.get("PATH"))
         if program is None:
-            return [f"(The driver's log is read by: {' '.join(command)})"]
+            return [f"(To read the driver's log: {' '.join(command)})"]
         try:
             return run_for_output([program, *command[1:]], self._driver_environment(), TIMEOUT_S).splitlines()
         except StorageError as error:

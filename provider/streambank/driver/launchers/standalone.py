@@ -97,7 +97,7 @@ class StandaloneLauncher:
             return self._search(control, spec.launch_id, error)
         if not answer["success"]:
             raise StorageError(
-                f"The master did not take the driver of job {job.name}: {_said(answer)}.",
+                f"The master did not accept the driver of job {job.name}: {_said(answer)}.",
                 code="not-started",
                 hint=f"Look at {', '.join(self._page.addresses)}.",
             )
@@ -114,10 +114,11 @@ class StandaloneLauncher:
                         return handle
             if time.monotonic() >= deadline:
                 raise StorageError(
-                    f"Whether the master has taken the driver of job {control.name} is not known: "
+                    f"It is not known whether the master has accepted the driver of job {control.name}: "
                     f"{error.message}",
                     code="submit-unanswered",
-                    hint="Start it again: a driver that was taken is found, or loses against the other one.",
+                    hint="Start it again. If the first driver was accepted, it is found, or ends because the "
+                    "other has the lease.",
                 ) from error
             self._sleep(_LOOK_S)
 

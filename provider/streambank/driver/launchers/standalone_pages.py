@@ -148,9 +148,9 @@ def nobody_leads(waiting: Sequence[str], silent: StorageError | None) -> Storage
         return silent
     told = [*waiting, *([silent.message.rstrip(".")] if silent is not None else [])]
     return StorageError(
-        f"No master of the cluster leads: {'; '.join(told)}.",
+        f"No master of the cluster is the leader: {'; '.join(told)}.",
         code=REFUSED,
-        hint="Wait until one has taken over, or look at the masters' pages.",
+        hint="Wait until one has taken over, or look at the masters' web pages.",
     )
 
 

@@ -264,7 +264,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _end_of(output: Path) -> str:
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LINES:]
-    return "\n".join(["It said last:", *(shown(line) for line in lines)])
+    return "\n".join(["Its last output:", *(shown(line) for line in lines)])
 
 
 def run_for_output(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> str:
@@ -288,13 +288,13 @@ def run_for_output(command: Sequence[str], environment: Mapping[str, str], timeo
         raise StorageError(
             f"{Path(command[0]).name} did not answer within {timeout_s:.0f} s.",
             code="cluster-unanswered",
-            hint="Look whether the cluster is up.",
+            hint="Check whether the cluster is up.",
         ) from error
     except OSError as error:
         raise InputError(
             f"{command[0]} cannot be run: {error.strerror or error}.",
             code="not-installed",
-            hint="Look at the installation.",
+            hint="Check the installation.",
         ) from error
     return done.stdout.decode("utf-8", "replace")
 

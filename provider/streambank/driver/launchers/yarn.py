@@ -59,9 +59,9 @@ class YarnLauncher(Submitter):
             if found:
                 return found[0]
             raise StorageError(
-                f"spark-submit has not said which application the driver of job {job.name} is.",
+                f"spark-submit did not report the application id of the driver of job {job.name}.",
                 code="submit-unanswered",
-                hint=f"Look at {self._address[0]}/cluster, and start it again.",
+                hint=f"Look at {self._address[0]}/cluster, and start the job again.",
             )
         return Handle(spec.launch_id, (), None, match[0], self._page_of(match[0]))
 
@@ -196,7 +196,7 @@ def _configured(environment: Mapping[str, str]) -> str:
     if host:
         return f"http://{host}:{_PORT}"
     raise InputError(
-        "Where YARN's resource manager is, is not known.",
+        "The address of YARN's resource manager is not known.",
         code="no-resource-manager",
         hint="Declare launch.resource_manager, such as http://host:8088, or set HADOOP_CONF_DIR.",
     )

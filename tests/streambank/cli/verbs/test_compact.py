@@ -56,7 +56,7 @@ def test_for_good(folder: Path, tmp_path: Path) -> None:
     assert "moved: " in said.err or "move: " in said.err
     assert "deleted for good" in succeed("compact", "--purge", tmp_path / "q").out
     assert not (tmp_path / "q").exists()
-    assert "Nothing is dead." in succeed("compact", folder, "--stopped").out
+    assert "There are no dead files." in succeed("compact", folder, "--stopped").out
 
 
 def test_without_a_word_that_it_is_stopped_only_unfinished_writes_go(folder: Path) -> None:

@@ -119,7 +119,7 @@ def test_the_command_says_versions_and_ends_with_1_only_where_something_is_wrong
     monkeypatch.setattr(installation, "check_installation", lambda: [])
     monkeypatch.setattr(locations, "check_unnamed", lambda temporary: [])
     fine = succeed("doctor")
-    assert "Nothing to complain about." in fine.out and "pyspark-client  not installed" in fine.out
+    assert "No problems found." in fine.out and "pyspark-client  not installed" in fine.out
     wrong = list(installation.check_java(None))
     monkeypatch.setattr(installation, "check_installation", lambda: wrong)
     answer = streambank("doctor")

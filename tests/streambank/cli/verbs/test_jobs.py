@@ -31,7 +31,7 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     started = succeed("job", "start", "flights", "--why", "a test", "--json").document
     assert (started["state"], started["batch"]) == ("started", 0)
     again = succeed("job", "start", "flights")
-    assert "ran already" in again.out and str(started["pid"]) in again.out
+    assert "was running already" in again.out and str(started["pid"]) in again.out
 
     found = succeed("job", "status", "flights", "--json").document
     assert (found["state"], found["desired"], found["pid"]) == ("running", "running", started["pid"])
@@ -48,7 +48,7 @@ def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     stopped = succeed("job", "stop", "flights", "--force-after", "5s", "--json").document
     assert (stopped["state"], stopped["how"]) == ("stopped", "boundary")
     assert "already stopped" in succeed("job", "stop", "flights").out
-    assert "meant to be stopped, so nothing was started" in succeed("job", "restart", "flights").out
+    assert "is set to stopped, so nothing was started" in succeed("job", "restart", "flights").out
     nothing = succeed("job", "break", "flights", "--operation", "--why", "a test", "--json").document
     assert nothing["broken"] is False
 
@@ -95,7 +95,7 @@ def test_a_sink_that_is_not_guarded_from_take_to_restore(job: Job, tmp_path: Pat
     assert refused.code == 8 and "batches 3 to 8" in refused.err and "--sink accept" in refused.err
     done = succeed(*arguments, "--sink", "accept").out
     assert "It was sent batches 3 to 8 after the savepoint's batch 2" in done
-    assert "skipped for good" in done and "It was accepted as it is." in done
+    assert "skipped for good" in done and "This was accepted." in done
     again = streambank("restore", "b000008", "-r", job.repository, "--into", tmp_path / "other")
     assert again.code == 0 and "was sent nothing after the savepoint" in again.out
 

@@ -89,4 +89,4 @@ def test_a_topic_that_was_made_anew_between_two_savepoints_is_told_by_both(
     found = streambank("list", "-r", repository, "--replay", "--json").document
     assert [one["replay"]["state"] for one in found] == ["gone"] * 4
     told = streambank("show", newest, "-r", repository, "--json").document["replay"]
-    assert "the topic was deleted and made anew" in told[0]["why"]
+    assert "the topic was deleted and created again" in told[0]["why"]

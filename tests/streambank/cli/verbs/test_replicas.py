@@ -121,7 +121,7 @@ def test_status(tmp_path: Path, repository: Path) -> None:
     Repository.open(open_store(empty), create=True)
     assert "no savepoints" in succeed("status", "-r", empty).out
     Repository.open(open_store("memory://priceless"), create=True)
-    assert "no price for such a place" in succeed("status", "-r", "memory://priceless", "--cost").out
+    assert "no price for this storage" in succeed("status", "-r", "memory://priceless", "--cost").out
 
 
 def test_sampled_verification(tmp_path: Path, repository: Path) -> None:

@@ -81,7 +81,10 @@ def test_from_expire_to_sweep(folder: Path, clock: Clock) -> None:
     files = len(content(open_store(repository)))
     clock.advance(3 * HOUR_S, repository)
     said = succeed("sweep", "--grace", "2h").out
-    assert "No more to be brought back: orders/late/b000000" in said and "condemned         1 file" in said
+    assert (
+        "Can no longer be brought back: orders/late/b000000" in said
+        and "pending delete         1 file" in said
+    )
     gone = streambank("undelete", "b000000")
     assert gone.code == 3 and "not kept" not in gone.err and "No expired savepoint b000000" in gone.err
     clock.advance(3 * HOUR_S, repository)
@@ -155,7 +158,7 @@ def test_a_limit_of_age_overrules_a_pin_and_says_so(folder: Path) -> None:
     more = "[jobs.orders.retention]\nkeep_last = 9\nmax_age = '90d'"
     for where in (("--max-age", "90d", "--job", "orders"), ("--jobs", jobs_file(folder, more))):
         dry = succeed("expire", *where, "--dry-run").out
-        assert f"WARNING: max-age goes before pins; all the same would go: orders/late/{name}." in dry
+        assert f"WARNING: max-age overrides pins, so these savepoints would go: orders/late/{name}." in dry
     found = succeed("expire", "--jobs", jobs_file(folder, more), "--json").document
     assert (found["dropped"], found["overruled"]) == (3, 3)
     assert found["savepoints"][-1]["overrules"] == ["pinned", "last"]
@@ -193,7 +196,7 @@ def test_a_declaration_without_a_policy(folder: Path) -> None:
         ("keep_last = 0", "at least 1"),
         ("keep_daily = 0", "at least 1"),
         ("keep_within = 7", "a duration"),
-        ("max_age = '0d'", "longer than nothing"),
+        ("max_age = '0d'", "longer than 0 s"),
         ("min_verified = -1", "at least 0"),
     ],
 )

@@ -164,7 +164,8 @@ def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
     new = f"{tmp_path}/day=1/out"
     said = succeed(*fork, tmp_path / "fork", "--new-sink", f"{tmp_path}/out={new}")
     assert (
-        f"began file://{new} instead of {shop.sink_store.uri}: its log says nothing up to batch 2" in said.out
+        f"began file://{new} instead of {shop.sink_store.uri}: its log names no file up to batch 2"
+        in said.out
     )
     assert sorted(path.name for path in Path(new).rglob("*") if path.is_file()) == ["0", "1", "2"]
     for wrong in ("out", "=x", f"{tmp_path}/out="):

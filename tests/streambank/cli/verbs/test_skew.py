@@ -74,8 +74,8 @@ def test_the_exit_code_tells_an_uneven_store(folder: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--job", "orders"), "--job goes with -r."),
-        (("-r", "x", "--batch", "3"), "--batch is for checkpoints: a savepoint is of one batch."),
+        (("--job", "orders"), "--job needs -r."),
+        (("-r", "x", "--batch", "3"), "--batch is for checkpoints: a savepoint holds only one batch."),
         (("--limit", "0.5"), "Invalid value for '--limit'"),
     ],
 )

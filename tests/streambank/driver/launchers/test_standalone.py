@@ -197,7 +197,7 @@ def test_a_master_that_is_down_is_told(folder: Path, master: FakeMaster) -> None
         start_job(job, by=BY)
     assert caught.value.code == "cluster-unreachable"
     status = job_status(job)
-    assert status.state == "never-started" and "whether a driver comes up is not known" in status.why
+    assert status.state == "never-started" and "it is not known whether a driver is starting" in status.why
     (line,) = launcher_for(job).log_lines(Handle("launch-1", (), None, "driver-0001"), 5)
     assert "cannot be read" in line
     with pytest.raises(StorageError):

@@ -197,7 +197,7 @@ def test_what_is_no_master_is_told(folder: Path, master: FakeMaster, page: str) 
     with pytest.raises(StorageError) as caught:
         launcher_for(job).find(control)
     assert caught.value.code == "cluster-refused"
-    assert "whether a driver comes up is not known" in job_status(job).why
+    assert "it is not known whether a driver is starting" in job_status(job).why
 
 
 @pytest.mark.parametrize("answer", [{}, {"a": 1}, {"success": None}])
@@ -205,5 +205,5 @@ def test_a_rest_server_that_is_no_master_says_of_no_driver_that_it_ended(
     folder: Path, master: FakeMaster, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
 ) -> None:
     monkeypatch.setattr(standalone, "get_json", lambda url: answer)
-    with pytest.raises(StorageError, match="not what such a cluster says"):
+    with pytest.raises(StorageError, match="not in the expected form"):
         launcher_for(in_cluster(folder, master)).status(Handle("launch-1", (), None, "driver-0001"))

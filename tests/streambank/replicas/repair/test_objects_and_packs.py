@@ -139,7 +139,7 @@ def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repo
     report = mend(store, replica)
     assert not report.ok and report.repaired == []
     assert {each.file for each in report.not_repaired} == {key}
-    assert all("cannot be made again" in each.reason for each in report.not_repaired)
+    assert all("cannot be rebuilt" in each.reason for each in report.not_repaired)
     fresh = Repository.open(store)
     assert fresh.objects.read(digest_of("blake3", FILES["metadata"])) == FILES["metadata"]
 
