@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import ProgressRecord
+from streambank.core.names import MAIN
 from streambank.core.units import to_json_time, utc_now
 from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id, write_launch
 from tests.support.places import ROOT
@@ -163,7 +163,7 @@ class Job:
         specs = {}
         for query in self.queries:
             location = f"file://{self.folder}/checkpoint" + ("" if query == MAIN else f"/{query}")
-            generations = control.generations(None if query == MAIN else query)
+            generations = control.generations(query)
             current = generations.ensure_first(location, by={"user": "test"})
             specs[query] = QuerySpec(current.location, current.number)
         return LaunchSpec(

@@ -19,7 +19,6 @@ from typing import Any
 
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.keepalive import Keeper
 from streambank.control.processes import this_process
 from streambank.core.errors import StreambankError
@@ -203,7 +202,7 @@ class KeepsCommitting(Work):
                     "generation": self.spec.queries[name].generation,
                     "query_id": checkpoint.query_id,
                 }
-                self.control.record_query(None if name == MAIN else name, facts)
+                self.control.record_query(name, facts)
             self.seen[name] = {"batch": checkpoint.last, "triggered": True}
             self.moved = self.awake.now()
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.processes import who
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streambank.control.generations import MAIN
 from streambank.control.progress import ProgressRecord, Succession, read_segment
 from streambank.control.segments import segment_key, segment_numbers
+from streambank.core.names import MAIN
 from streambank.storage.store import Store
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from streambank.control.generations import MAIN
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import Mute
 from streambank.sla.assess import Assessment
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Level, Verdict
-from streambank.storage.names import split_job
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MUTE = Mute(datetime(2027, 1, 1, tzinfo=UTC), "known")
@@ -57,8 +56,8 @@ class Assessor:
         self, location: str, *, repository: str | None, name: str, skew: bool = True
     ) -> Assessment:
         self.asked.append((location, repository, skew))
-        job, query = split_job(name)
-        return self._found(job, {name: query or MAIN})
+        asked = QueryRef.parse(name)
+        return self._found(asked.job, {name: asked.name})
 
     def _found(self, job: str, refs: dict[str, str]) -> Assessment:
         if job in self.errors:

@@ -13,7 +13,6 @@ from streambank.compaction.quarantine import Quarantine, quarantine_location
 from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import UndoReport, bring_back
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.preflight import check_records, declared_query
@@ -172,7 +171,7 @@ def purge_job(
 
 def _places(records: JobControl, name: str, declared: str) -> list[str]:
     """Every location that the checkpoint of a query has had."""
-    known = records.generations(None if name == MAIN else name).all()
+    known = records.generations(name).all()
     return [declared, *(generation.location for generation in known)]
 
 
@@ -228,7 +227,7 @@ def _plans(
 
 
 def _named(job: Job, name: str, report: CompactionReport) -> CompactionReport:
-    return report.having(job=job.savepoint_name(None if name == MAIN else name))
+    return report.having(job=job.savepoint_name(name))
 
 
 def _record(
@@ -247,14 +246,8 @@ def _record(
     )
 
 
-def _queries(job: Job, query: str | None, quarantine: str | None) -> list[str]:
-    if query is not None and query not in job.queries:
-        raise InputError(
-            f"Job {job.name} has no query {query!r}.",
-            code="no-such-query",
-            hint=f"It has: {', '.join(job.queries)}.",
-        )
-    names = [query] if query is not None else list(job.queries)
+def _queries(job: Job, query: str | None, quarantine: str | None) -> tuple[str, ...]:
+    names = job.queries_named(query)
     if quarantine is not None and len(names) > 1:
         raise InputError(
             f"Job {job.name} has several queries, and each needs a quarantine of its own.",
@@ -266,7 +259,7 @@ def _queries(job: Job, query: str | None, quarantine: str | None) -> list[str]:
 
 def _place(job: Job, records: JobControl, name: str, opener: Opener) -> str:
     check_records(declared_query(job, name, records))
-    generation = records.generation(None if name == MAIN else name)
+    generation = records.generation(name)
     location = generation.location if generation is not None else job.queries[name]
     if generation is None and not opener(location).names("commits"):
         raise NotFoundError(

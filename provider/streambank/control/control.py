@@ -29,7 +29,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from streambank.control.claims import Clock
-from streambank.control.generations import MAIN, Generation, Generations
+from streambank.control.generations import Generation, Generations
 from streambank.control.lease import Lease
 from streambank.control.operation import Operation, OperationLock, Tell, to_nobody
 from streambank.control.processes import HostId, this_host
@@ -37,9 +37,9 @@ from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
 from streambank.control.watch import Watches
 from streambank.core.errors import FormatError, InputError
+from streambank.core.names import MAIN, check_job_name
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage import open_store
-from streambank.storage.names import check_job_name
 from streambank.storage.store import Store
 
 DesiredState = Literal["running", "stopped"]

@@ -16,11 +16,9 @@ from typing import Any
 from streambank.control.operation import Operation
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import ConflictError, FormatError, RefusedError
+from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.storage.store import Store
-
-MAIN = "main"
-"""How the records call the query of a job that has only one."""
 
 
 @dataclass(frozen=True, slots=True)

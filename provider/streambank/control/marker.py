@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN, Generation
+from streambank.control.generations import Generation
 from streambank.control.records import JsonDict, decode_json, encode_json
 from streambank.core.errors import FormatError, NotFoundError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.repository.header import read_header
 from streambank.storage import open_store
@@ -69,7 +70,7 @@ class Marker:
     @property
     def called(self) -> str:
         """`job`, or `job/query`."""
-        return self.job if self.query == MAIN else f"{self.job}/{self.query}"
+        return str(QueryRef.of(self.job, self.query))
 
     def to_dict(self) -> JsonDict:
         """As the file carries it."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN, Generation
+from streambank.control.generations import Generation
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, RefusedError
+from streambank.core.names import MAIN
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.file.rollback import has_been_taken_back, rollbacks
 from streambank.storage import open_store

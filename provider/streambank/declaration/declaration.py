@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.names import MAIN, QueryRef, check_job_name, check_name
 from streambank.declaration.credentials import refuse_credentials
 from streambank.declaration.fields import Fields, Source, TomlLines, expand, read_text
 from streambank.declaration.health import HealthPolicy, read_health
@@ -40,7 +40,6 @@ from streambank.declaration.state import CompactPolicy, StatePolicy, read_compac
 from streambank.kafka.settings import KafkaConnection
 from streambank.retention.policy import Policy
 from streambank.storage.locations import is_inside
-from streambank.storage.names import check_job_name, check_name
 
 NOT_BUILT = ("drill", "rehearse", "upgrade")
 """Tables that nothing reads yet: declaring one would promise what nobody does."""
@@ -117,8 +116,36 @@ class Job:
         return tuple(None if name == MAIN else name for name in self.queries)
 
     def savepoint_name(self, query: str | None) -> str:
-        """How the repository calls a query: `job`, or `job/query`."""
-        return self.name if query is None else f"{self.name}/{query}"
+        """How the repository calls a query, `main` or None for the only one: `job`, or `job/query`."""
+        return str(QueryRef.of(self.name, query))
+
+    def queries_named(self, query: str | None) -> tuple[str, ...]:
+        """The query of this name; all of them for None.
+
+        Raises:
+            InputError: There is none of this name (code `no-such-query`).
+        """
+        if query is not None and query not in self.queries:
+            raise InputError(
+                f"Job {self.name} has no query {query!r}.",
+                code="no-such-query",
+                hint=f"It has: {', '.join(self.queries)}.",
+            )
+        return tuple(self.queries) if query is None else (query,)
+
+    def only_query(self, query: str | None) -> str:
+        """The query of this name; the only one for None.
+
+        Raises:
+            InputError: The job has several and none is named, or none of this name (code `which-query`).
+        """
+        if (query or MAIN) not in self.queries:
+            raise InputError(
+                f"No query of job {self.name} is named, or one that the job does not have.",
+                code="which-query",
+                hint=f"Name one: {', '.join(self.queries)}.",
+            )
+        return query or MAIN
 
     def records(self) -> JobControl:
         """The job's records."""
@@ -329,7 +356,7 @@ def _refuse_shared_checkpoints(jobs: Mapping[str, Job], source: Source) -> None:
     owners: dict[str, str] = {}
     for job in jobs.values():
         for query, location in job.queries.items():
-            owner = job.name if query == MAIN else f"{job.name}/{query}"
+            owner = job.savepoint_name(query)
             for other, taken_by in owners.items():
                 if other == location or other.startswith(f"{location}/") or location.startswith(f"{other}/"):
                     raise source.mistake(

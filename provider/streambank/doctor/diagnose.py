@@ -14,9 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import ConflictError, StorageError, StreambankError
 from streambank.core.finding import Finding
+from streambank.core.names import MAIN
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
@@ -266,7 +266,7 @@ def _guarded_columns(query: Query) -> Iterator[StateColumns | Unseen]:
 
 
 def _hot_keys(query: Query) -> Any:
-    return None if query.control is None else read_hot_keys(query.control, query.key)
+    return None if query.control is None else read_hot_keys(query.control, query.query)
 
 
 def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[Seen]:

@@ -10,10 +10,10 @@ from streambank.checkpoint.closure import Closure, ClosurePlanner
 from streambank.checkpoint.inspection import Inspection
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import ProgressRecord, read_segment
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.core.finding import Finding
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.doctor.spark_conf import SparkConf
 from streambank.repository.catalog import glimpse, listed, newest_good
@@ -46,7 +46,7 @@ class Query:
         inspection: What the checkpoint's files say.
         planner: What they were read with.
         job: Its declaration; None where it has none.
-        key: The query's name among its job's; None for the only one.
+        query: The query's name among the job's records; `main` for the only one.
         control: Its job's records.
         repository: URI of the repository; None where nobody names one.
         savepoints: The newest good savepoints, newest first; None where nobody names a repository.
@@ -62,7 +62,7 @@ class Query:
     inspection: Inspection
     planner: ClosurePlanner
     job: Job | None = None
-    key: str | None = None
+    query: str = MAIN
     control: JobControl | None = None
     repository: str | None = None
     savepoints: tuple[Manifest, ...] | None = None
@@ -136,19 +136,18 @@ def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
     Raises:
         StreambankError: Its checkpoint, records or repository cannot be read.
     """
-    key = None if query == MAIN else query
     control = job.records()
-    generation = control.generation(key)
+    generation = control.generation(query)
     store = open_store(generation.location if generation else job.queries[query])
-    records = Records.of_query(control.store, key)
+    records = Records.of_query(control.store, query)
     first = generation is None or generation.number == 1
     if first and not records.keys and not store.names():
         return None
     inspection, planner = _inspect(store)
-    name = job.savepoint_name(key)
+    name = job.savepoint_name(query)
     saved, oldest = _savepoints(job.repository, name)
     windows = Windows(now, SINGLE_S, TREND.total_seconds())
-    points = tuple(hourly_history(records, windows, HourFiles(control.store, key), keep=False).points)
+    points = tuple(hourly_history(records, windows, HourFiles(control.store, query), keep=False).points)
     if not records.keys:  # it never ran under Streambank
         points = _measured(store, planner)
     return Query(
@@ -158,14 +157,14 @@ def look_at_job(job: Job, query: str, now: datetime) -> Query | None:
         inspection,
         planner,
         job=job,
-        key=key,
+        query=query,
         control=control,
         repository=job.repository,
         savepoints=saved,
         oldest=oldest,
         records=_recent(records),
         points=points,
-        facts=control.query_facts(key) or {},
+        facts=control.query_facts(query) or {},
     )
 
 

@@ -16,8 +16,8 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.position import batches_of
-from streambank.control.generations import MAIN
 from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import age_text, utc_now
 from streambank.driver.log import recorded_failure, shown
 from streambank.driver.spec import spec_of
@@ -104,7 +104,7 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
     if savepoint is None:
         return "It has no good savepoint: repair the files from a backup, if there is one."
     age = age_text(max(0.0, (utc_now() - savepoint.taken_at).total_seconds()))
-    name = job if query == MAIN else f"{job}/{query}"
+    name = QueryRef.of(job, query)
     return (
         f"Restore {savepoint.savepoint} ({age} old): trigger {job}.restore in Airflow, or run "
         f"`streambank restore {savepoint.savepoint} --job {name} --generation`."
@@ -115,7 +115,7 @@ def savepoints_of(job: Job, query: str) -> tuple[list[Manifest], Repository | No
     """The newest good savepoints of a query, and their repository; none where that cannot be read."""
     try:
         repository = Repository.open(open_store(job.repository))
-        name = job.savepoint_name(None if query == MAIN else query)
+        name = job.savepoint_name(query)
         return newest_good(repository.store, name, SAVEPOINTS), repository
     except StreambankError:
         return [], None  # what keeps savepoints from being read must not keep a job from being started

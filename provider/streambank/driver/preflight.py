@@ -16,7 +16,7 @@ from typing import Any
 
 from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN, Generation
+from streambank.control.generations import Generation
 from streambank.control.lease import LeaseView
 from streambank.control.marker import Marker, marker_location, read_marker, records_root, service_name
 from streambank.control.rollbacks import check_not_taken_back
@@ -28,6 +28,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.driver.spec import LaunchSpec, read_launch
 from streambank.repository.catalog import heads
@@ -64,19 +65,14 @@ class DeclaredQuery:
     repository: str | None = None
 
     @property
-    def key(self) -> str | None:
-        """How the records call it: None for the only query of a job."""
-        return None if self.name == MAIN else self.name
-
-    @property
     def called(self) -> str:
         """`job`, or `job/query`."""
-        return self.job if self.key is None else f"{self.job}/{self.key}"
+        return str(QueryRef.of(self.job, self.name))
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """What its last driver learnt of it."""
-        return self.control.query_facts(self.key) or {}
+        return self.control.query_facts(self.name) or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +120,7 @@ def launched_query(spec: LaunchSpec, name: str, control: JobControl) -> Declared
         name: The query's name, `main` for the only one.
         control: The job's records.
     """
-    current = control.generation(None if name == MAIN else name)
+    current = control.generation(name)
     launched = spec.queries[name]
     base = current.base if current is not None else launched.declared or launched.checkpoint
     return DeclaredQuery(spec.job, name, base, control, spec.repository)
@@ -160,7 +156,7 @@ def records_lost(query: DeclaredQuery) -> RefusedError | None:
         marker = read_marker(query.checkpoint)
     except (FormatError, StorageError) as error:
         unread = error
-    current = query.control.generation(query.key)
+    current = query.control.generation(query.name)
     if unread is not None:
         # A job whose records are there runs on: its marker may lie where this process may not read.
         if current is not None:
@@ -272,7 +268,8 @@ def _beside(query: DeclaredQuery) -> RefusedError | None:
 
 
 def _of_another(query: DeclaredQuery, marker: Marker) -> RefusedError:
-    mine = "" if query.control.generation(query.key) is None else ", although this job's records name it, too"
+    known = query.control.generation(query.name) is not None
+    mine = ", although this job's records name it, too" if known else ""
     return RefusedError(
         f"The checkpoint {query.checkpoint} of job {query.called} belongs to job {marker.called}{mine}: its "
         f"marker {marker_location(query.checkpoint)} says so since {marker.at}, and two jobs on one "
@@ -339,7 +336,7 @@ def check_acceptable(query: DeclaredQuery) -> Marker | None:
     elsewhere = _runs_elsewhere(query, marker)
     if elsewhere is not None:
         raise elsewhere
-    current = query.control.generation(query.key)
+    current = query.control.generation(query.name)
     location = current.location if current is not None else query.checkpoint
     if is_left(marker) or batches_of(location).planned is None:
         return marker
@@ -366,7 +363,7 @@ def check_taken_back(query: DeclaredQuery, generation: Generation) -> None:
     Raises:
         RefusedError: One has (code `sinks-taken-back`).
     """
-    check_not_taken_back(query.control, query.key, generation)
+    check_not_taken_back(query.control, query.name, generation)
 
 
 def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None:

@@ -76,7 +76,7 @@ def prepare_launch(
         lost = records_lost(query) if fresh_start else None
         if lost is not None:
             _accept(query, by=by, why=why, refused=lost.message)
-        generation = control.generations(query.key).ensure_first(checkpoint, by=by)
+        generation = control.generations(query.name).ensure_first(checkpoint, by=by)
         check_start(query, generation)
         check_arguments(query, generation, launched, job.working_dir)
         refuse_damaged(job, name, generation.location)
@@ -142,7 +142,7 @@ def _accept(query: DeclaredQuery, *, by: Mapping[str, str], why: str, refused: s
     The query goes on in the checkpoint that counted, where that is left; else it begins again.
     """
     was, left = check_acceptable(query), False
-    generations = query.control.generations(query.key)
+    generations = query.control.generations(query.name)
     if was is None:
         generation: Generation | None = generations.ensure_first(query.checkpoint, by=by)
     else:

@@ -20,7 +20,6 @@ from typing import Any
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.limits import (
     DEFAULT_DRAIN_TIMEOUT_S,
     DEFAULT_FORCE_AFTER_S,
@@ -207,11 +206,10 @@ def check_generations(spec: LaunchSpec, control: JobControl) -> None:
         RefusedError: One did, and has taken the sinks back without a new generation (`sinks-taken-back`).
     """
     for name, query in spec.queries.items():
-        key = None if name == MAIN else name
-        current = control.generation(key)
+        current = control.generation(name)
         if current is None:
             continue
-        check_not_taken_back(control, key, current)
+        check_not_taken_back(control, name, current)
         if current.number != query.generation:
             raise ConflictError(
                 f"Job {spec.job} moved on to generation {current.number} of query {name} after this driver "

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.core.errors import StreambankError
+from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle, Launcher
@@ -137,13 +137,9 @@ def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) 
 def _saved(job: Job) -> dict[str, str]:
     try:
         repository = Repository.open(open_store(job.repository))
-        return {name: _newest_good(repository, job.savepoint_name(_key(name))) for name in job.queries}
+        return {name: _newest_good(repository, job.savepoint_name(name)) for name in job.queries}
     except StreambankError as error:
         return {name: f"unknown, since {error.message.rstrip('.')}" for name in job.queries}
-
-
-def _key(name: str) -> str | None:
-    return None if name == MAIN else name
 
 
 def _newest_good(repository: Repository, name: str) -> str:

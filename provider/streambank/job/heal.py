@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.operation import Tell, to_nobody
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
@@ -112,6 +111,6 @@ def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:
     """The newest committed batch of each query, in its current generation."""
     found: dict[str, int | None] = {}
     for name, declared in job.queries.items():
-        generation = records.generation(None if name == MAIN else name)
+        generation = records.generation(name)
         found[name] = batches_of(generation.location if generation else declared).committed
     return found

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.marker import renew_marker
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.driver.preflight import check_records, declared_query, savepoints_lost
@@ -106,13 +106,12 @@ def savepoint_job(
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
     for name, (location, generation) in places.items():
-        key = None if name == MAIN else name
-        facts = records.query_facts(key) or {}
+        facts = records.query_facts(name) or {}
         place, brokers = open_store(location), Brokers(job.kafka)
         taken[name] = take(
             place,
             target,
-            job.savepoint_name(key),
+            job.savepoint_name(name),
             batch=batch,
             closure=chosen,
             sinks=sinks_of(facts, place, brokers),
@@ -155,7 +154,7 @@ def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repo
 def _mark(job: Job, records: JobControl, name: str, repository: Repository, by: Mapping[str, str]) -> None:
     """Let the marker know of the repository; a job that is older than markers gets one here."""
     query = declared_query(job, name, records)
-    generation, facts = records.generation(query.key), query.facts
+    generation, facts = records.generation(query.name), query.facts
     if generation is None or facts.get("query_id") is None or facts.get("generation") != generation.number:
         return  # no driver of Streambank has worked there yet
     why = renew_marker(
@@ -218,22 +217,21 @@ def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
         NotFoundError: It has committed nothing (codes `never-started`, `no-committed-batch`), or what it
             has is gone (`not-a-checkpoint`): said in the job's own words, before a repository is made.
     """
-    query = None if name == MAIN else name
     check_records(declared_query(job, name, records))
-    generation = records.generation(query)
+    generation = records.generation(name)
     location = generation.location if generation is not None else job.queries[name]
     number = generation.number if generation is not None else 1
     place = open_store(location)
     if place.names("commits"):
         return location, number
-    called = job.savepoint_name(query)
+    called = job.savepoint_name(name)
     if generation is None:
         raise NotFoundError(
             f"Job {called} was never started: there is nothing at {location}.",
             code="never-started",
             hint=f"Start it first: `streambank job start {job.name}`.",
         )
-    facts = records.query_facts(query) or {}
+    facts = records.query_facts(name) or {}
     if facts.get("generation") == number and facts.get("query_id") and not place.exists("metadata"):
         raise NotFoundError(
             f"The checkpoint {location} of job {called} is gone or empty, though its query has worked in it.",
@@ -247,14 +245,8 @@ def place_of(job: Job, records: JobControl, name: str) -> tuple[str, int]:
     )
 
 
-def _queries(job: Job, query: str | None, batch: int | None) -> list[str]:
-    if query is not None and query not in job.queries:
-        raise InputError(
-            f"Job {job.name} has no query {query!r}.",
-            code="no-such-query",
-            hint=f"It has: {', '.join(job.queries)}.",
-        )
-    names = [query] if query is not None else list(job.queries)
+def _queries(job: Job, query: str | None, batch: int | None) -> tuple[str, ...]:
+    names = job.queries_named(query)
     if batch is not None and len(names) > 1:
         raise InputError(
             f"Job {job.name} has several queries, so a batch number alone is ambiguous.",

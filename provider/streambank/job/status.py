@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import last_progress
 from streambank.core.errors import InputError, StorageError
 from streambank.core.units import to_json_time, utc_now
@@ -326,12 +325,11 @@ def _driver(
 
 
 def _query(job: Job, records: JobControl, name: str) -> QueryStatus:
-    key = None if name == MAIN else name
-    generation = records.generation(key)
+    generation = records.generation(name)
     location = generation.location if generation else job.queries[name]
     batches = batches_of(location)
-    facts = records.query_facts(key) or {}
-    last = last_progress(records.store, key)
+    facts = records.query_facts(name) or {}
+    last = last_progress(records.store, name)
     event_time = last.progress.get("eventTime") if last else None
     return QueryStatus(
         checkpoint=location,

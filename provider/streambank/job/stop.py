@@ -19,7 +19,6 @@ from typing import Any, Literal
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.operation import Operation, Tell, to_nobody
 from streambank.control.processes import send_signal
 from streambank.control.pruning import prune_and_tell
@@ -434,7 +433,7 @@ def last_batches(control: JobControl, job: Job) -> dict[str, Batches]:
     """The newest batches of each query, in its current generation; none where there is no checkpoint yet."""
     found = {}
     for name, declared in job.queries.items():
-        generation = control.generation(None if name == MAIN else name)
+        generation = control.generation(name)
         try:
             found[name] = batches_of(generation.location if generation else declared)
         except NotFoundError:

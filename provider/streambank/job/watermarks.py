@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from streambank.checkpoint.watermark import committed_watermark
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import last_progress
 from streambank.declaration.declaration import Job
 from streambank.storage import open_store
@@ -49,12 +48,11 @@ def event_time_of(job: Job, control: JobControl, query: str | None = None) -> Ev
     watermarks: list[int | None] = []
     without = None
     for name in job.queries if query is None else (query,):
-        key = None if name == MAIN else name
-        generation = control.generation(key)
+        generation = control.generation(name)
         found = committed_watermark(open_store(generation.location if generation else job.queries[name]))
         batches.append(found.batch if found else None)
         watermarks.append(found.watermark_ms if found else None)
-        if found is not None and found.watermark_ms is None and _has_none(control, key):
+        if found is not None and found.watermark_ms is None and _has_none(control, name):
             without = name
     return EventTime(_least(batches), _least(watermarks), without)
 

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.operation import Tell, to_nobody
-from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
 from streambank.job.savepoint import open_repository
@@ -100,12 +100,7 @@ def exchange(
             (`query-went-on`, `lease-held`), or a sink speaks against it.
         StreambankError: Whatever stop, make, restore and start raise. The message says how the job goes on.
     """
-    if (query or MAIN) not in job.queries:
-        raise InputError(
-            f"No query of job {job.name} is named, or one that the job does not have.",
-            code="which-query",
-            hint=f"Name one: {', '.join(job.queries)}.",
-        )
+    job.only_query(query)
     records = control or job.records()
     one = _Exchange(
         job,

@@ -18,7 +18,6 @@ from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.checkpoint.schema.query import OperatorSchema, read_query_schema
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.core.errors import (
     ConflictError,
     FormatError,
@@ -78,13 +77,7 @@ def foresee(
         RefusedError: There is no state, it has no keys, or its provider, codec or checksums rule it out.
         StorageError: A package is missing that rewriting this state takes (code `missing-package`).
     """
-    if (query or MAIN) not in job.queries:
-        raise InputError(
-            f"No query of job {job.name} is named, or one that the job does not have.",
-            code="which-query",
-            hint=f"Name one: {', '.join(job.queries)}.",
-        )
-    location, _ = place_of(job, control or job.records(), query or MAIN)
+    location, _ = place_of(job, control or job.records(), job.only_query(query))
     checkpoint = open_store(location)
     try:
         closure = CheckpointReader(checkpoint).closure(None, "minimal")

@@ -9,12 +9,12 @@ from typing import Any
 
 from streambank.control.progress import progress_of_batch
 from streambank.core.errors import StreambankError
+from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time
 from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
 from streambank.repository.manifest import Manifest
-from streambank.storage.names import split_job
 from streambank.storage.store import Store
 
 _PUBLISHED_WITHIN = timedelta(seconds=5)
@@ -217,7 +217,7 @@ def reported_rows(records: Store, manifest: Manifest) -> int | None:
         return None
     record = progress_of_batch(
         records,
-        split_job(manifest.job)[1],
+        QueryRef.parse(manifest.job).query,
         manifest.batch,
         since=datetime.fromtimestamp(committed / 1e9, UTC) - _CLOCKS_APART,
         until=manifest.taken_at + _PUBLISHED_WITHIN,

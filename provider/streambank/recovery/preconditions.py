@@ -10,6 +10,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
+from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
@@ -23,7 +24,6 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.storage import is_inside, open_store
-from streambank.storage.names import split_job
 from streambank.storage.store import Opener, Store
 from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
@@ -151,7 +151,7 @@ def records_of(request: Request, chosen: Chosen) -> JobControl | None:
         InputError: `another-job`: the caller's records are those of another job.
         RefusedError: `other-records`: they are only guessed, and the job's are elsewhere.
     """
-    name = split_job(chosen.manifest.job)[0]
+    name = QueryRef.parse(chosen.manifest.job).job
     given = request.generation or request.control
     if given is not None and given.name != name:
         raise InputError(
@@ -317,7 +317,7 @@ def _sink_refusals(
 def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankError]) -> None:
     assert request.generation is not None, "check_request has seen to it"
     manifest = chosen.manifest
-    current = request.generation.generation(split_job(manifest.job)[1])
+    current = request.generation.generation(QueryRef.parse(manifest.job).query)
     location = current.location if current is not None else request.checkpoint or manifest.checkpoint
     try:
         check_stands_at(manifest.job, location, manifest.batch)
@@ -330,7 +330,7 @@ def _rows(request: Request, chosen: Chosen) -> int | None:
     rows = state_rows(chosen.manifest)
     if rows is not None:
         return rows
-    name = split_job(chosen.manifest.job)[0]
+    name = QueryRef.parse(chosen.manifest.job).job
     given = request.generation or request.control
     records = given.store if given is not None else request.repository.store.child(f"jobs/{name}")
     return reported_rows(records, chosen.manifest)
@@ -349,7 +349,7 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
             return True
         return False
 
-    generations = request.generation.generations(split_job(manifest.job)[1])
+    generations = request.generation.generations(QueryRef.parse(manifest.job).query)
     base = request.checkpoint or manifest.checkpoint
     current = generations.current()
     marked = marked_generation(current.base if current is not None else base, manifest.job)
@@ -366,7 +366,7 @@ def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, s
     """
     moved = sinks.moved_on()
     assert request.generation is not None
-    current = request.generation.generation(split_job(chosen.manifest.job)[1])
+    current = request.generation.generation(QueryRef.parse(chosen.manifest.job).query)
     before = current.new_sinks if current is not None else {}
     outputs = {sink.was for sink in sinks.guarded}
     left = {old: moved.get(new, new) for old, new in before.items() if new in outputs and old not in outputs}
@@ -379,11 +379,11 @@ def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False
     if gone_on and not chosen.manifest.sinks and not sinks.unguarded:
         yield "The savepoint names no sink, so it is not known whether rows would be lost or repeated."
-    job, query = split_job(chosen.manifest.job)
-    if query is not None and request.generation is not None:
+    asked = QueryRef.parse(chosen.manifest.job)
+    if asked.query is not None and request.generation is not None:
         yield (
-            f"Only query {query} of job {job} goes back to this savepoint: the job's other queries go on "
-            "from where they are. Savepoints of several queries are not mutually consistent."
+            f"Only query {asked.query} of job {asked.job} goes back to this savepoint: the job's other "
+            "queries go on from where they are. Savepoints of several queries are not mutually consistent."
         )
     if request.mode != "fork":
         for old, new in sinks.moved_on().items():

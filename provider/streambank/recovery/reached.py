@@ -19,15 +19,14 @@ from typing import Any
 from streambank.checkpoint.logs import parse_metadata
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import newest_batch_of
 from streambank.control.records import JsonDict, RecordStream
 from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError, StreambankError
+from streambank.core.names import MAIN, QueryRef
 from streambank.repository.catalog import heads
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.storage import is_inside, normalize_location, open_store
-from streambank.storage.names import split_job
 
 _MOST_EVENTS = 200
 
@@ -93,7 +92,7 @@ def how_far(
     Raises:
         StorageError: The records or the repository cannot be read now.
     """
-    query = split_job(manifest.job)[1]
+    query = QueryRef.parse(manifest.job).query
     found = _Found()
     earlier: list[str] = []
     now = [manifest.checkpoint, *([checkpoint] if checkpoint is not None else ())]
@@ -127,16 +126,16 @@ def records_to_ask(given: JobControl | None, repository: Repository, manifest: M
         repository: Where the savepoint is.
         manifest: The savepoint.
     """
-    job, query = split_job(manifest.job)
-    control = given or JobControl(repository.store.child(f"jobs/{job}"), job)
+    asked = QueryRef.parse(manifest.job)
+    control = given or JobControl(repository.store.child(f"jobs/{asked.job}"), asked.job)
     named = _records_of(manifest)
-    if named is None or control.generations(query).records.numbers():
+    if named is None or control.generations(asked.query).records.numbers():
         return control
     if is_inside(named, control.store.uri) and is_inside(control.store.uri, named):
         return control
     try:
-        elsewhere = JobControl(open_store(named), job)
-        return elsewhere if elsewhere.generations(query).records.numbers() else control
+        elsewhere = JobControl(open_store(named), asked.job)
+        return elsewhere if elsewhere.generations(asked.query).records.numbers() else control
     except StreambankError:
         return control  # out of reach from here: how far the query got is not known then
 

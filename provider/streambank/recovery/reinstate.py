@@ -13,14 +13,14 @@ from typing import Any
 
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN, Generation, Generations
+from streambank.control.generations import Generation, Generations
 from streambank.control.marker import renew_marker
 from streambank.control.rollbacks import check_not_taken_back
 from streambank.core.errors import NotFoundError, RefusedError
+from streambank.core.names import MAIN, QueryRef
 from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.storage.names import split_job
 
 OPERATION = "reinstate"
 """What operation lock and lease say meanwhile."""
@@ -84,7 +84,7 @@ def reinstate(
         ConflictError: Another operation works on the job.
         IntegrityError, FormatError, StorageError: What the savepoint keeps of its sinks cannot be read.
     """
-    query = split_job(job)[1]
+    query = QueryRef.parse(job).query
     manifest = repository.load(job, savepoint)
     with (
         control.operation(OPERATION, by=by) as operation,
@@ -129,7 +129,7 @@ def check_not_gone_on(repository: Repository, job: str, savepoint: str, control:
     Raises:
         RefusedError: One was (code `query-went-on`).
     """
-    current = control.generation(split_job(job)[1])
+    current = control.generation(QueryRef.parse(job).query)
     if current is not None:
         _check_batch(repository.load(job, savepoint), current)
 

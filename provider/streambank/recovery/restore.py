@@ -32,7 +32,7 @@ from typing import Any, Unpack
 
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN, Generation
+from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
 from streambank.control.processes import HostId, ProcessId, this_host, this_process
@@ -40,6 +40,7 @@ from streambank.control.records import RecordStream
 from streambank.control.rollbacks import note_taking_back
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.core.units import utc_now
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
@@ -61,7 +62,6 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import LayoutReport, Owner, lay_out
 from streambank.sinks.file.fresh_log import NewOutput
 from streambank.sinks.file.rollback import RollbackReport
-from streambank.storage.names import split_job
 from streambank.work.executor import Executor, Threads
 from streambank.work.pace import RateLimit, check_parallel
 
@@ -195,7 +195,7 @@ def restore(
             layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
         warned: tuple[str, ...] = ()
         if prepared.generation is not None and generation is not None and held is not None:
-            query = split_job(chosen.manifest.job)[1]
+            query = QueryRef.parse(chosen.manifest.job).query
             # Not before: records of a job that are lost must not look like all there is where this fails.
             _ensure_first(request, chosen)
             generation.generations(query).switch(prepared.generation, operation=held.operation)
@@ -257,7 +257,7 @@ def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
 def _ensure_first(request: Request, chosen: Chosen) -> None:
     """A job that was never started under Streambank has its declared checkpoint as generation 1."""
     assert request.generation is not None
-    generations = request.generation.generations(split_job(chosen.manifest.job)[1])
+    generations = request.generation.generations(QueryRef.parse(chosen.manifest.job).query)
     if generations.current() is None:
         generations.ensure_first(request.checkpoint or chosen.manifest.checkpoint, by=request.by)
 
@@ -268,11 +268,11 @@ def _mark(chosen: Chosen, generation: Generation, control: JobControl) -> tuple[
     After the switch: one that comes too late is only less of a guard, one too early would name a generation
     that never was.
     """
-    name, query = split_job(chosen.manifest.job)
+    asked = QueryRef.parse(chosen.manifest.job)
     why = renew_marker(
         generation.base,
-        job=name,
-        query=query or MAIN,
+        job=asked.job,
+        query=asked.name,
         generation=generation,
         control=control,
         by=generation.by,
@@ -319,7 +319,7 @@ def _write(
             if held is not None:
                 note_taking_back(
                     held.control,
-                    split_job(manifest.job)[1],
+                    QueryRef.parse(manifest.job).query,
                     [sink.store for sink in prepared.sinks.guarded if sink.new is None],
                     savepoint=manifest.savepoint,
                     batch=manifest.batch,

@@ -8,6 +8,7 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.core.errors import FormatError, RefusedError
+from streambank.core.names import QueryRef
 from streambank.declaration.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
 from streambank.recovery.choices import Mode, SinkChoice
@@ -15,7 +16,6 @@ from streambank.recovery.reached import Reached
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
 from streambank.sinks.unguarded import Harm, harm_of, sink_from_description, sink_name
-from streambank.storage.names import split_job
 
 CODE = "sink-not-guarded"
 _PAGE = "docs/howto/sinks.md says how to roll such a sink back yourself first."
@@ -171,7 +171,7 @@ def unnamed_sink(control: JobControl, manifest: Manifest) -> tuple[str, str] | N
         StorageError: The records cannot be read now.
     """
     try:
-        facts = control.query_facts(split_job(manifest.job)[1])
+        facts = control.query_facts(QueryRef.parse(manifest.job).query)
     except FormatError:
         return None  # damaged: what the savepoint names counts
     if facts is None or facts.get("query_id", manifest.query_id) != manifest.query_id:

@@ -18,6 +18,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.core.names import QueryRef, check_name
 from streambank.core.units import to_json_time
 from streambank.repository.manifest import Manifest, decode_head, glance, nothing
 from streambank.repository.marks import (
@@ -29,7 +30,6 @@ from streambank.repository.marks import (
     read_mark,
     to_verification,
 )
-from streambank.storage.names import check_name, split_job
 from streambank.storage.store import FileInfo, Store, chunks
 
 EXPIRED = "expired"
@@ -116,7 +116,7 @@ def manifest_key(job: str, savepoint: str) -> str:
     Raises:
         InputError: One of the names is not allowed (code `bad-name`).
     """
-    split_job(job)
+    QueryRef.parse(job)
     return f"savepoints/{job}/{check_name(savepoint, 'savepoint')}.json"
 
 
@@ -128,7 +128,7 @@ def listed(store: Store, job: str | None = None) -> list[tuple[str, str]]:
         job: Only this one's: for `job` its queries' too, for `job/query` that query's.
     """
     if job is not None:
-        split_job(job)
+        QueryRef.parse(job)
     found = []
     for info in store.list("savepoints/" + job if job else "savepoints"):
         place, _, name = info.path.removeprefix("savepoints/").rpartition("/")
@@ -169,7 +169,7 @@ def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary
         InputError: The job's name is not allowed (code `bad-name`).
     """
     if job is not None:
-        split_job(job)
+        QueryRef.parse(job)
     marks = _marks(store, job)
     found = (_summary(store, *which, marks.get(which, ())) for which in listed(store, job))
     yield from sorted(
@@ -335,7 +335,7 @@ def _batch(savepoint: str) -> tuple[int, str]:
 
 def _is_job(place: str) -> bool:
     try:
-        split_job(place)
+        QueryRef.parse(place)
     except InputError:
         return False
     return True

@@ -25,13 +25,13 @@ from datetime import timedelta
 from typing import Any
 
 from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.names import QueryRef, check_name
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.repository.catalog import manifest_key, no_such_savepoint
 from streambank.repository.marks import UNREADABLE, marks_prefix
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import damaged, decode_record, encode_record
 from streambank.repository.trash import boot_clock_s, boot_id, storage_age_s
-from streambank.storage.names import check_name, split_job
 from streambank.storage.store import FileInfo, Store
 
 HOLD = "hold"
@@ -194,7 +194,7 @@ def _named(key: str) -> tuple[str, str, str] | None:
     job, _, savepoint = place.rpartition("/")
     match = _NAME.fullmatch(name)
     try:
-        split_job(job)
+        QueryRef.parse(job)
         check_name(savepoint, "savepoint")
     except InputError:
         return None

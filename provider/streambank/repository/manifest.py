@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Any
 
 from streambank.core.errors import InputError, IntegrityError
+from streambank.core.names import QueryRef, check_name
 from streambank.core.units import from_json_time, to_json_time
 from streambank.repository.digest import DEFAULT_DIGEST, is_digest
 from streambank.repository.sealed import (
@@ -30,7 +31,7 @@ from streambank.repository.sealed import (
     split_lines,
     unseal,
 )
-from streambank.storage.names import check_name, is_key, split_job
+from streambank.storage.names import is_key
 
 NOTHING: Mapping[str, Any] = {}
 """What a mapping is where there is nothing in it; shared, never changed."""
@@ -451,7 +452,7 @@ def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
             raise damaged(what, "the files of a sink are of another type")
     try:
-        split_job(manifest.job)
+        QueryRef.parse(manifest.job)
         check_name(manifest.savepoint, "savepoint")
     except InputError as error:
         raise damaged(what, error.message) from error

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, StreambankError
+from streambank.core.names import QueryRef, check_name
 from streambank.core.units import to_json_time
 from streambank.repository.catalog import (
     EXPIRED,
@@ -27,7 +28,6 @@ from streambank.repository.catalog import (
 from streambank.repository.manifest import Manifest, decode, decode_head
 from streambank.repository.marks import PIN, UNREADABLE, is_pinned, latest, marks_prefix, read_mark
 from streambank.repository.repository import Repository
-from streambank.storage.names import check_name, split_job
 from streambank.storage.store import Store, chunks
 
 UNUSABLE = (IntegrityError, FormatError, InputError)
@@ -219,7 +219,7 @@ def _not_expired(store: Store, reference: str, job: str | None = None) -> NotFou
 
 def _is_named(job: str, savepoint: str) -> bool:
     try:
-        split_job(job)
+        QueryRef.parse(job)
         check_name(savepoint, "savepoint")
     except StreambankError:
         return False

@@ -29,6 +29,7 @@ from streambank.core.errors import (
     StreambankError,
     check_choice,
 )
+from streambank.core.names import QueryRef
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.repository import ObjectWriter, Repository
@@ -52,7 +53,6 @@ from streambank.savepoint.sinks import (
     described,
     require_sinks,
 )
-from streambank.storage.names import split_job
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import Executor, Threads
@@ -126,7 +126,7 @@ def take(
             could not be healed from the checkpoint and the sinks.
         StorageError: The environment failed.
     """
-    split_job(job)
+    QueryRef.parse(job)
     check_asked(note, parallel, max_replans, batch)
     check_choice(closure, "closure", get_args(ClosureKind))
     details = {

@@ -20,10 +20,10 @@ from typing import Any, Literal
 from streambank.control.control import JobControl
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError
+from streambank.core.names import check_name
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.sla.objectives import OF_JOB
 from streambank.sla.verdict import LEVELS, Level, Verdict
-from streambank.storage.names import check_name
 
 FORMAT = 1
 Key = tuple[str, str, str]

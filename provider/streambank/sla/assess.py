@@ -15,8 +15,8 @@ from typing import Any
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
-from streambank.core.errors import InputError, NotFoundError, StreambankError
+from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.sla import SlaPolicy
@@ -33,7 +33,6 @@ from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import Objective, objectives
 from streambank.sla.verdict import Level, Verdict, worst
 from streambank.storage import normalize_location, open_store
-from streambank.storage.names import split_job
 
 _NOW = timedelta(minutes=10)
 
@@ -102,7 +101,7 @@ def assess_job(
         InputError: It has no such query (code `no-such-query`).
     """
     at = now or utc_now()
-    names = _queries(job, query)
+    names = job.queries_named(query)
     life = look_at_life(job, at)
     verdicts = tuple(
         verdict
@@ -171,7 +170,7 @@ def called(location: str, name: str | None) -> str:
     Raises:
         InputError: `name` is no name (code `bad-name`), or the location is none (`bad-location`).
     """
-    return split_job(name)[0] if name is not None else _last_part(location)
+    return QueryRef.parse(name).job if name is not None else _last_part(location)
 
 
 def job_material(
@@ -193,7 +192,7 @@ def job_material(
         skew: Whether to look at the checkpoint's files for skew.
         life: Whether the job runs, where the caller has looked: of all its queries it is the same.
     """
-    wanted, key, looking = objectives(job.sla), None if query == MAIN else query, Looking()
+    wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
     if isinstance(life, Unreadable):
         looking.unreadable.append(f"Its life: {life.why}")
@@ -208,10 +207,10 @@ def job_material(
         lost = records_lost(asked) or savepoints_lost(asked)
         if lost is not None:
             return Material(Unreadable(query, f"{lost.message} [{lost.code}]"), Facts())
-        generation = control.generation(key)
+        generation = control.generation(query)
         location = generation.location if generation is not None else location
         if history is None:
-            found = _job_history(control, key, wanted, now, location)
+            found = _job_history(control, query, wanted, now, location)
         else:
             found = _named_history(history, query, wanted, now)
     except StreambankError as error:
@@ -221,11 +220,11 @@ def job_material(
         found = looking.at("Its checkpoint", lambda: with_directory(whole, location, wanted)) or whole
     facts = facts_of_query(
         control,
-        key,
+        query,
         wanted=wanted,
         location=location,
         repository=job.repository,
-        savepoint_name=job.savepoint_name(key),
+        savepoint_name=job.savepoint_name(query),
         now=now,
         skew=skew,
         life=life if isinstance(life, Life) else None,
@@ -246,7 +245,7 @@ def checkpoint_material(
 ) -> Material:
     """What a query without a declaration is judged by; the arguments are those of `assess_checkpoint`."""
     uri = normalize_location(location)
-    query = (split_job(name)[1] if name is not None else None) or MAIN
+    query = QueryRef.parse(name).name if name is not None else MAIN
     wanted = objectives(policy)
     found: History | Unreadable
     try:
@@ -268,18 +267,6 @@ def checkpoint_material(
         skews = looking.at("Its state", lambda: skews_of(uri, objective, now, begun=history is not None))
     facts = Facts(savepoints=savepoints, skews=skews, unreadable=tuple(looking.unreadable))
     return Material(found, facts)
-
-
-def _queries(job: Job, query: str | None) -> Sequence[str]:
-    if query is None:
-        return tuple(job.queries)
-    if query not in job.queries:
-        raise InputError(
-            f"Job {job.name} has no query {query!r}.",
-            code="no-such-query",
-            hint=f"Declared: {', '.join(job.queries)}.",
-        )
-    return (query,)
 
 
 def _job_history(

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from streambank.storage.locations import is_inside, local_path, normalize_location, open_store, scheme_of
-from streambank.storage.names import check_job_name, split_job
 from streambank.storage.s3.credentials import S3Access, using_s3
 from streambank.storage.store import CHUNK_BYTES, Features, FileInfo, Held, Opener, Store
 
@@ -18,12 +17,10 @@ __all__ = [
     "Opener",
     "S3Access",
     "Store",
-    "check_job_name",
     "is_inside",
     "local_path",
     "normalize_location",
     "open_store",
     "scheme_of",
-    "split_job",
     "using_s3",
 ]

@@ -1,8 +1,7 @@
-"""Which names are allowed: keys inside a store, and names of jobs, queries and savepoints.
+"""Which keys may name a file inside a store.
 
-Names come from manifests, directory listings and command lines, all of which may be hostile. They are checked
-here and nowhere else, so that no path can climb out of a root and no name can break a line, a message or
-another system.
+Keys come from manifests, directory listings and command lines, all of which may be hostile. They are checked
+here and nowhere else, so that no path can climb out of a root.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ TEMPORARY_SUFFIX = ".tmp"
 # No control characters (C0, DEL, C1), no backslash, no lone surrogates (a name that is not UTF-8 on disk), no
 # `.` or `..`.
 _CHARACTERS = re.compile(r"[^\\\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MAX_KEY_LENGTH = 4000
 """Longest key in characters; a path on Linux ends at 4,096 bytes."""
 
@@ -62,41 +60,3 @@ def check_prefix(prefix: str) -> str:
 def is_temporary(name: str) -> bool:
     """Whether a file name is that of an unfinished write of ours."""
     return name.startswith(TEMPORARY_PREFIX) and name.endswith(TEMPORARY_SUFFIX)
-
-
-def check_name(name: str, what: str) -> str:
-    """The same name, if it may name a job, a query or a savepoint.
-
-    Args:
-        name: Letters, digits, `.`, `_` and `-`, a letter or digit first, 100 characters at most.
-        what: What it names, for the message.
-
-    Raises:
-        InputError: It may not (code `bad-name`).
-    """
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{name!r} cannot be the name of a {what}.",
-            code="bad-name",
-            hint="Names are at most 100 letters, digits, '.', '_' and '-', a letter or digit first.",
-        )
-    return name
-
-
-def check_job_name(name: str) -> str:
-    """The same name, if a job may have it.
-
-    Raises:
-        InputError: It may not (code `bad-name`).
-    """
-    return check_name(name, "job")
-
-
-def split_job(job: str) -> tuple[str, str | None]:
-    """Job and query of `job` or `job/query`.
-
-    Raises:
-        InputError: One of the names is not allowed (code `bad-name`).
-    """
-    name, slash, query = job.partition("/")
-    return check_job_name(name), check_name(query, "query") if slash else None

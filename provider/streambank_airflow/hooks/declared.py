@@ -11,12 +11,12 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from streambank.core.errors import InputError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
 from streambank.driver.prepare import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import open_store, using_s3
-from streambank.storage.names import split_job
 from streambank_airflow.connections.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
 from streambank_airflow.watch.job import JobWatcher
 
@@ -318,21 +318,15 @@ class DeclarationHook(BaseHook):
     def _if_declared(self, ref: str) -> Job | None:
         if not (self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)):
             return None
-        name, _ = split_job(ref)
-        return load_jobs(self.jobs_file).jobs.get(name)
+        return load_jobs(self.jobs_file).jobs.get(QueryRef.parse(ref).job)
 
 
 def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:
     """See `DeclarationHook.declared`."""
-    name, query = split_job(ref)
-    job = declared.job(name)
-    if query is not None and query not in job.queries:
-        raise InputError(
-            f"Job {name} has no query {query!r}.",
-            code="no-such-query",
-            hint=f"It has: {', '.join(job.queries)}.",
-        )
-    return job, query
+    asked = QueryRef.parse(ref)
+    job = declared.job(asked.job)
+    job.queries_named(asked.query)
+    return job, asked.query
 
 
 def _without_connection(conn_id: str) -> Settings:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streambank.core.errors import InputError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.storage import open_store
-from streambank.storage.names import split_job
 from streambank_airflow.hooks.declared import DeclarationHook, connected
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class RepositoryHook(DeclarationHook):
             raise InputError(
                 f"Nobody says where the savepoints of {ref} are to be replicated to.",
                 code="no-replica-named",
-                hint=f"Declare [jobs.{split_job(ref)[0]}.replicate], or give the task to=.",
+                hint=f"Declare [jobs.{QueryRef.parse(ref).job}.replicate], or give the task to=.",
             )
         source = self.repository(ref)
         which = newest_first(source, ref)
@@ -121,7 +121,8 @@ class RepositoryHook(DeclarationHook):
             raise InputError(
                 f"Nobody says which savepoints of {ref} are kept.",
                 code="empty-policy",
-                hint=f"Declare [jobs.{split_job(ref)[0]}.retention], or give the task rules: keep_last=10.",
+                hint=f"Declare [jobs.{QueryRef.parse(ref).job}.retention], or give the task rules: "
+                "keep_last=10.",
             )
         return expire(self.repository(ref), policy, job=ref, dry_run=dry_run, by=by)
 
@@ -150,7 +151,7 @@ class RepositoryHook(DeclarationHook):
         from streambank.repository.repository import Repository
         from streambank.retention.expire import expire
 
-        job, name = self._if_declared(ref), split_job(ref)[0]
+        job, name = self._if_declared(ref), QueryRef.parse(ref).job
         if job is None or not job.replicate.to:
             raise InputError(
                 f"No replica of the savepoints of {ref} is declared.",

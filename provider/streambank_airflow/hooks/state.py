@@ -10,8 +10,8 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, NotFoundError
+from streambank.core.names import MAIN
 from streambank_airflow.hooks.declared import connected
 from streambank_airflow.hooks.jobs import HealthHook
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.generations import MAIN
 from streambank.control.operation import Lines
 from streambank.core.errors import InputError, RefusedError
+from streambank.core.names import MAIN
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.declared import DEFAULT_CONN_ID, connected

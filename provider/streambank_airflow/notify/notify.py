@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from streambank.control.generations import MAIN
+from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.declaration.notify import teller_name

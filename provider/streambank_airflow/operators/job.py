@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
@@ -323,7 +323,7 @@ class StopStreamingJobOperator(DriverOperator):
         with airflow_failures():
             result = self.hook.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
             for query, taken in result.savepoints.items():
-                name = self.job if query == MAIN else f"{self.job}/{query}"
+                name = str(QueryRef.of(self.job, query))
                 event: dict[str, JsonValue] = {
                     "savepoint": taken,
                     "job": name,

@@ -7,14 +7,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.core.errors import InputError
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.storage import S3Access, using_s3
-from streambank.storage.names import split_job
 from streambank_airflow.watch.event_time import UNMANAGED
 from streambank_airflow.watch.job import JobView, JobWatcher
 
@@ -52,7 +51,7 @@ class SlaSubject:
         Raises:
             InputError: The name is not allowed (code `bad-name`).
         """
-        split_job(name)
+        QueryRef.parse(name)
         return cls(name, access=settings.s3, checkpoint=checkpoint, repository=settings.repository)
 
     def assess(self, *, skew: bool = True) -> Assessment:
@@ -83,14 +82,14 @@ class SlaSubject:
                     code="no-repository-named",
                     hint="Fill in the field Repository of the connection, or declare the job.",
                 )
-            return JobControl.open(f"{self.repository.rstrip('/')}/jobs", split_job(self.ref)[0])
+            return JobControl.open(f"{self.repository.rstrip('/')}/jobs", QueryRef.parse(self.ref).job)
 
     def concerns(self, job: str, query: str) -> bool:
         """Whether a verdict on this query of this job is one of its own."""
-        name, own = split_job(self.ref)
+        own = QueryRef.parse(self.ref)
         if self.job is None:
-            return (job, query) == (name, own or MAIN)
-        return job == name and own in (None, query)
+            return (job, query) == (own.job, own.name)
+        return job == own.job and own.query in (None, query)
 
 
 @dataclass(frozen=True, slots=True)

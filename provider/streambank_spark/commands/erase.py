@@ -109,12 +109,12 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
 
 def _declared(jobs: Declarations | None, job: str) -> Job | None:
     """The declared job; None where no file is at hand, or it declares other jobs."""
-    from streambank.storage.names import split_job
+    from streambank.core.names import QueryRef
 
     if jobs is None:
         return None
     try:
-        return jobs.job(split_job(job)[0])
+        return jobs.job(QueryRef.parse(job).job)
     except NotFoundError as error:
         console.note(f"{error.message} Its replicas and generations are not known.")
         return None

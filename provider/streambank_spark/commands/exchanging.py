@@ -160,7 +160,7 @@ def _exchange(
 
 def declared_spark(job: Job, query: str | None, given: SparkOptions) -> SparkOptions:
     """By which Spark a job's state is worked on: as the command says, else as the job declares."""
-    from streambank.control.generations import MAIN
+    from streambank.core.names import MAIN
 
     conf = {**job.spark, **job.state.spark}
     return SparkOptions(

@@ -18,12 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from streambank.core.errors import InputError, NotFoundError, StorageError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from streambank.storage.names import split_job
 from streambank_spark.failures import say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.staging import Workshop, require_shared, savepoint_laid_out
@@ -147,12 +147,12 @@ def _declared(options: argparse.Namespace) -> None:
 
 
 def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
-    name, query = split_job(options.job)
-    job = load_jobs(options.jobs).job(name)
-    if query not in job.query_names:
+    asked = QueryRef.parse(options.job)
+    job = load_jobs(options.jobs).job(asked.job)
+    if asked.query not in job.query_names:
         known = ", ".join(job.savepoint_name(one) for one in job.query_names)
         raise InputError(f"{options.job} is no query.", code="which-query", hint=f"Say which: {known}.")
-    return job, query
+    return job, asked.query
 
 
 def keep(options: argparse.Namespace, report: Mapping[str, Any]) -> None:

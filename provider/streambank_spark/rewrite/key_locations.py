@@ -20,8 +20,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j ship
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import NotFoundError, StreambankError
+from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.repository.catalog import SavepointSummary, manifest_key
@@ -29,7 +29,6 @@ from streambank.repository.holds import holds
 from streambank.repository.repository import Repository
 from streambank.retention.expired import expired_summaries
 from streambank.storage import open_store
-from streambank.storage.names import split_job
 from streambank_spark.rewrite.derive import Derived, Say
 from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
 from streambank_spark.state.staging import Workshop, savepoint_laid_out
@@ -358,7 +357,7 @@ def live_places(repository: Repository, job: str, declared: Job | None) -> list[
     """
     found: dict[str, Live] = {}
     if declared is not None:
-        query = split_job(job)[1] or MAIN
+        query = QueryRef.parse(job).name
         if (first := declared.queries.get(query)) is not None:
             found[first] = Live(first, 1, True)
         generations = declared.records().generations(query).all()

@@ -178,7 +178,7 @@ class Poll:
         if managed.name not in self._writers:
             self._writers[managed.name] = ProgressWriter(
                 self._control.store,
-                managed.key,
+                managed.name,
                 epoch=self._epoch,
                 max_bytes=self._spec.progress_max_bytes,
                 max_files=self._spec.progress_files,

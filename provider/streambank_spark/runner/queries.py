@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import RefusedError
+from streambank.core.names import MAIN
 from streambank.driver.preflight import Output
 from streambank.driver.spec import QuerySpec
 from streambank_spark.private import jvm
@@ -55,11 +55,6 @@ class Managed:
     trigger_s: float | None = None
     kafka: Mapping[str, Any] = field(default_factory=dict)
     output: Output | None = None
-
-    @property
-    def key(self) -> str | None:
-        """How the job's records call it: None for the only query of a job."""
-        return None if self.name == MAIN else self.name
 
 
 @dataclass(frozen=True, slots=True)

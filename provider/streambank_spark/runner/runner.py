@@ -96,7 +96,7 @@ def check_query(spec: LaunchSpec, name: str, control: JobControl, output: Output
     """
     query = launched_query(spec, name, control)
     check_records(query)
-    generation = control.generation(query.key)
+    generation = control.generation(query.name)
     if generation is None:
         return None  # no start and no restore has ever recorded one, so nothing is known of it
     check_start(query, generation)
@@ -282,14 +282,14 @@ class Driver:
             "spark_version": jvm.spark_version(managed.query),
         }
         launched = {"epoch": self.claim.epoch, "launch_id": self.spec.launch_id}
-        self.control.record_query(managed.key, {**launched, **facts})
+        self.control.record_query(managed.name, {**launched, **facts})
         self.journal.record("query-started", query=managed.name, **facts)
         self._mark(managed, facts)
 
     def _mark(self, managed: Managed, facts: Mapping[str, Any]) -> None:
         """Leave beside the checkpoint that the query has worked there. It runs on where that fails."""
         query = launched_query(self.spec, managed.name, self.control)
-        generation = self.control.generation(query.key)
+        generation = self.control.generation(query.name)
         if generation is None:
             return
         why = renew_marker(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import InputError
+from streambank.core.names import check_name
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.declaration.notify import KINDS, Notify, teller_name
 from streambank.declaration.sla import SlaPolicy
-from streambank.storage.names import check_name
 
 JOB = 'repository = "r"\n\n[jobs.a]\napplication = "a.py"\ncheckpoint = "ck"\n[jobs.a.sla]\n'
 

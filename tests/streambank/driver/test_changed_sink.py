@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streambank.control.generations import MAIN, Generation
+from streambank.control.generations import Generation
 from streambank.control.marker import renew_marker
 from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.names import MAIN
 from streambank.driver import preflight
 from streambank.driver.preflight import (
     FILES,

@@ -13,10 +13,10 @@ import pytest
 
 from streambank.compaction.job import compact_job
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.marker import Marker, marker_location, read_marker, renew_marker, write_marker
 from streambank.control.processes import this_process
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
+from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.doctor.diagnose import diagnose_job
 from streambank.driver import preflight

@@ -65,7 +65,7 @@ def several() -> Queries:
 
 def test_any_one_query_is_the_only_query(one: Queries) -> None:
     managed = start(one, "whatever", ["a"])
-    assert (managed.name, managed.key, managed.spec.checkpoint) == ("main", None, "file:///c")
+    assert (managed.name, managed.spec.checkpoint) == ("main", "file:///c")
     assert one.running() == [managed]
     assert refused(lambda: start(one, "whatever", ["a"])) == "undeclared-query"
     assert refused(lambda: start(one, None, ["a"])) == "undeclared-query"
@@ -83,7 +83,7 @@ def test_the_same_query_starts_again_and_another_one_does_not(one: Queries) -> N
 
 def test_declared_queries_by_name(several: Queries) -> None:
     raw, daily = start(several, "raw", ["a"]), start(several, "daily", ["a"])
-    assert (raw.key, daily.key, daily.spec.generation) == ("raw", "daily", 3)
+    assert (raw.name, daily.name, daily.spec.generation) == ("raw", "daily", 3)
     assert refused(lambda: start(several, None, ["a"])) == "undeclared-query"
     assert refused(lambda: start(several, "other", ["a"])) == "undeclared-query"
     assert refused(lambda: start(several, "raw", ["a"])) == "query-runs-already"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import FormatError, RefusedError
+from streambank.core.names import MAIN
 from streambank_spark.private import boundary
 from streambank_spark.runner import refusals
 from tests.support.driver import Job, printed

@@ -135,8 +135,8 @@ def _check_usage(
 
 
 def _declared(job: str, jobs: str | None) -> tuple[Job, str | None]:
+    from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
-    from streambank.storage.names import split_job
 
     if jobs is None:
         raise InputError(
@@ -144,8 +144,8 @@ def _declared(job: str, jobs: str | None) -> tuple[Job, str | None]:
             code="no-declaration",
             hint="Give --jobs FILE, or set STREAMBANK_JOBS.",
         )
-    name, query = split_job(job)
-    return load_jobs(jobs).job(name), query
+    asked = QueryRef.parse(job)
+    return load_jobs(jobs).job(asked.job), asked.query
 
 
 def _refuse_declared(checkpoint: str, jobs: str) -> None:

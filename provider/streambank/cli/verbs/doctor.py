@@ -115,17 +115,13 @@ def _diagnoses(
         return ()
     if jobs is None:
         raise _usage("--job needs --jobs, the file that declares the job.")
+    from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
 
-    name, _, query = job.partition("/")
-    declared = load_jobs(jobs).job(name)
-    if query and query not in declared.queries:
-        raise InputError(
-            f"Job {name} has no query {query!r}.",
-            code="no-such-query",
-            hint=f"Declared: {', '.join(declared.queries)}.",
-        )
-    return diagnose_job(declared, query or None)
+    asked = QueryRef.parse(job)
+    declared = load_jobs(jobs).job(asked.job)
+    declared.queries_named(asked.query)
+    return diagnose_job(declared, asked.query)
 
 
 def _usage(message: str) -> InputError:

@@ -32,6 +32,7 @@ from streambank.cli.options import (
     bytes_per_s,
 )
 from streambank.cli.output import console
+from streambank.core.names import MAIN
 
 if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
@@ -243,7 +244,7 @@ class _Managed:
     spark_version: str | None = None
     epoch: Callable[[], str | None] | None = None
     control: JobControl | None = None
-    query: str | None = None
+    query: str = MAIN
     generation: int = 0
 
     @property
@@ -253,22 +254,21 @@ class _Managed:
 
     def record(self, result: TakeResult) -> None:
         """Leave the event of a job's savepoint; nothing for any other checkpoint."""
-        from streambank.control.generations import MAIN
         from streambank.control.processes import who
         from streambank.job.savepoint import record_taken
 
         if self.control is not None:
-            record_taken(self.control, self.query or MAIN, result, generation=self.generation, by=who("cli"))
+            record_taken(self.control, self.query, result, generation=self.generation, by=who("cli"))
 
 
 def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
     """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
     from streambank.cli.verbs.savepoints import declared_job
-    from streambank.control.generations import MAIN
+    from streambank.core.names import QueryRef
     from streambank.driver.preflight import check_records, declared_query, savepoints_lost
-    from streambank.storage import open_store, split_job
+    from streambank.storage import open_store
 
-    declared, query = declared_job(name, jobs), split_job(name)[1] or MAIN
+    declared, query = declared_job(name, jobs), QueryRef.parse(name).name
     if (
         declared is None
         or query not in declared.queries
@@ -287,22 +287,22 @@ def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, br
     """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
     from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.control import JobControl
+    from streambank.core.names import QueryRef
     from streambank.job.savepoint import sinks_of
-    from streambank.storage import split_job
 
-    job, query = split_job(name)
-    declared = declared_job(job, jobs)
-    control = declared.records() if declared is not None else JobControl.open(f"{repository}/jobs", job)
-    generation = control.generation(query)
+    asked = QueryRef.parse(name)
+    declared = declared_job(asked.job, jobs)
+    control = declared.records() if declared else JobControl.open(f"{repository}/jobs", asked.job)
+    generation = control.generation(asked.query)
     if generation is None or generation.location != checkpoint.uri:
         return _Managed()
-    facts = control.query_facts(query) or {}
+    facts = control.query_facts(asked.query) or {}
 
     def epoch() -> str | None:
         return str(max(control.lease.claims.records.numbers(), default=0))
 
     sinks = sinks_of(facts, checkpoint, brokers)
-    return _Managed(sinks, facts, facts.get("spark_version"), epoch, control, query, generation.number)
+    return _Managed(sinks, facts, facts.get("spark_version"), epoch, control, asked.name, generation.number)
 
 
 def show_taken(result: TakeResult) -> None:

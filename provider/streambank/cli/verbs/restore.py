@@ -215,18 +215,17 @@ class _Owner:
 def _owner(repository: Repository, savepoint: str, job: str | None, jobs: str | None) -> _Owner:
     """Find the records of the savepoint's job: beside the savepoints, unless a jobs file says otherwise."""
     from streambank.control.control import JobControl
-    from streambank.control.generations import MAIN
+    from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
     from streambank.recovery.resolve import LATEST_GOOD, only_job
-    from streambank.storage import split_job
 
     latest = savepoint == LATEST_GOOD
     of_job = only_job(repository, job) if latest else repository.find(savepoint, job)[0]
-    name, query = split_job(of_job)
-    declared = load_jobs(jobs).jobs.get(name) if jobs is not None else None
+    asked = QueryRef.parse(of_job)
+    declared = load_jobs(jobs).jobs.get(asked.job) if jobs is not None else None
     if declared is None:
-        return _Owner(JobControl.open(f"{repository.store.uri}/jobs", name))
-    return _Owner(declared.records(), declared.queries.get(query or MAIN), True, declared.kafka)
+        return _Owner(JobControl.open(f"{repository.store.uri}/jobs", asked.job))
+    return _Owner(declared.records(), declared.queries.get(asked.name), True, declared.kafka)
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

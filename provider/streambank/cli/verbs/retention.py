@@ -141,8 +141,8 @@ def _declared(
     """
     from dataclasses import replace
 
+    from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
-    from streambank.storage.names import split_job
 
     declared = load_jobs(file)
     policies: dict[str, Policy] = {}
@@ -150,7 +150,7 @@ def _declared(
         policy = each.replicate.retention if of_replicas else each.retention
         if policy is not None:
             policies[each.name] = policy
-    name = split_job(job)[0] if job is not None else None
+    name = QueryRef.parse(job).job if job is not None else None
     if name is not None:
         declared.job(name)
     if (name is not None and name not in policies) or not policies:
@@ -162,7 +162,7 @@ def _declared(
         )
     if min_verified is not None:
         policies = {each: replace(policy, min_verified=min_verified) for each, policy in policies.items()}
-    return lambda of: policies.get(split_job(of)[0])
+    return lambda of: policies.get(QueryRef.parse(of).job)
 
 
 def _show_expired(report: ExpireReport) -> None:

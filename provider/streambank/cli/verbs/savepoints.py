@@ -329,7 +329,7 @@ def declared_kafka(job: str, jobs: str | None) -> KafkaConnection | None:
 
 def declared_job(job: str, jobs: str | None) -> Job | None:
     """What a jobs file declares of a job; None where there is no file, or no such job."""
+    from streambank.core.names import QueryRef
     from streambank.declaration.declaration import load_jobs
-    from streambank.storage import split_job
 
-    return None if jobs is None else load_jobs(jobs).jobs.get(split_job(job)[0])
+    return None if jobs is None else load_jobs(jobs).jobs.get(QueryRef.parse(job).job)

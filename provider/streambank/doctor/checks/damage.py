@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streambank.control.generations import MAIN
 from streambank.core.errors import NotFoundError
 from streambank.core.finding import Finding
 from streambank.doctor.subject import Query
@@ -32,7 +31,7 @@ def check_damage(query: Query) -> Iterator[Finding]:
         if newest is None and one.cause in said:
             continue
         if query.job is not None:
-            hint = way_out(query.job.name, query.key or MAIN, newest)
+            hint = way_out(query.job.name, query.query, newest)
         elif newest is not None:
             hint = (
                 f"Restore {newest.savepoint} into another directory: `streambank restore {newest.savepoint} "

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from streambank.control.generations import MAIN
 from streambank.control.progress import (
     ProgressRecord,
     SegmentHead,
@@ -22,6 +21,7 @@ from streambank.control.progress import (
 )
 from streambank.control.segments import is_segment
 from streambank.core.errors import NotFoundError
+from streambank.core.names import MAIN
 from streambank.sla.history.clock_order import TimedFiles, read_each
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.progress_json import Measuring

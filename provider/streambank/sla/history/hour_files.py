@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from streambank.control.generations import MAIN
 from streambank.control.records import encode_json
 from streambank.core.errors import NotFoundError
+from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time
 from streambank.sla.history.hour import hour_of
 from streambank.sla.history.point import Point, Stretch

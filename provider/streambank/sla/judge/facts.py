@@ -19,10 +19,10 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeGuard, TypeVar
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.progress import SegmentHead, last_progress, progress_keys
 from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, InputError, NotFoundError, StreambankError
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import from_json_time
 from streambank.declaration.health import HealthPolicy
 from streambank.job.alive import Life
@@ -35,7 +35,6 @@ from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.sla.skew.report import skew_of_checkpoint
 from streambank.sla.verdict import Fact
 from streambank.storage import open_store
-from streambank.storage.names import split_job
 
 T = TypeVar("T")
 
@@ -416,7 +415,7 @@ def _restores(control: JobControl, query: str | None, starts: list[Recovery]) ->
 def _is_of(report: Mapping[str, Any], query: str | None) -> bool:
     """Whether a report is of this query: its savepoint is named `job`, or `job/query`."""
     try:
-        return split_job(str(report.get("job")))[1] == query
+        return QueryRef.parse(str(report.get("job"))).name == (query or MAIN)
     except InputError:
         return False
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streambank.control.control import JobControl
-from streambank.control.generations import MAIN
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
+from streambank.core.names import MAIN
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.sla.verdict import Fact
 

@@ -1,0 +1,81 @@
+"""Names of jobs, queries and savepoints, and the query that a name means.
+
+Names come from manifests, directory listings and command lines, all of which may be hostile. They are checked
+here, so that none can climb out of a root, break a line or a message, or mean something to another system.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from streambank.core.errors import InputError
+
+MAIN = "main"
+"""What the only query of a job is called; a job that declares queries may call none of them so."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_name(name: str, what: str) -> str:
+    """The same name, if it may name a job, a query or a savepoint.
+
+    Args:
+        name: Letters, digits, `.`, `_` and `-`, a letter or digit first, 100 characters at most.
+        what: What it names, for the message.
+
+    Raises:
+        InputError: It may not (code `bad-name`).
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a {what}.",
+            code="bad-name",
+            hint="Names are at most 100 letters, digits, '.', '_' and '-', a letter or digit first.",
+        )
+    return name
+
+
+def check_job_name(name: str) -> str:
+    """The same name, if a job may have it.
+
+    Raises:
+        InputError: It may not (code `bad-name`).
+    """
+    return check_name(name, "job")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRef:
+    """A job, or one query of it; as text `job`, or `job/query`: how savepoints and records call it.
+
+    Attributes:
+        job: The job's name.
+        query: The query's name; None where the text names the job alone.
+    """
+
+    job: str
+    query: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> QueryRef:
+        """Read `job` or `job/query`; as text it is the same again.
+
+        Raises:
+            InputError: One of the names is not allowed (code `bad-name`).
+        """
+        job, slash, query = text.partition("/")
+        return cls(check_job_name(job), check_name(query, "query") if slash else None)
+
+    @classmethod
+    def of(cls, job: str, query: str | None) -> QueryRef:
+        """The query of this name, `main` or None for a job's only one."""
+        return cls(job, None if query == MAIN else query)
+
+    def __str__(self) -> str:
+        return self.job if self.query is None else f"{self.job}/{self.query}"
+
+    @property
+    def name(self) -> str:
+        """The query's name among the job's records: `main` where the job alone is named."""
+        return self.query or MAIN
