@@ -17,7 +17,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from streambank.work.executor import Executor, Threads
+from streambank.work.executor import Executor, Pace, Threads
 from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.cluster import running_cluster
@@ -103,10 +103,17 @@ def _executor(place: Path, workers: int) -> Iterator[Executor]:
 def _measure_one(place: Path, who: str, executor: Executor) -> list[Rate]:
     repository = Repository.open(open_store(place / "repository"), create=True)
     taking, verifying = _Watch(), _Watch()
-    result = take(open_store(place / "checkpoint"), repository, "bench", executor=executor, progress=taking)
+    result = take(
+        open_store(place / "checkpoint"), repository, "bench", pace=Pace(executor=executor, progress=taking)
+    )
     verifying.began = time.perf_counter()
     report = verify(
-        repository, "bench", result.savepoint, "full", record=False, executor=executor, progress=verifying
+        repository,
+        "bench",
+        result.savepoint,
+        "full",
+        record=False,
+        pace=Pace(executor=executor, progress=verifying),
     )
     if not report.ok:
         raise RuntimeError("the savepoint does not hold: the figures would mean nothing")

@@ -22,6 +22,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work import plan_lines
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from streambank_spark.submit import executor as submit
 from streambank_spark.submit.bundle import write_packages
@@ -100,7 +101,7 @@ def test_a_verification_that_loses_an_executor(
     repository, savepoint = saved
     killer = Killer(cluster, "check")
     there = executor(cluster, python, killer.say)
-    report = verify(repository, JOB, savepoint, "full", executor=there, progress=killer.progress)
+    report = verify(repository, JOB, savepoint, "full", pace=Pace(executor=there, progress=killer.progress))
     killer.check()
     assert report.ok and report.bytes > 64 * CHECKPOINT.file_bytes
 
@@ -112,7 +113,7 @@ def test_a_restore_that_loses_an_executor(
     killer = Killer(cluster, "write")
     target = open_store(tmp_path / "restored")
     there = executor(cluster, python, killer.say)
-    restore(repository, savepoint, job=JOB, into=target, executor=there, progress=killer.progress)
+    restore(repository, savepoint, job=JOB, into=target, pace=Pace(executor=there, progress=killer.progress))
     killer.check()
     source = open_store(tmp_path / "checkpoint")
     manifest = repository.load(JOB, savepoint)
@@ -129,7 +130,9 @@ def test_a_replica_that_loses_an_executor(
     killer = Killer(cluster, "copy")
     there = executor(cluster, python, killer.say)
     replica = open_replica(source, open_store(tmp_path / "replica"))
-    (one,) = replicate(source, replica, newest_first(source), executor=there, progress=killer.progress)
+    (one,) = replicate(
+        source, replica, newest_first(source), pace=Pace(executor=there, progress=killer.progress)
+    )
     killer.check()
     objects = source.load(JOB, savepoint).objects()
     assert (one.state, one.moved_objects, one.errors) == ("copied", len(objects), ())
@@ -148,7 +151,7 @@ def test_without_the_packages_that_come_along_such_executors_can_do_nothing(
     repository, savepoint = saved
     monkeypatch.setattr(submit, "write_packages", lambda target, names: write_packages(target, []))
     with pytest.raises(StorageError) as caught:
-        verify(repository, JOB, savepoint, "full", executor=executor(cluster, python))
+        verify(repository, JOB, savepoint, "full", pace=Pace(executor=executor(cluster, python)))
     assert caught.value.code == "missing-package" and "blake3" in caught.value.message
 
 

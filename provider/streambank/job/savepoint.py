@@ -26,8 +26,7 @@ from streambank.savepoint.take import TakeResult, known_closure, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from streambank.work.executor import Executor
-from streambank.work.pace import Progress
+from streambank.work.executor import DEFAULT_PACE, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,9 @@ def savepoint_job(
     note: str = "",
     pin: bool = False,
     new_query: bool = False,
-    parallel: int | None = None,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     control: JobControl | None = None,
     repository: Repository | None = None,
-    progress: Progress | None = None,
     new_repository: bool = False,
 ) -> JobSavepoints:
     """Take a savepoint of each query of a job (or of one), running or stopped.
@@ -83,12 +80,10 @@ def savepoint_job(
         note: What a person wants to remember about it.
         pin: Exempt it from retention.
         new_query: The query may be another one than that of the job's savepoints.
-        parallel: How many files are copied at once; None for as many as is best (threads.py).
-        executor: Who copies them; threads of this process where nobody is named.
+        pace: Who does the work, how fast, and who is told.
         control: The job's records; opened from the declaration when left out.
         repository: The repository; opened (and created where there is none) from the declaration when left
             out.
-        progress: Told about files and bytes.
         new_repository: A person accepts that the repository is lost: another one is made in its place.
 
     Raises:
@@ -120,13 +115,11 @@ def savepoint_job(
             pin=pin,
             taken_by={**by, **({"reason": why} if why else {}), "records": records.store.uri},
             new_query=new_query,
-            parallel=parallel,
-            executor=executor,
+            pace=pace,
             lease_epoch=lambda: _epoch(records),
             spark_version=facts.get("spark_version"),
             application=application_fingerprint(Path(job.application), job.args),
             conf=conf_fingerprint(job.spark),
-            progress=progress,
         )
         record_taken(records, name, taken[name], generation=generation, by=by, why=why)
         _mark(job, records, name, target, by)

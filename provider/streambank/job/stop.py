@@ -39,6 +39,7 @@ from streambank.driver.location import (
 from streambank.driver.spec import spec_of
 from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_request import ASKER, StopAsked, asked_before
+from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 
 _LOOK_S = 0.2
@@ -278,7 +279,7 @@ class _Stop:
                 note=note,
                 pin=pin,
                 control=self.control,
-                progress=progress,
+                pace=Pace(progress=progress),
             )
             savepoints = {name: one.savepoint for name, one in taken.savepoints.items()}
             warnings = [warning for one in taken.savepoints.values() for warning in one.warnings]

@@ -28,6 +28,7 @@ from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import check_stands_at
 from streambank.repository.repository import Repository
+from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 
 Make = Callable[[Repository, str, str], str | None]
@@ -172,7 +173,7 @@ class _Exchange:
                 generation=self.control,
                 checkpoint=self.job.queries[self.query or MAIN],
                 unmoved=True,
-                progress=progress,
+                pace=Pace(progress=progress),
                 by=by,
             )
             assert report.generation is not None, "a generation was asked for"

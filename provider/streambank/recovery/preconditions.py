@@ -25,7 +25,6 @@ from streambank.savepoint.formats import unknown_versions
 from streambank.savepoint.materialize import Owner, check_target
 from streambank.storage import is_inside, open_store
 from streambank.storage.store import Opener, Store
-from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
 
 
@@ -54,7 +53,6 @@ class Wanted(TypedDict, total=False):
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
             got of that is not always known. For `generation` only.
         opener: Opens locations; tests bring their own.
-        progress: Told about files and bytes.
     """
 
     job: str | None
@@ -71,7 +69,6 @@ class Wanted(TypedDict, total=False):
     new_sinks: Mapping[str, str]
     unmoved: bool
     opener: Opener
-    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +92,6 @@ class Request:
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
     opener: Opener = open_store
-    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from streambank.repository.catalog import SavepointSummary, listed, none_of
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
-from streambank.work.executor import Executor
-from streambank.work.pace import Progress
+from streambank.work.executor import DEFAULT_PACE, Pace
 
 LATEST_GOOD = "latest-good"
 
@@ -56,9 +55,7 @@ def choose(
     *,
     record: bool,
     by: Mapping[str, Any] | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
-    progress: Progress | None = None,
+    pace: Pace = DEFAULT_PACE,
 ) -> Chosen:
     """Find the savepoint and make sure that it is whole.
 
@@ -68,9 +65,7 @@ def choose(
         job: `job` or `job/query`; may be left out where that leaves no choice.
         record: Leave the result of verifications beside the manifests, where that is possible.
         by: Who asks, for those records.
-        max_bytes_per_s: How many bytes are read in a second by this process, at most.
-        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
-        progress: Told about files and bytes that are checked.
+        pace: Who does the work, how fast, and who is told.
 
     Raises:
         InputError: `ambiguous`, or `which-job`: there are several jobs.
@@ -79,7 +74,7 @@ def choose(
     """
     if reference == LATEST_GOOD:
         place = only_job(repository, job)
-        return _latest_good(repository, place, record, by, max_bytes_per_s, executor, progress)
+        return _latest_good(repository, place, record, by, pace)
     place, savepoint = repository.find(reference, job)
     manifest = repository.load(place, savepoint)
     require_whole(verify(repository, place, savepoint, "quick", record=False))
@@ -158,9 +153,7 @@ def _latest_good(
     job: str,
     record: bool,
     by: Mapping[str, Any] | None,
-    max_bytes_per_s: int | None,
-    executor: Executor | None,
-    progress: Progress | None,
+    pace: Pace,
 ) -> Chosen:
     unrecorded: list[StorageError] = []
     summaries = [summary for summary in repository.manifests(job) if summary.job == job]
@@ -173,11 +166,9 @@ def _latest_good(
                 job,
                 summary.savepoint,
                 "full",
-                progress=progress,
+                pace=pace,
                 record=record,
                 unrecorded=unrecorded,
-                max_bytes_per_s=max_bytes_per_s,
-                executor=executor,
                 by=by,
             )
             if report.restorable:

@@ -62,8 +62,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import LayoutReport, Owner, lay_out
 from streambank.sinks.file.fresh_log import NewOutput
 from streambank.sinks.file.rollback import RollbackReport
-from streambank.work.executor import Executor, Threads
-from streambank.work.pace import RateLimit, check_parallel
+from streambank.work.executor import DEFAULT_PACE, Pace
 
 OPERATION = "restore"
 
@@ -81,19 +80,11 @@ class _Held:
         self.lease.check()
 
 
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """Who hashes and writes the files, and how many bytes are read in a second by this process."""
-
-    executor: Executor
-    max_bytes_per_s: int | None
-
-
 def plan_restore(
     repository: Repository,
     reference: str,
     *,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     **wanted: Unpack[Wanted],
 ) -> RestorePlan:
     """What `restore` would do with the same arguments. Writes nothing.
@@ -104,7 +95,7 @@ def plan_restore(
     Args:
         repository: Where the savepoint is.
         reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
-        executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+        pace: Who does the work, how fast, and who is told.
         wanted: See `Wanted`.
 
     Raises:
@@ -112,9 +103,7 @@ def plan_restore(
     """
     request = Request(repository=repository, reference=reference, by={}, **wanted)
     check_request(request)
-    chosen = choose(
-        repository, reference, request.job, record=False, executor=executor, progress=request.progress
-    )
+    chosen = choose(repository, reference, request.job, record=False, pace=pace)
     against: list[StreambankError] = []
     try:
         records = records_of(request, chosen)
@@ -139,9 +128,7 @@ def restore(
     *,
     link: bool = False,
     by: Mapping[str, str] | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     **wanted: Unpack[Wanted],
 ) -> RestoreReport:
     """Restore a savepoint.
@@ -151,10 +138,7 @@ def restore(
         reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
         link: Let large files share their bytes with the repository.
         by: Who asks; user and host are added.
-        parallel: How many files are written at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
-        executor: Who writes them, and hashes for `latest-good`; threads of this process where nobody is
-            named.
+        pace: Who does the work, how fast, and who is told.
         wanted: Where to, and how: see `Wanted`.
 
     Raises:
@@ -170,9 +154,6 @@ def restore(
     request = Request(repository=repository, reference=reference, by=who, **wanted)
     generation = request.generation
     check_request(request)
-    check_parallel(parallel)
-    RateLimit(max_bytes_per_s)  # a rate that is none is refused before anything is done
-    pace = _Pace(executor or Threads(parallel), max_bytes_per_s)
     started, began = utc_now(), time.monotonic()
     chosen = choose(
         repository,
@@ -180,9 +161,7 @@ def restore(
         request.job,
         record=True,
         by=request.by,
-        max_bytes_per_s=max_bytes_per_s,
-        executor=pace.executor,
-        progress=request.progress,
+        pace=pace,
     )
     with (
         _holding(request, chosen) as held,
@@ -302,7 +281,7 @@ def _write(
     owner: Owner,
     held: _Held | None,
     link: bool,
-    pace: _Pace,
+    pace: Pace,
 ) -> tuple[LayoutReport, list[RollbackReport], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
@@ -340,9 +319,7 @@ def _write(
             link=link,
             fork=request.mode == "fork",
             before_commit=before_commit,
-            max_bytes_per_s=pace.max_bytes_per_s,
-            executor=pace.executor,
-            progress=request.progress,
+            pace=pace,
         )
     except IntegrityError as error:
         _remember_damage(request, chosen=prepared.chosen, error=error)

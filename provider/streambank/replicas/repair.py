@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streambank.core.errors import (
@@ -31,8 +31,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, flaws, verify
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, DAMAGE, check_objects, is_damage
-from streambank.work.executor import Executor, Threads
-from streambank.work.pace import Meter, Progress, RateLimit
+from streambank.work.executor import DEFAULT_PACE, Pace
+from streambank.work.pace import Meter
 
 _BY_INDEX = frozenset({"index-damaged", "index-incomplete"})
 _OWN_MARKS = "Each repository has its own marks: pin or unpin the savepoint again, and verify it again."
@@ -105,10 +105,7 @@ def repair(
     *,
     header_error: IntegrityError | None = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     by: Mapping[str, Any] | None = None,
 ) -> RepairReport:
     """Make savepoints whole again.
@@ -119,12 +116,7 @@ def repair(
         which: Job and id of the savepoints to look at.
         header_error: What was wrong with the header (`open_for_repair`).
         dry_run: Read all the same, and write nothing.
-        progress: Told about objects and bytes.
-        parallel: How many packs or large objects are read at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes are read in a second by this process, at most, here and from replicas
-            together.
-        executor: Who reads what may be damaged, and verifies in the end; threads of this process where nobody
-            is named. What is brought back comes through this process.
+        pace: Who does the work, how fast, and who is told.
         by: Who asks, for the records of verifications.
 
     Raises:
@@ -135,10 +127,9 @@ def repair(
     started = time.monotonic()
     for replica in replicas:
         _check_fit(repository, replica)
-    rate = RateLimit(max_bytes_per_s)
-    if executor is None or (dry_run and header_error is not None):
-        executor = Threads(parallel)  # no other process could open a repository without its header
-    run = _Repair(repository, replicas, which, dry_run, progress, parallel, rate, executor)
+    if dry_run and header_error is not None:
+        pace = replace(pace, executor=None)  # no other process could open a repository without its header
+    run = _Repair(repository, replicas, which, dry_run, pace)
     if header_error is not None:
         run.report.repaired.append(Repaired("header", HEADER_KEY))
     touched = run.run()
@@ -150,9 +141,7 @@ def repair(
                     fresh,
                     *each,
                     "full",
-                    progress=progress,
-                    max_bytes_per_s=max_bytes_per_s,
-                    executor=executor,
+                    pace=pace,
                     by=by,
                 )
                 run.report.verified.append(report)
@@ -185,19 +174,16 @@ class _Repair:
         replicas: Sequence[Repository],
         which: Sequence[Which],
         dry_run: bool,
-        progress: Progress | None,
-        parallel: int | None,
-        rate: RateLimit,
-        executor: Executor,
+        pace: Pace,
     ) -> None:
         self.repository = repository
         self.replicas = replicas
         self.which = which
         self.dry_run = dry_run
-        self.progress = progress
-        self.parallel = parallel or at_once(repository.store)
-        self.rate = rate
-        self.executor = executor
+        self.progress = pace.progress
+        self.parallel = pace.parallel or at_once(repository.store)
+        self.rate = pace.rate
+        self.executor = pace.who
         self.report = RepairReport(repository.store.uri, tuple(it.store.uri for it in replicas), dry_run)
         self.copies: dict[Which, _ManifestCopy] = {}
 

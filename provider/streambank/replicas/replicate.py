@@ -29,7 +29,7 @@ from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.storage.store import Opener, Store
 from streambank.work.check import BAD_DISK, DAMAGE, ObjectsTask, check_objects, is_damage, object_tasks
-from streambank.work.executor import Executor, Threads
+from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.move import Moved, Moving
 from streambank.work.pace import UNLIMITED, Meter, Progress, RateLimit
 
@@ -74,10 +74,7 @@ def replicate(
     replica: Repository,
     which: Sequence[tuple[str, str]],
     *,
-    progress: Progress | None = None,
-    parallel: int | None = None,
-    rate: RateLimit = UNLIMITED,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     by: Mapping[str, Any] | None = None,
     holds: Holds | None = None,
 ) -> Iterator[Replicated]:
@@ -87,10 +84,7 @@ def replicate(
         source: Where they are.
         replica: Where they shall be, too; see `open_replica`.
         which: Job and id of each, in this order.
-        progress: Told about objects and bytes, savepoint by savepoint.
-        parallel: How many packs or large objects are moved at once; None for as many as is best (threads.py).
-        rate: How fast they may be read by this process.
-        executor: Who moves them; threads of this process where nobody is named.
+        pace: Who does the work, how fast, and who is told.
         by: Who asks, for the marks of pins and holds.
         holds: Holds savepoints at the source while they are read; what it has to say is for the caller.
 
@@ -100,10 +94,10 @@ def replicate(
     Raises:
         StorageError, ConflictError: Either place failed; what has arrived is used by the next try.
     """
-    transfer = Transfer(source, replica, executor or Threads(parallel), rate)
+    transfer = Transfer(source, replica, pace.who, pace.rate)
     holds = holds or Holds(source, "replicate", by)
     for job, savepoint in which:
-        yield _Copy(transfer, holds, job, savepoint, progress, by).run()
+        yield _Copy(transfer, holds, job, savepoint, pace.progress, by).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +144,7 @@ def replicate_to(
     location: str,
     which: Sequence[tuple[str, str]],
     *,
-    progress: Progress | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     by: Mapping[str, Any] | None = None,
 ) -> ReplicaReport:
     """Bring savepoints to the replica at a location; that it fails is part of the report.
@@ -165,16 +156,12 @@ def replicate_to(
         opener: Opens the location.
         location: The replica, made where there is nothing yet.
         which: Job and id of each, in this order.
-        progress: Told about objects and bytes, savepoint by savepoint.
-        parallel: How many packs or large objects are moved at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes are read in a second by this process, at most.
-        executor: Who moves them; threads of this process where nobody is named.
+        pace: Who does the work, how fast, and who is told.
         by: Who asks, for the marks of pins and holds.
 
     Raises:
         InputError: The rate is less than 1 (code `bad-rate`).
     """
-    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     done: list[Replicated] = []
     holds = Holds(source, "replicate", by)
@@ -187,10 +174,7 @@ def replicate_to(
             source,
             replica,
             which,
-            progress=progress,
-            parallel=parallel,
-            rate=rate,
-            executor=executor,
+            pace=pace,
             by=by,
             holds=holds,
         ):

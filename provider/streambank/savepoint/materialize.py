@@ -36,8 +36,8 @@ from streambank.core.errors import (
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
 from streambank.storage.store import FileInfo, Store
-from streambank.work.executor import Executor, Threads
-from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
+from streambank.work.executor import DEFAULT_PACE, Executor, Pace
+from streambank.work.pace import Meter, Progress, RateLimit
 from streambank.work.place import Placed, PlaceTask, Placing, place_tasks
 from streambank.work.target import METADATA, NOTE, Fence, IsLive, Owner, check_target, read_note
 
@@ -91,10 +91,7 @@ def lay_out(
     link: bool = False,
     fork: bool = False,
     before_commit: Callable[[], None] | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
-    progress: Progress | None = None,
+    pace: Pace = DEFAULT_PACE,
 ) -> LayoutReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
 
@@ -107,10 +104,7 @@ def lay_out(
             damage to one then damages both.
         fork: Give it a new query id, for a second query beside the first.
         before_commit: Called when everything but `metadata` is in place; what it raises undoes the layout.
-        parallel: How many files are written at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes of the repository are read in a second by this process, at most.
-        executor: Who writes them; threads of this process where nobody is named.
-        progress: Told about files and bytes.
+        pace: Who does the work, how fast, and who is told.
 
     Raises:
         RefusedError: `target-not-empty`.
@@ -118,10 +112,8 @@ def lay_out(
         IntegrityError: The savepoint is damaged.
         StorageError: The environment failed.
     """
-    check_parallel(parallel)
-    rate = RateLimit(max_bytes_per_s)
-    work = _Layout(repository, manifest, target, link, fork, executor or Threads(parallel), rate)
-    return work.run(owner, before_commit, progress)
+    work = _Layout(repository, manifest, target, link, fork, pace.who, pace.rate)
+    return work.run(owner, before_commit, pace.progress)
 
 
 class _Layout:

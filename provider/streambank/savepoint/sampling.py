@@ -33,7 +33,8 @@ from streambank.savepoint.verify import (
 )
 from streambank.storage.threads import at_once
 from streambank.work.check import BAD_DISK, damaged_objects
-from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
+from streambank.work.executor import DEFAULT_PACE, Pace
+from streambank.work.pace import Meter
 
 Bad = Mapping[str, StreambankError]
 
@@ -89,9 +90,7 @@ def verify_sample(
     share: Fraction,
     *,
     job: str | None = None,
-    progress: Progress | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
+    pace: Pace = DEFAULT_PACE,
     by: Mapping[str, Any] | None = None,
 ) -> SampleReport:
     """Hash the next share of a repository, and record the results beside each savepoint.
@@ -100,9 +99,7 @@ def verify_sample(
         repository: Which.
         share: Above 0, 1 at most.
         job: Only this one's savepoints; such runs go on by themselves, apart from those over all.
-        progress: Told about objects and bytes.
-        parallel: How many objects are hashed at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes are read in a second, at most.
+        pace: Who does the work, how fast, and who is told.
         by: Who verifies, for the records.
 
     Raises:
@@ -110,8 +107,6 @@ def verify_sample(
         StorageError: The place as a whole failed; the next run hashes the same share again. A single file
             that the disk does not give is a finding.
     """
-    check_parallel(parallel)
-    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     start, findings = _read_cursor(repository, job)
     window = Window.of(start, share)
@@ -119,9 +114,11 @@ def verify_sample(
     objects, wanted = _survey(repository, which, window)
     bad: dict[str, StreambankError] = dict(flaws(repository, objects, also=BAD_DISK))
     chosen = {digest: objects[digest] for digest in objects if digest in wanted and digest not in bad}
-    meter = Meter(progress, "check", len(chosen), sum(chosen.values()))
-    many = parallel or at_once(repository.store)
-    bad |= dict(damaged_objects(repository, chosen, parallel=many, rate=rate, meter=meter, also=BAD_DISK))
+    meter = Meter(pace.progress, "check", len(chosen), sum(chosen.values()))
+    many = pace.parallel or at_once(repository.store)
+    bad |= dict(
+        damaged_objects(repository, chosen, parallel=many, rate=pace.rate, meter=meter, also=BAD_DISK)
+    )
     reports = [
         report
         for each in which

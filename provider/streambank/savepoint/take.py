@@ -55,8 +55,8 @@ from streambank.savepoint.sinks import (
 )
 from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
-from streambank.work.executor import Executor, Threads
-from streambank.work.pace import Meter, Progress, RateLimit
+from streambank.work.executor import DEFAULT_PACE, Pace
+from streambank.work.pace import Meter
 
 __all__ = ["ClosureKind", "TakeResult", "known_closure", "take"]
 
@@ -76,16 +76,13 @@ def take(
     pin: bool = False,
     taken_by: Mapping[str, Any] | None = None,
     new_query: bool = False,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
+    pace: Pace = DEFAULT_PACE,
     max_replans: int = 8,
     lease_epoch: Callable[[], str | None] | None = None,
     spark_version: str | None = None,
     application: Any = None,
     conf: Any = None,
     derived_from: Manifest | None = None,
-    progress: Progress | None = None,
 ) -> TakeResult:
     """Take a savepoint.
 
@@ -101,10 +98,7 @@ def take(
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
-        parallel: How many files are copied at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes of the checkpoint and the sinks are read in a second by this process,
-            at most.
-        executor: Who copies them; threads of this process where nobody is named.
+        pace: Who does the work, how fast, and who is told.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         spark_version: Spark that writes the checkpoint, where it is known.
@@ -113,7 +107,6 @@ def take(
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
-        progress: Told about files and bytes.
 
     Raises:
         InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right.
@@ -127,7 +120,7 @@ def take(
         StorageError: The environment failed.
     """
     QueryRef.parse(job)
-    check_asked(note, parallel, max_replans, batch)
+    check_asked(note, max_replans, batch)
     check_choice(closure, "closure", get_args(ClosureKind))
     details = {
         "taken_at": datetime.now(UTC),
@@ -137,10 +130,9 @@ def take(
         "application": application,
         "conf": conf,
     }
-    who, rate = executor or Threads(parallel), RateLimit(max_bytes_per_s)
     if derived_from is not None:
         details |= {name: getattr(derived_from, name) for name in ("spark_version", "application", "conf")}
-    work = _Take(checkpoint, repository, job, sinks, details, who, rate, lease_epoch, derived_from, progress)
+    work = _Take(checkpoint, repository, job, sinks, details, pace, lease_epoch, derived_from)
     work.sources = sources
     result = work.run(batch, closure, max_replans, new_query)
     if pin:
@@ -168,11 +160,9 @@ class _Take:
         job: str,
         sinks: Sequence[SinkCapture],
         details: Mapping[str, Any],
-        executor: Executor,
-        rate: RateLimit,
+        pace: Pace,
         lease_epoch: Callable[[], str | None] | None,
         derived_from: Manifest | None,
-        progress: Progress | None,
     ) -> None:
         self.checkpoint = checkpoint
         self.repository = repository
@@ -180,11 +170,11 @@ class _Take:
         self.sinks = sinks
         self.sources: SourceCapture | None = None
         self.details = details
-        self.executor = executor
-        self.rate = rate
+        self.executor = pace.who
+        self.rate = pace.rate
         self.lease_epoch = lease_epoch
         self.derived_from = derived_from
-        self.progress = progress
+        self.progress = pace.progress
         self.reader = CheckpointReader(checkpoint)
         self.started = time.monotonic()
         self.arrived: Arrived | None = None
@@ -522,7 +512,7 @@ def not_asked(manifest: Manifest) -> tuple[str, ...]:
 MAX_NOTE_CHARACTERS = 4000
 
 
-def check_asked(note: str, parallel: int | None, max_replans: int, batch: int | None) -> None:
+def check_asked(note: str, max_replans: int, batch: int | None) -> None:
     """Refuse a note that is too long, and numbers that cannot be.
 
     Raises:
@@ -534,9 +524,9 @@ def check_asked(note: str, parallel: int | None, max_replans: int, batch: int | 
             code="note-too-long",
             hint="Say it shorter, and keep the rest elsewhere.",
         )
-    if (parallel is not None and parallel < 1) or max_replans < 0 or (batch is not None and batch < 0):
+    if max_replans < 0 or (batch is not None and batch < 0):
         raise InputError(
-            f"parallel={parallel}, max_replans={max_replans} and batch={batch} do not make a take.",
+            f"max_replans={max_replans} and batch={batch} are not those of a take.",
             code="bad-input",
-            hint="parallel is 1 or more, max_replans and batch are not negative.",
+            hint="max_replans and batch must not be negative.",
         )

@@ -27,8 +27,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint import spark_checksums
 from streambank.savepoint.formats import unknown_versions
 from streambank.work.check import BAD_SECTOR, check_objects
-from streambank.work.executor import Executor, Threads
-from streambank.work.pace import Meter, Progress, RateLimit, check_parallel
+from streambank.work.executor import DEFAULT_PACE, Executor, Pace
+from streambank.work.pace import Meter, Progress, RateLimit
 
 Level = Literal["quick", "full"]
 Depth = Literal["quick", "full", "sampled", "deep"]
@@ -106,12 +106,9 @@ def verify(
     savepoint: str,
     level: Level = "quick",
     *,
-    progress: Progress | None = None,
+    pace: Pace = DEFAULT_PACE,
     record: bool = True,
     unrecorded: list[StorageError] | None = None,
-    parallel: int | None = None,
-    max_bytes_per_s: int | None = None,
-    executor: Executor | None = None,
     by: Mapping[str, Any] | None = None,
     deeper: Deeper | None = None,
 ) -> VerifyReport:
@@ -122,13 +119,10 @@ def verify(
         job: `job` or `job/query`.
         savepoint: Its whole id.
         level: `quick` or `full`.
-        progress: Told about files and bytes.
+        pace: Who does the work, how fast, and who is told.
         record: Leave the result beside the manifest; nothing is written otherwise.
         unrecorded: Where it is given, it gets the reason why the result cannot be left there, which is raised
             otherwise.
-        parallel: How many objects are hashed at once; None for as many as is best (threads.py).
-        max_bytes_per_s: How many bytes are read in a second by this process, at most.
-        executor: Who hashes them; threads of this process where nobody is named.
         by: Who verifies, for the record.
         deeper: With `full`: looks deeper where nothing is wrong so far; the report is of level `deep` then.
 
@@ -138,8 +132,6 @@ def verify(
         StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
     """
     check_choice(level, "level", get_args(Level))
-    check_parallel(parallel)
-    rate = RateLimit(max_bytes_per_s)
     started = time.monotonic()
     depth: Depth = level
     findings: list[Finding] = []
@@ -152,13 +144,13 @@ def verify(
     if manifest is not None:
         files = len(list(manifest.all_files()))
         size_bytes = sum(manifest.objects().values())
-        check = _Check(repository, manifest, executor or Threads(parallel), rate)
+        check = _Check(repository, manifest, pace.who, pace.rate)
         holds = Holds(repository, "verify", by)
         holding: AbstractContextManager[object] = nullcontext()
         if record and level == "full":
             holding = holds.held(job, savepoint)
         with holding:
-            findings += check.quick() if level == "quick" else check.full(progress)
+            findings += check.quick() if level == "quick" else check.full(pace.progress)
             if deeper is not None and level == "full" and _restorable(findings):
                 findings += deeper(job, savepoint)
                 depth = "deep"

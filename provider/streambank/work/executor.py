@@ -18,8 +18,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from streambank.work.pace import Progress, RateLimit, check_parallel
 
 
 class Task(Protocol):
@@ -218,3 +220,37 @@ class BySize:
         files = sum(task.files for task in tasks)
         much = size_bytes >= self.far_bytes or files >= self.far_files
         (self.far if much else self.near).run(work, tasks, done)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How work on many files goes on: who does it, how fast, and who is told.
+
+    Attributes:
+        executor: Who does it; threads of this process for None.
+        parallel: How many files at once, by threads of this process; None for as many as are best.
+        max_bytes_per_s: How many bytes this process reads in a second at most, in all that goes by this pace.
+        progress: Told about files and bytes.
+
+    Raises:
+        InputError: `parallel` is less than 1 (code `bad-input`), or the rate (`bad-rate`).
+    """
+
+    executor: Executor | None = None
+    parallel: int | None = None
+    max_bytes_per_s: int | None = None
+    progress: Progress | None = None
+    rate: RateLimit = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_parallel(self.parallel)
+        object.__setattr__(self, "rate", RateLimit(self.max_bytes_per_s))
+
+    @property
+    def who(self) -> Executor:
+        """Who does it."""
+        return self.executor or Threads(self.parallel)
+
+
+DEFAULT_PACE = Pace()
+"""By threads of this process, as fast as it goes, and nobody is told."""

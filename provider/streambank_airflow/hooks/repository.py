@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.storage import open_store
+from streambank.work.executor import Pace
 from streambank_airflow.hooks.declared import DeclarationHook, connected
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ class RepositoryHook(DeclarationHook):
                 open_store,
                 location,
                 which,
-                parallel=parallel,
-                max_bytes_per_s=rate,
-                executor=executor,
+                pace=Pace(parallel=parallel, max_bytes_per_s=rate, executor=executor),
                 by=by,
             )
             for location in locations

@@ -13,6 +13,7 @@ from streambank.control.operation import Lines
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import MAIN
 from streambank.storage import open_store
+from streambank.work.executor import Pace
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.declared import DEFAULT_CONN_ID, connected
 from streambank_airflow.hooks.jobs import TELL_EVERY_S
@@ -255,7 +256,7 @@ class StreambankHook(StateHook):
                 pin=pin,
                 new_query=new_query,
                 taken_by=by,
-                executor=executor,
+                pace=Pace(executor=executor),
             ).to_dict()
         job, query = self.declared(ref)
         if query is None and len(job.queries) > 1:
@@ -273,7 +274,7 @@ class StreambankHook(StateHook):
             note=note,
             pin=pin,
             new_query=new_query,
-            executor=executor,
+            pace=Pace(executor=executor),
         )
         (result,) = taken.savepoints.values()
         return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
@@ -308,7 +309,7 @@ class StreambankHook(StateHook):
 
         repository = self.repository(ref)
         job, found = repository.find(self.newest(ref) if savepoint == LATEST else savepoint, ref)
-        report = verify(repository, job, found, known_level(level), by=by, executor=executor)
+        report = verify(repository, job, found, known_level(level), by=by, pace=Pace(executor=executor))
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said
@@ -356,7 +357,7 @@ class StreambankHook(StateHook):
             savepoint,
             job=ref,
             new_sinks=new_sinks or {},
-            executor=executor,
+            pace=Pace(executor=executor),
             **restore_choices(sink, mode, source),
             **self._target(ref, into, kafka),
         )
@@ -393,7 +394,7 @@ class StreambankHook(StateHook):
             savepoint,
             job=ref,
             link=link,
-            executor=executor,
+            pace=Pace(executor=executor),
             by={**by, "reason": note} if note else by,
             new_sinks=new_sinks or {},
             unmoved=unmoved,

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
+from streambank.work.executor import Pace
 from streambank_spark.private.state_rewriter import quiet_session
 from streambank_spark.rewrite.expiry import Expired, PassedOver
 from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
@@ -182,7 +183,7 @@ def derive(
                         note=note,
                         taken_by={**(by or {}), "reason": operation},
                         derived_from=laid.manifest,
-                        progress=workshop.progress,
+                        pace=Pace(progress=workshop.progress),
                     )
                 for warning in holds.warnings:
                     workshop.warn(warning)

@@ -28,6 +28,7 @@ from streambank.savepoint.materialize import lay_out
 from streambank.savepoint.take import take
 from streambank.storage import Store, local_path, open_store
 from streambank.storage.locations import is_inside
+from streambank.work.executor import Pace
 from streambank.work.pace import Progress
 from streambank.work.target import check_target_apart
 from streambank_spark.submit.session import first_line
@@ -109,7 +110,9 @@ def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) 
             )
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True)
-        taken = take(source, repository, _LIVE, batch=batch, closure="minimal", progress=workshop.progress)
+        taken = take(
+            source, repository, _LIVE, batch=batch, closure="minimal", pace=Pace(progress=workshop.progress)
+        )
         found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, workshop))
         yield LaidOut(source.uri, found.location, found.manifest)
 
@@ -153,7 +156,9 @@ def _laid_out(
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
             stack.callback(_remove, target)
-            lay_out(repository, manifest, target, owner=owner, link=True, progress=workshop.progress)
+            lay_out(
+                repository, manifest, target, owner=owner, link=True, pace=Pace(progress=workshop.progress)
+            )
         for warning in holds.warnings:
             workshop.warn(warning)
         yield LaidOut(f"{job}/{savepoint}", folder, manifest)

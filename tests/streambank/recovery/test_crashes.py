@@ -19,6 +19,7 @@ from streambank.sinks.file.position import read_saved_log
 from streambank.sinks.file.rollback import roll_back, stand
 from streambank.storage import open_store
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
@@ -69,7 +70,9 @@ def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, i
 
         def run(store: FaultyStore) -> object:
             sinks = [FileSinkCapture(shop.sink_store.uri, shop.sink_store)]
-            return take(shop.checkpoint, Repository.open(store), JOB, sinks=sinks, parallel=1, pin=True)
+            return take(
+                shop.checkpoint, Repository.open(store), JOB, sinks=sinks, pace=Pace(parallel=1), pin=True
+            )
 
         return shop, run
 
@@ -91,7 +94,7 @@ def test_take_failing_at_any_call_of_the_checkpoint(tmp_path: Path, kind: Kind) 
     def prepared() -> tuple[Workshop, Callable[[FaultyStore], object]]:
         shop = fresh(tmp_path)
         shop.run(3)
-        return shop, lambda store: take(store, shop.repository, JOB, parallel=1)
+        return shop, lambda store: take(store, shop.repository, JOB, pace=Pace(parallel=1))
 
     shop, run = prepared()
     for call in range(1, calls_of(run, shop.checkpoint) + 1):
@@ -119,7 +122,9 @@ def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) ->
     calls = 0
 
     def run(store: Store) -> object:
-        return restore(shop.repository, taken.savepoint, into=store, opener=quick_store, parallel=1)
+        return restore(
+            shop.repository, taken.savepoint, into=store, opener=quick_store, pace=Pace(parallel=1)
+        )
 
     calls = calls_of(run, shop.open("whole"))
     expected = closure_of(shop.open("whole"))
@@ -154,7 +159,9 @@ def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path
     taken = shop.take()
 
     def run(store: Store) -> object:
-        return restore(shop.repository, taken.savepoint, into=store, opener=quick_store, parallel=1)
+        return restore(
+            shop.repository, taken.savepoint, into=store, opener=quick_store, pace=Pace(parallel=1)
+        )
 
     calls = calls_of(run, shop.open("whole"))
     for kind in ("error", "full", "denied"):
@@ -177,7 +184,11 @@ def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: 
 
     def run_into(name: str) -> Callable[[FaultyStore], object]:
         return lambda store: restore(
-            Repository.open(store), taken.savepoint, into=shop.open(name), opener=quick_store, parallel=1
+            Repository.open(store),
+            taken.savepoint,
+            into=shop.open(name),
+            opener=quick_store,
+            pace=Pace(parallel=1),
         )
 
     calls = calls_of(run_into("whole"), shop.repository_store)
@@ -250,7 +261,7 @@ def _restore_generation(shop: Workshop, taken: str, root: FaultyStore) -> object
             generation=JobControl(root.child(f"repository/jobs/{JOB}"), JOB),
             opener=opener,
             sink="rollback",
-            parallel=1,
+            pace=Pace(parallel=1),
         )
 
 

@@ -9,6 +9,7 @@ from streambank.core.errors import ConflictError, StorageError
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.savepoint import materialize
 from streambank.storage.store import FileInfo, Store
+from streambank.work.executor import Pace
 from streambank.work.pace import Progress, Step
 from streambank.work.target import Owner
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
@@ -23,8 +24,7 @@ def into_generation(shop: Workshop, savepoint: str, progress: Progress | None = 
         by=BY,
         opener=quick_store,
         sink="accept",
-        parallel=1,
-        progress=progress,
+        pace=Pace(parallel=1, progress=progress),
     )
 
 

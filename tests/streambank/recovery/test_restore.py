@@ -11,6 +11,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import InputError, NotFoundError, RefusedError
 from streambank.recovery.restore import plan_restore, restore
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from tests.support.live_checkpoint import add_debris
 from tests.support.workshop import JOB, Workshop, closure_of, quick_store
 
@@ -142,7 +143,7 @@ def test_what_is_half_done_is_no_checkpoint(tmp_path: Path) -> None:
     taken = shop.take()
     target: Store = shop.open("restored")
     seen: list[bytes] = []
-    shop.restore(taken.savepoint, progress=lambda step: seen.append(target.read("metadata")))
+    shop.restore(taken.savepoint, pace=Pace(progress=lambda step: seen.append(target.read("metadata"))))
     assert seen
     for note in seen:
         assert "id" not in json.loads(note)

@@ -15,6 +15,7 @@ from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.file.capture import FileSinkCapture
+from streambank.work.executor import Pace
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
 from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
@@ -75,7 +76,7 @@ class TestGenerations:
             taken.savepoint,
             generation=control,
             opener=quick_store,
-            progress=start_a_driver,
+            pace=Pace(progress=start_a_driver),
         )
         assert refused == ["lease-held"]
 
@@ -96,7 +97,7 @@ class TestGenerations:
             taken.savepoint,
             generation=shop.control(),
             opener=quick_store,
-            progress=second,
+            pace=Pace(progress=second),
         )
         assert codes == ["operation-in-progress"]
         assert [one.number for one in shop.control().generations().all()] == [1, 2]

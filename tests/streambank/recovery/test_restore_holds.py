@@ -19,6 +19,7 @@ from streambank.retention.expire import expire
 from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.interrupting_store import interrupting
 from tests.support.permissions import as_ordinary_user, open_folder
@@ -69,7 +70,9 @@ def test_a_restore_that_takes_days(clock: Clock, tmp_path: Path, monkeypatch: py
         store, interrupted = interrupting(inner, {number: partial(disaster, inner)})
         target = shop.open("restored")
         try:
-            report = restore(Repository.open(store), old, into=target, opener=quick_store, parallel=1)
+            report = restore(
+                Repository.open(store), old, into=target, opener=quick_store, pace=Pace(parallel=1)
+            )
         except StreambankError:
             assert not target.exists("metadata") or b'"id"' not in target.read("metadata")
             outcomes.append(False)
@@ -86,17 +89,19 @@ def test_a_restore_that_takes_days(clock: Clock, tmp_path: Path, monkeypatch: py
 def test_killed_at_any_call_it_leaves_a_hold_at_most(tmp_path: Path, clock: Clock) -> None:
     shop, old = two_savepoints(f"killed-{tmp_path.name}")
     counting = FaultyStore(shop.repository_store)
-    restore(Repository.open(counting), old, into=shop.open("whole"), opener=quick_store, parallel=1)
+    restore(
+        Repository.open(counting), old, into=shop.open("whole"), opener=quick_store, pace=Pace(parallel=1)
+    )
     expected = closure_of(shop.open("whole"))
     left = 0
     for number in range(1, len(counting.calls) + 1):
         faulty = FaultyStore(shop.repository_store, Fault("crash-before", call=number))
         target = shop.open(f"target-{number}")
         with pytest.raises(SimulatedCrash):
-            restore(Repository.open(faulty), old, into=target, opener=quick_store, parallel=1)
+            restore(Repository.open(faulty), old, into=target, opener=quick_store, pace=Pace(parallel=1))
         faulty.assert_fired()
         if b'"id"' not in (target.read("metadata") if target.exists("metadata") else b""):
-            restore(shop.repository, old, into=target, opener=quick_store, parallel=1)
+            restore(shop.repository, old, into=target, opener=quick_store, pace=Pace(parallel=1))
         assert closure_of(target) == expected
         left = max(left, len(holds(shop.repository_store, clock.time_ns())))
     assert left > 3

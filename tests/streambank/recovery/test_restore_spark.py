@@ -15,6 +15,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
+from streambank.work.executor import Pace
 from tests.support.workshop import JOB, quick_store
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def test_a_half_done_target_starts_no_query(spark: SparkSession, tmp_path: Path)
             except Exception as error:  # py4j's, or Spark's own: what matters is that it says no
                 refused.append(str(error))
 
-    restore(repository, taken.savepoint, into=target, progress=start, parallel=1)
+    restore(repository, taken.savepoint, into=target, pace=Pace(progress=start, parallel=1))
     assert "id" in refused[0]
     query.add(1)
     query.run(tmp_path / "restored")

@@ -8,6 +8,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, RefusedError, StreambankError
+from streambank.work.executor import Pace
 from tests.support.workshop import Workshop
 
 
@@ -24,7 +25,7 @@ class TestRestoresAtOnce:
                 except StreambankError as error:
                     codes.append(error.code)
 
-        shop.restore(taken.savepoint, progress=second)
+        shop.restore(taken.savepoint, pace=Pace(progress=second))
         assert codes == ["restore-in-progress"]
         assert CheckpointReader(shop.open("restored")).closure().batch == 2
 

@@ -20,6 +20,7 @@ from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank.storage.s3 import write as s3_write
+from streambank.work.executor import Pace
 from tests.support.dying_client import Life, When, dying
 from tests.support.faulty_store import SimulatedCrash
 from tests.support.s3_servers import BUCKET, S3Server, seaweedfs
@@ -74,13 +75,13 @@ def world(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> World:
 def run_take(world: World) -> None:
     sinks = [FileSinkCapture(world.shop.sink_store.uri, open_store(world.shop.sink_store.uri))]
     repository = Repository.open(open_store(world.shop.repository_store.uri))
-    take(open_store(world.shop.checkpoint.uri), repository, JOB, sinks=sinks, parallel=1, pin=True)
+    take(open_store(world.shop.checkpoint.uri), repository, JOB, sinks=sinks, pace=Pace(parallel=1), pin=True)
 
 
 def run_restore(world: World) -> None:
     repository = Repository.open(open_store(world.shop.repository_store.uri))
     control = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB)
-    restore(repository, "latest-good", job=JOB, generation=control, sink="rollback", parallel=1)
+    restore(repository, "latest-good", job=JOB, generation=control, sink="rollback", pace=Pace(parallel=1))
 
 
 def whole_savepoints(world: World) -> list[str]:

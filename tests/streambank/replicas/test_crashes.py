@@ -20,6 +20,7 @@ from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Features, Store
+from streambank.work.executor import Pace
 from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.repositories import FILES, assert_whole, flip, keys, save
 from tests.support.s3_servers import S3Server, seaweedfs
@@ -52,7 +53,7 @@ def filled() -> MemoryStore:
 
 def bring(source: Store, target: Store) -> None:
     opened = Repository.open(source)
-    list(replicate(opened, open_replica(opened, target), newest_first(opened), parallel=1))
+    list(replicate(opened, open_replica(opened, target), newest_first(opened), pace=Pace(parallel=1)))
 
 
 def whole(store: Store) -> set[str]:
@@ -151,7 +152,9 @@ def damaged(source: MemoryStore) -> MemoryStore:
 
 def mend(store: Store, replica: Store) -> None:
     repository, error = open_for_repair(store, dry_run=False)
-    report = repair(repository, [Repository.open(replica)], listed(store), header_error=error, parallel=1)
+    report = repair(
+        repository, [Repository.open(replica)], listed(store), header_error=error, pace=Pace(parallel=1)
+    )
     assert report.ok, report.to_dict()
 
 

@@ -21,6 +21,7 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Features, Store
 from streambank.work import check, plan_lines, same_location
+from streambank.work.executor import Pace
 from streambank.work.plan_lines import run_portion
 from tests.support.elsewhere import Attempt, Elsewhere
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, save
@@ -56,7 +57,7 @@ def source(tmp_path: Path) -> Repository:
 
 def bring(source: Repository, place: Store, machines: Elsewhere | None = None) -> list[dict[str, Any]]:
     """What became of each savepoint, without times."""
-    found = replicate(source, open_replica(source, place), newest_first(source), executor=machines)
+    found = replicate(source, open_replica(source, place), newest_first(source), pace=Pace(executor=machines))
     return [{**each.to_dict(), "seconds": 0} for each in found]
 
 
@@ -212,7 +213,9 @@ def test_one_replica_that_fails_there_is_a_report(source: Repository, tmp_path: 
         raise StorageError("It is down.", code="spark-failed")
 
     machines = Elsewhere(tmp_path, attempt=down)
-    report = replicate_to(source, quick_store, str(tmp_path / "x"), newest_first(source), executor=machines)
+    report = replicate_to(
+        source, quick_store, str(tmp_path / "x"), newest_first(source), pace=Pace(executor=machines)
+    )
     assert not report.ok and report.error is not None and report.error.code == "spark-failed"
 
 
@@ -279,7 +282,7 @@ class TestRepairing:
             flip(source.store, keys(source.store, folder)[0], 9)
         machines = Elsewhere(tmp_path)
         opened = Repository.open(source.store)
-        report = repair(opened, [replica], listed(source.store), executor=machines)
+        report = repair(opened, [replica], listed(source.store), pace=Pace(executor=machines))
         assert report.ok and {each.kind for each in report.repaired} == {"object", "pack"}
         assert len(report.verified) == 2 and machines.plans
         assert names(source.store) == before
@@ -290,7 +293,9 @@ class TestRepairing:
     ) -> None:
         refused: list[str] = []
         machines = Elsewhere(tmp_path, attempt=self._without_permission(refused))
-        report = repair(Repository.open(source.store), [replica], listed(source.store), executor=machines)
+        report = repair(
+            Repository.open(source.store), [replica], listed(source.store), pace=Pace(executor=machines)
+        )
         assert refused
         assert report.ok and report.repaired == []
 
@@ -313,7 +318,9 @@ class TestRepairing:
         opened, error = open_for_repair(source.store, dry_run=True)
         machines = Elsewhere(tmp_path)
         which = listed(source.store)
-        report = repair(opened, [replica], which, header_error=error, dry_run=True, executor=machines)
+        report = repair(
+            opened, [replica], which, header_error=error, dry_run=True, pace=Pace(executor=machines)
+        )
         assert [each.kind for each in report.repaired] == ["header"] and machines.plans == []
 
 

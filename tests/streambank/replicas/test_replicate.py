@@ -20,6 +20,7 @@ from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from tests.support.faulty_store import READS, WRITES, Fault, FaultyStore
 from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, manifest_of, save
@@ -314,7 +315,7 @@ def test_one_replica_that_fails_is_a_report(source: Repository, tmp_path: Path) 
 def test_progress_counts_what_moves(source: Repository) -> None:
     steps: list[Step] = []
     replica = open_replica(source, MemoryStore())
-    list(replicate(source, replica, newest_first(source, "orders"), progress=steps.append))
+    list(replicate(source, replica, newest_first(source, "orders"), pace=Pace(progress=steps.append)))
     assert (steps[-1].phase, steps[-1].bytes_done) == ("copy", steps[-1].bytes_total)
     assert steps[-1].files_done == len(FILES) + 1
 

@@ -19,6 +19,7 @@ from streambank.retention.policy import Policy
 from streambank.retention.sweep import SweepReport, sweep
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from tests.support.interrupting_store import interrupting
 from tests.support.repositories import flip
 from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
@@ -257,7 +258,7 @@ def bring(source: Store, old: str) -> tuple[str, Store]:
     replica = MemoryStore()
     opened = Repository.open(source)
     target = open_replica(opened, replica)
-    (done,) = replicate(opened, target, [(JOB, old)], parallel=1)
+    (done,) = replicate(opened, target, [(JOB, old)], pace=Pace(parallel=1))
     return done.state, replica
 
 

@@ -19,6 +19,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
+from streambank.work.executor import Pace
 from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.repositories import FILES, flip, keys, manifest_of, save
 
@@ -139,7 +140,7 @@ def spoil(repository: Repository, manifest: Manifest, path: str) -> None:
 
 
 def damaged_files(repository: Repository, share: str = "10%") -> set[str]:
-    found = verify_sample(Repository.open(repository.store), parse_share(share), parallel=1)
+    found = verify_sample(Repository.open(repository.store), parse_share(share), pace=Pace(parallel=1))
     return {finding.file for report in found.savepoints for finding in report.findings}
 
 
@@ -260,7 +261,7 @@ def test_a_run_that_fails_anywhere_is_done_again(kind: Kind) -> None:
     for number, store in runs():
         faulty = FaultyStore(store, Fault(kind, call=number))
         try:
-            verify_sample(Repository.open(faulty), parse_share("50%"), parallel=1)
+            verify_sample(Repository.open(faulty), parse_share("50%"), pace=Pace(parallel=1))
         except (SimulatedCrash, StorageError):
             pass
         else:
@@ -270,7 +271,7 @@ def test_a_run_that_fails_anywhere_is_done_again(kind: Kind) -> None:
         written = store.exists(cursor_key(None))
         recorded = bool(Repository.open(store).verifications("flights", manifest_of().savepoint))
         assert recorded or not written
-        again = verify_sample(Repository.open(store), parse_share("50%"), parallel=1)
+        again = verify_sample(Repository.open(store), parse_share("50%"), pace=Pace(parallel=1))
         assert again.window.start == (POSITIONS // 2 if written else 0)
 
 
@@ -282,7 +283,7 @@ def test_a_bad_place_of_the_disk_is_a_finding_and_holds_up_no_other_run(reposito
     faulty = FaultyStore(
         repository.store, Fault("error", operations=frozenset({"held.open"}), key="objects/")
     )
-    report = verify_sample(Repository.open(faulty), parse_share("100%"), parallel=1)
+    report = verify_sample(Repository.open(faulty), parse_share("100%"), pace=Pace(parallel=1))
     faulty.assert_fired()
     (finding,) = [finding for one in report.savepoints for finding in one.findings]
     assert (finding.code, finding.severity, finding.file) == ("io-error", "error", "state/0/1/4.zip")

@@ -11,6 +11,7 @@ from streambank.core.errors import InputError, NotFoundError
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import add_debris
@@ -90,7 +91,7 @@ class TestWhatIsSaved:
     def test_pin_and_progress(self, shop: Workshop) -> None:
         shop.run(4)
         steps: list[Step] = []
-        result = shop.take(pin=True, progress=steps.append)
+        result = shop.take(pin=True, pace=Pace(progress=steps.append))
         assert shop.repository.pinned(JOB, result.savepoint)
         assert (steps[-1].files_done, steps[-1].bytes_done) == (steps[-1].files_total, steps[-1].bytes_total)
         assert steps[-1].files_total == result.files
@@ -103,7 +104,7 @@ class TestWhatIsSaved:
 
     def test_other_bad_input(self, shop: Workshop) -> None:
         shop.run(1)
-        for options in ({"note": "x" * 5000}, {"parallel": 0}, {"batch": -1}):
+        for options in ({"note": "x" * 5000}, {"max_replans": -1}, {"batch": -1}):
             with pytest.raises(InputError):
                 shop.take(**options)
 

@@ -19,6 +19,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo, Held, Store
 from streambank.work import copy
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from tests.support.faulty_store import FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -74,7 +75,7 @@ class TestBesideALiveQuery:
                 for info in list(shop.checkpoint.list("state/0/0")):
                     shop.checkpoint.delete(info.path)
 
-        result = shop.take(progress=purge, parallel=1)
+        result = shop.take(pace=Pace(progress=purge, parallel=1))
         assert fired
         assert result.replans == 0
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
@@ -176,7 +177,7 @@ class TestBesideALiveQuery:
 
         shop.run(1)
         source = Meddling(shop.checkpoint, meddle)
-        result = shop.take(source, parallel=1)
+        result = shop.take(source, pace=Pace(parallel=1))
         assert fired
         assert result.replans == 1
         opened = [call.key for call in source.calls if call.operation == "held.open"]

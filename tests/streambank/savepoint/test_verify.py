@@ -10,6 +10,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.spark_checksums import crc32c
 from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from tests.support.checkpoints import checkpoint
 from tests.support.faulty_store import READS, Fault, FaultyStore
@@ -32,7 +33,9 @@ def checksum(data: bytes, **changes: object) -> bytes:
 def test_a_whole_savepoint(shop: Workshop) -> None:
     savepoint = shop.take().savepoint
     steps: list[Step] = []
-    report = verify(shop.repository, JOB, savepoint, "full", progress=steps.append, by={"user": "me"})
+    report = verify(
+        shop.repository, JOB, savepoint, "full", pace=Pace(progress=steps.append), by={"user": "me"}
+    )
     manifest = shop.repository.load(JOB, savepoint)
     assert (report.ok, report.restorable, report.findings) == (True, True, ())
     assert (report.files, report.batch) == (manifest.file_count, 5)

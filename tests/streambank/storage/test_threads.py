@@ -11,6 +11,7 @@ import pytest
 
 from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
+from streambank.work.executor import Pace
 from tests.support.workshop import JOB, Workshop
 
 LARGE_STATE = 400_000  # snapshots are four times as large: objects of their own
@@ -35,7 +36,7 @@ def test_a_store_says_how_much_at_once_is_best_where_nobody_else_does(
     monkeypatch.setattr("streambank.work.executor.ThreadPoolExecutor", Pool)
     features = replace(shop.repository_store.features, at_once=best)
     monkeypatch.setattr(LocalStore, "features", property(lambda store: features))
-    result = shop.take(parallel=wanted)
-    shop.restore(result.savepoint, parallel=wanted)
-    assert verify(shop.repository, JOB, result.savepoint, "full", parallel=wanted).ok
+    result = shop.take(pace=Pace(parallel=wanted))
+    shop.restore(result.savepoint, pace=Pace(parallel=wanted))
+    assert verify(shop.repository, JOB, result.savepoint, "full", pace=Pace(parallel=wanted)).ok
     assert set(asked) == {many}

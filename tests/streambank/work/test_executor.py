@@ -25,7 +25,7 @@ from streambank.storage.store import Store
 from streambank.work import copy, place, plan_lines
 from streambank.work.check import ObjectsTask
 from streambank.work.copy import CopyTask
-from streambank.work.executor import BySize, Executor, Threads
+from streambank.work.executor import BySize, Executor, Pace, Threads
 from streambank.work.place import place_large
 from streambank.work.plan_lines import cut, read_error, run_portion
 from streambank.work.target import METADATA
@@ -73,7 +73,7 @@ class TestTakingElsewhere:
         here = shop.take()
         repository = second_repository(shop)
         machines = Elsewhere(tmp_path, times=times, at_once=at_once)
-        there = take(shop.checkpoint, repository, JOB, executor=machines)
+        there = take(shop.checkpoint, repository, JOB, pace=Pace(executor=machines))
         assert len(machines.plans[0]) > 3, "a plan of one portion shows little"
         manifest = repository.load(JOB, there.savepoint)
         assert content(manifest) == content(shop.repository.load(JOB, here.savepoint))
@@ -86,7 +86,7 @@ class TestTakingElsewhere:
 
     def test_sinks_are_read_here(self, shop: Workshop, tmp_path: Path) -> None:
         machines = Elsewhere(tmp_path)
-        result = shop.take(executor=machines)
+        result = shop.take(pace=Pace(executor=machines))
         manifest = shop.repository.load(JOB, result.savepoint)
         assert list(manifest.sink_files())
         (plan,) = machines.plans
@@ -113,7 +113,9 @@ class TestTakingElsewhere:
 
         repository = second_repository(shop)
         orphans: list[set[str]] = []
-        result = take(shop.checkpoint, repository, JOB, executor=Elsewhere(tmp_path, attempt=first_dies))
+        result = take(
+            shop.checkpoint, repository, JOB, pace=Pace(executor=Elsewhere(tmp_path, attempt=first_dies))
+        )
         assert killed and any(orphans)
         report = verify(Repository.open(repository.store), JOB, result.savepoint, "full")
         assert report.ok, report.findings
@@ -132,7 +134,7 @@ class TestTakingElsewhere:
             return run_portion(header, portion)
 
         machines = Elsewhere(tmp_path, attempt=purged_meanwhile)
-        result = take(shop.checkpoint, shop.repository, JOB, executor=machines)
+        result = take(shop.checkpoint, shop.repository, JOB, pace=Pace(executor=machines))
         assert gone and result.replans == 1
         assert result.batch == 19
         planned = [
@@ -164,7 +166,7 @@ class TestTakingElsewhere:
         shop.run(2)
         if before:
             condemn_all()
-        result = shop.take(executor=Elsewhere(tmp_path, attempt=swept_meanwhile))
+        result = shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=swept_meanwhile)))
         assert condemned and result.replans == int(not before)
         for key in condemned:
             store.delete(key)
@@ -177,7 +179,7 @@ class TestTakingElsewhere:
             return run_portion(json.dumps({**json.loads(header), "source": other.store.uri}), portion)
 
         with pytest.raises(RefusedError) as caught:
-            shop.take(executor=Elsewhere(tmp_path, attempt=elsewhere))
+            shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=elsewhere)))
         assert caught.value.code == "paths-not-shared"
         assert list(shop.repository.manifests()) == []
 
@@ -191,13 +193,13 @@ class TestTakingElsewhere:
             )
 
         with pytest.raises(RefusedError) as caught:
-            shop.take(executor=Elsewhere(tmp_path, attempt=elsewhere))
+            shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=elsewhere)))
         assert caught.value.code == "paths-not-shared"
 
     def test_what_is_in_the_memory_of_this_process_stays_here(self, tmp_path: Path) -> None:
         shop = Workshop(f"memory://{tmp_path.name}").run(3)
         with pytest.raises(InputError) as caught:
-            shop.take(executor=Elsewhere(tmp_path))
+            shop.take(pace=Pace(executor=Elsewhere(tmp_path)))
         assert caught.value.code == "not-elsewhere"
 
 
@@ -205,7 +207,7 @@ class TestVerifyingElsewhere:
     def test_a_whole_savepoint(self, shop: Workshop, tmp_path: Path) -> None:
         savepoint = shop.take().savepoint
         machines = Elsewhere(tmp_path, times=2)
-        report = verify(shop.repository, JOB, savepoint, "full", executor=machines)
+        report = verify(shop.repository, JOB, savepoint, "full", pace=Pace(executor=machines))
         assert report.ok and machines.plans
 
     def test_damage_is_found_wherever_it_is_looked_for(self, shop: Workshop, tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ class TestVerifyingElsewhere:
             savepoint,
             "full",
             record=False,
-            executor=Elsewhere(tmp_path),
+            pace=Pace(executor=Elsewhere(tmp_path)),
         )
         assert len(here.findings) >= 2
         assert there.findings == here.findings
@@ -236,7 +238,7 @@ class TestRestoringElsewhere:
         savepoint = shop.take().savepoint
         here = shop.restore(savepoint, "here", sink="accept")
         machines = Elsewhere(tmp_path, times=times, at_once=at_once)
-        there = shop.restore(savepoint, "there", sink="accept", executor=machines)
+        there = shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=machines))
         assert machines.plans
         assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
         assert (there.layout.files, there.layout.bytes) == (here.layout.files, here.layout.bytes)
@@ -250,7 +252,7 @@ class TestRestoringElsewhere:
             return run_portion(header, portion)
 
         machines = Elsewhere(tmp_path, attempt=again)
-        report = shop.restore(savepoint, "there", sink="accept", link=True, executor=machines)
+        report = shop.restore(savepoint, "there", sink="accept", link=True, pace=Pace(executor=machines))
         assert report.layout.linked_files > 0
         shop.restore(savepoint, "here", sink="accept")
         assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
@@ -265,7 +267,9 @@ class TestRestoringElsewhere:
             kept.append((header, portion))
             return run_portion(header, portion)
 
-        shop.restore(savepoint, "there", sink="accept", executor=Elsewhere(tmp_path, attempt=keeping))
+        shop.restore(
+            savepoint, "there", sink="accept", pace=Pace(executor=Elsewhere(tmp_path, attempt=keeping))
+        )
         before = closure_of(shop.open("there"))
         victim = next(path for path in before if path.endswith(".snapshot"))
         shop.open("there").delete(victim)
@@ -290,7 +294,7 @@ class TestRestoringElsewhere:
 
         monkeypatch.setattr(Objects, "chunks", ending)
         with pytest.raises(ConflictError) as caught:
-            shop.restore(savepoint, "there", sink="accept", executor=Elsewhere(tmp_path))
+            shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=Elsewhere(tmp_path)))
         assert caught.value.code == "target-moved"
         assert ended.is_set()
 
@@ -324,7 +328,7 @@ class TestRestoringElsewhere:
                 into=shop.open("there"),
                 sink="accept",
                 opener=quick_store,
-                executor=Elsewhere(tmp_path),
+                pace=Pace(executor=Elsewhere(tmp_path)),
             )
         assert closure_of(shop.open("there")) == {}
 
@@ -354,7 +358,7 @@ class TestPortions:
 def test_another_try_gets_the_chance_to_heal_what_the_environment_did(shop: Workshop, tmp_path: Path) -> None:
     """A full disk or a service that is away is raised, so that Spark tries again; at last it is reported."""
     plans = Elsewhere(tmp_path)
-    shop.take(executor=plans)
+    shop.take(pace=Pace(executor=plans))
     header, portion = plans.plans[0][0], plans.plans[0][1]
     broken = json.dumps({**json.loads(header), "source": "s3://nowhere/ck"})
     with pytest.MonkeyPatch.context() as patch:
@@ -374,7 +378,7 @@ def test_much_goes_far_and_little_stays(
 ) -> None:
     far = Elsewhere(tmp_path)
     executor: Executor = BySize(Threads(2), far, far_bytes, far_files)
-    assert shop.take(executor=executor).batch == 11
+    assert shop.take(pace=Pace(executor=executor)).batch == 11
     assert len(far.plans) == goes_far
 
 

@@ -8,6 +8,7 @@ import pytest
 from streambank.core.errors import InputError
 from streambank.savepoint.verify import verify
 from streambank.work import pace
+from streambank.work.executor import Pace
 from streambank.work.pace import UNLIMITED, RateLimit, parse_rate
 from tests.support.workshop import JOB, Workshop
 
@@ -111,21 +112,21 @@ class TestWhereItCounts:
     @pytest.mark.parametrize("state_bytes", [200, 700_000])
     def test_all_bytes_are_spent(self, tmp_path: Path, spent: Callable[[], int], state_bytes: int) -> None:
         shop = Workshop(tmp_path, state_bytes=state_bytes).run(3)
-        result = shop.take(max_bytes_per_s=10**9)
+        result = shop.take(pace=Pace(max_bytes_per_s=10**9))
         assert spent() == result.bytes
 
         manifest = shop.repository.load(JOB, result.savepoint)
-        report = verify(shop.repository, JOB, result.savepoint, "full", max_bytes_per_s=10**9)
+        report = verify(shop.repository, JOB, result.savepoint, "full", pace=Pace(max_bytes_per_s=10**9))
         assert report.ok and spent() == sum(manifest.objects().values())
 
-        shop.restore(result.savepoint, max_bytes_per_s=10**9)
+        shop.restore(result.savepoint, pace=Pace(max_bytes_per_s=10**9))
         files = [entry for entry in manifest.files if entry.path != "metadata"]
         assert 0 < spent() <= sum(entry.size_bytes for entry in files)
 
     def test_a_rate_that_is_none_is_refused_before_anything_is_done(self, tmp_path: Path) -> None:
         shop = Workshop(tmp_path).run(2)
         with pytest.raises(InputError):
-            shop.take(max_bytes_per_s=0)
+            shop.take(pace=Pace(max_bytes_per_s=0))
         saved = shop.take()
         for parallel, max_bytes_per_s in ((0, None), (1, 0)):
             with pytest.raises(InputError):
@@ -133,9 +134,8 @@ class TestWhereItCounts:
                     shop.repository,
                     JOB,
                     saved.savepoint,
-                    parallel=parallel,
-                    max_bytes_per_s=max_bytes_per_s,
+                    pace=Pace(parallel=parallel, max_bytes_per_s=max_bytes_per_s),
                 )
             with pytest.raises(InputError):
-                shop.restore(saved.savepoint, parallel=parallel, max_bytes_per_s=max_bytes_per_s)
+                shop.restore(saved.savepoint, pace=Pace(parallel=parallel, max_bytes_per_s=max_bytes_per_s))
         assert not (tmp_path / "restored").exists()

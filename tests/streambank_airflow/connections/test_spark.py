@@ -12,7 +12,7 @@ import pytest
 
 from streambank.core.errors import InputError, StorageError
 from streambank.savepoint.verify import verify
-from streambank.work.executor import BySize
+from streambank.work.executor import BySize, Pace
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
@@ -43,7 +43,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
     said: list[str] = []
     executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(said.append)
-    result = shop.take(executor=executor)
+    result = shop.take(pace=Pace(executor=executor))
     assert verify(shop.repository, JOB, result.savepoint, "full").ok
     arguments, environment, conf, mode, _ = json.loads(seen.read_text())
     assert arguments[arguments.index("--master") + 1] == "spark://there:7077"
@@ -57,7 +57,7 @@ def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
 def test_an_application_that_did_not_do_it(shop: Workshop, seen: Path, tmp_path: Path, how: str) -> None:
     executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print)
     with pytest.raises(StorageError) as caught:
-        shop.take(executor=executor)
+        shop.take(pace=Pace(executor=executor))
     assert caught.value.code == "spark-failed" and "the log of this task" in caught.value.message
     assert not list(tmp_path.glob("streambank-spark-*"))
 

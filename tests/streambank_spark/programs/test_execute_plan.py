@@ -18,6 +18,7 @@ from streambank.savepoint.take import take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work import plan_lines
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.bare_python import make_bare_python
@@ -104,8 +105,7 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
             source,
             repository,
             JOB,
-            executor=executor(cluster, python, say=killer.say),
-            progress=killer.progress,
+            pace=Pace(executor=executor(cluster, python, say=killer.say), progress=killer.progress),
         )
         # The fault fired in the middle, and Spark lost an executor.
         assert killer.killed_at is not None and killer.killed_at.files_done < killer.killed_at.files_total / 2

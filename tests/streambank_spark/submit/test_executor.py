@@ -21,6 +21,7 @@ from streambank.core.errors import InputError, StorageError
 from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
+from streambank.work.executor import Pace
 from streambank.work.pace import Step
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
@@ -56,7 +57,7 @@ def test_a_take_by_it(shop: Workshop, seen: Path, tmp_path: Path) -> None:
     said: list[str] = []
     steps: list[Step] = []
     executor = SparkExecutor("spark://there:7077", {"spark.executor.memory": "2g"}, say=said.append)
-    result = shop.take(executor=executor, progress=steps.append)
+    result = shop.take(pace=Pace(executor=executor, progress=steps.append))
     assert verify(shop.repository, JOB, result.savepoint, "full").ok
     assert steps[-1].files_done == steps[-1].files_total == result.files
     arguments, _, conf, _, _ = json.loads(seen.read_text())
@@ -84,7 +85,7 @@ def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them
         shutil.rmtree(folder)
 
     monkeypatch.setattr("streambank_spark.submit.executor.rmtree", keeping)
-    shop.take(executor=SparkExecutor("spark://there:7077", properties=properties))
+    shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", properties=properties)))
     arguments, environment, conf, mode, _ = json.loads(seen.read_text())
     assert SECRET not in json.dumps([arguments, environment]) and SECRET not in kept[0]
     assert f"{SECRET}-of-the-executors" in conf
@@ -97,7 +98,7 @@ def test_what_went_away_before_an_executor_could_hold_it_is_copied_from_what_is_
     victim = tmp_path / "ck" / "state/0/0/5.snapshot"
     data = victim.read_bytes()
     executor = SparkExecutor("spark://there:7077", {"spark.fake": "purge", "spark.victim": str(victim)})
-    result = shop.take(executor=executor)
+    result = shop.take(pace=Pace(executor=executor))
     assert not victim.exists(), "the fault did not fire"
     assert result.replans == 0
     manifest = shop.repository.load(JOB, result.savepoint)
@@ -109,7 +110,7 @@ def test_what_went_away_before_an_executor_could_hold_it_is_copied_from_what_is_
 def test_a_restore_is_never_speculative(shop: Workshop, seen: Path) -> None:
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
-    shop.restore(savepoint, sink="accept", executor=executor)
+    shop.restore(savepoint, sink="accept", pace=Pace(executor=executor))
     conf = json.loads(seen.read_text())[2]
     assert conf.rindex("spark.speculation=false") > conf.rindex("spark.speculation=true")
 
@@ -119,7 +120,7 @@ def test_a_replica_by_it_and_never_speculative(shop: Workshop, seen: Path, tmp_p
     executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
     place = str(tmp_path / "replica")
     report = replicate_to(
-        shop.repository, quick_store, place, newest_first(shop.repository), executor=executor
+        shop.repository, quick_store, place, newest_first(shop.repository), pace=Pace(executor=executor)
     )
     assert report.ok and [each.state for each in report.savepoints] == ["copied"]
     arguments, _, conf, _, _ = json.loads(seen.read_text())
@@ -137,7 +138,7 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     shop: Workshop, seen: Path, tmp_path: Path, how: str, why: str
 ) -> None:
     with pytest.raises(StorageError) as caught:
-        shop.take(executor=SparkExecutor("spark://there:7077", {"spark.fake": how}))
+        shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", {"spark.fake": how})))
     assert caught.value.code == "spark-failed" and why in caught.value.message
     assert "What has arrived is kept" in caught.value.hint
     log = re.search(r"in (\S+spark\.log)\.", caught.value.message)
@@ -150,7 +151,9 @@ def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: Workshop, see
     savepoint = shop.take().savepoint
     with pytest.raises(StorageError) as caught:
         shop.restore(
-            savepoint, sink="accept", executor=SparkExecutor("spark://there:7077", {"spark.fake": "dead"})
+            savepoint,
+            sink="accept",
+            pace=Pace(executor=SparkExecutor("spark://there:7077", {"spark.fake": "dead"})),
         )
     assert (caught.value.code, caught.value.hint) == ("spark-failed", "Read the log, and try again.")
 
@@ -159,10 +162,10 @@ def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(shop: Wo
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.fake": "forgetful"})
     with pytest.raises(StorageError, match=r"[1-9]\d* of \d+ tasks were not reported"):
-        verify(shop.repository, JOB, savepoint, "full", executor=executor)
+        verify(shop.repository, JOB, savepoint, "full", pace=Pace(executor=executor))
     assert shop.repository.verifications(JOB, savepoint) == []
     with pytest.raises(StorageError, match="were not reported"):
-        shop.restore(savepoint, sink="accept", executor=executor)
+        shop.restore(savepoint, sink="accept", pace=Pace(executor=executor))
     assert list(shop.open("restored").list()) == []
 
 
@@ -183,7 +186,7 @@ def test_ctrl_c_ends_the_application(shop: Workshop, seen: Path, tmp_path: Path)
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        shop.take(executor=SparkExecutor("spark://there:7077", {"spark.fake": "endless"}))
+        shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", {"spark.fake": "endless"})))
     thread.join()
     pid = json.loads(seen.read_text())[4]
     assert not (Path("/proc") / str(pid)).exists()
@@ -192,7 +195,7 @@ def test_ctrl_c_ends_the_application(shop: Workshop, seen: Path, tmp_path: Path)
 
 def test_properties_that_cannot_be_read(shop: Workshop, seen: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        shop.take(executor=SparkExecutor("spark://there:7077", properties=tmp_path / "none.conf"))
+        shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", properties=tmp_path / "none.conf")))
     assert caught.value.code == "bad-spark-conf"
     assert not seen.exists()
 

@@ -33,6 +33,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.names import MAIN
+from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
@@ -224,12 +225,9 @@ def take(
             pin=pin,
             taken_by=managed.taken_by,
             new_query=new_query,
-            parallel=parallel,
-            max_bytes_per_s=rate,
-            executor=machines,
+            pace=Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress),
             lease_epoch=managed.epoch,
             spark_version=managed.spark_version,
-            progress=progress,
         )
     managed.record(result)
     console.answer(result.to_dict(), lambda: show_taken(result))

@@ -22,6 +22,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
+from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -335,8 +336,7 @@ def savepoint(
             pin=pin,
             new_query=new_query,
             new_repository=new_repository,
-            executor=machines,
-            progress=progress,
+            pace=Pace(executor=machines, progress=progress),
         )
 
     def text() -> None:

@@ -25,6 +25,7 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.cli.verbs.verify import show_reports
 from streambank.core.errors import InputError, NotFoundError
+from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.replicas.repair import RepairReport
@@ -109,9 +110,7 @@ def replicate(
                     open_store,
                     location,
                     which,
-                    progress=progress,
-                    max_bytes_per_s=rate,
-                    executor=machines,
+                    pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
                     by=who("cli"),
                 )
             )
@@ -203,10 +202,7 @@ def repair(
             which,
             header_error=header_error,
             dry_run=dry_run,
-            progress=progress,
-            parallel=parallel,
-            max_bytes_per_s=rate,
-            executor=machines,
+            pace=Pace(progress=progress, parallel=parallel, max_bytes_per_s=rate, executor=machines),
             by=who("cli"),
         )
     console.answer(report.to_dict(), lambda: _show_repair(report))

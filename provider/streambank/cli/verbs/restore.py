@@ -26,6 +26,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.errors import InputError
+from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -177,17 +178,17 @@ def restore(
     }
     with console.progress() as progress:
         if dry_run:
-            plan = plan_restore(opened, savepoint, **what, executor=machines, progress=progress).to_dict()
+            plan = plan_restore(
+                opened, savepoint, **what, pace=Pace(executor=machines, progress=progress)
+            ).to_dict()
         else:
             done = restore_savepoint(
                 opened,
                 savepoint,
                 **what,
                 link=link,
-                max_bytes_per_s=rate,
-                executor=machines,
+                pace=Pace(max_bytes_per_s=rate, executor=machines, progress=progress),
                 by=who("cli"),
-                progress=progress,
             ).to_dict()
     if dry_run:
         console.answer(plan, lambda: _show_plan(plan))

@@ -27,6 +27,7 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.errors import InputError, NotFoundError
+from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.repository.repository import Repository
@@ -212,9 +213,7 @@ def _verify_sample(
             opened,
             parse_share(sample),
             job=job,
-            progress=progress,
-            parallel=parallel,
-            max_bytes_per_s=rate,
+            pace=Pace(progress=progress, parallel=parallel, max_bytes_per_s=rate),
             by=who("cli"),
         )
     document = _all(found.savepoints)
@@ -256,9 +255,7 @@ def _verify(
             job,
             savepoint,
             "quick" if level is Level.quick else "full",
-            progress=progress,
-            max_bytes_per_s=rate,
-            executor=machines,
+            pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
             by=who("cli"),
             deeper=deeper,
         )

@@ -24,6 +24,7 @@ from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
+from streambank.work.executor import Pace
 from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.places import ROOT
 
@@ -94,14 +95,14 @@ def test_nobody_counts_on_names_that_a_killed_writer_left_before_they_were_durab
     names = Names(monkeypatch, store.root)
     names.kill_at = kill_at
     with pytest.raises(SimulatedCrash):
-        take(checkpoint, Repository.open(store), "orders", parallel=1)
+        take(checkpoint, Repository.open(store), "orders", pace=Pace(parallel=1))
     assert names.kill_at == ""
     left = {info.path.rpartition("/")[0] for info in store.list() if info.path.startswith(kill_at)}
     lost = left - set(names.synced)  # what a power cut may take now
     assert lost
 
     names.synced.clear()
-    result = take(checkpoint, Repository.open(store), "orders", parallel=1)
+    result = take(checkpoint, Repository.open(store), "orders", pace=Pace(parallel=1))
     assert lost <= set(names.synced)
     listed = "savepoints/orders"
     if not result.already_there:
