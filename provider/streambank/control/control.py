@@ -110,7 +110,7 @@ class JobControl:
         state = data.get("state")
         if state not in ("running", "stopped"):
             raise FormatError(
-                f"The desired state of job {self.name} reads {state!r}.",
+                f"The desired state of job {self.name} is recorded as {state!r}, which is not a known state.",
                 code="damaged-record",
                 hint=f"Look at {self.desired_records.describe(record.number)}.",
             )

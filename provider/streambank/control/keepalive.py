@@ -103,7 +103,7 @@ class Keeper:
         return self.claim.overdue_s() > -self._margin_s
 
     def _lose_for_silence(self) -> None:
-        self._lose(f"no beat could be confirmed for {self.claim.holder.ttl_s:.0f} s: {self._failure}")
+        self._lose(f"no heartbeat could be confirmed for {self.claim.holder.ttl_s:.0f} s: {self._failure}")
 
     def _lose(self, why: str) -> None:
         with self._losing:

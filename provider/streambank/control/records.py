@@ -66,8 +66,7 @@ def _damaged(what: str, cause: str) -> FormatError:
     return FormatError(
         f"The record {what} cannot be read: {cause}.",
         code="damaged-record",
-        hint="Look at it. Once you know what it should have said, move it away: the record before it is used "
-        "then.",
+        hint="Look at it. Once you know what it should say, move it away: the record before it is used then.",
     )
 
 

@@ -29,7 +29,7 @@ def fill_in(text: str, variables: Mapping[str, str], mistake: Mistake) -> str:
             return "$"
         name = match[1]
         if name is None:
-            raise mistake("'${' begins no variable", "Write ${NAME}, or $$ for a dollar sign.")
+            raise mistake("'${' does not begin a variable", "Write ${NAME}, or $$ for a dollar sign.")
         if match[2] is not None:
             return variables.get(name) or match[2]
         if name not in variables:

@@ -31,7 +31,7 @@ def check_name(name: str, what: str) -> str:
         raise InputError(
             f"{name!r} cannot be the name of a {what}.",
             code="bad-name",
-            hint="Names are at most 100 letters, digits, '.', '_' and '-', a letter or digit first.",
+            hint="Names are at most 100 letters, digits, '.', '_' and '-', starting with a letter or digit.",
         )
     return name
 

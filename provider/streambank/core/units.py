@@ -28,7 +28,7 @@ def parse_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or match["unit"] not in UNITS:
         raise InputError(
-            f"{text!r} is no size.",
+            f"{text!r} is not a size.",
             code="bad-size",
             hint='Write a number and a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as "10GB".',
         )
@@ -60,7 +60,9 @@ def to_json_time(moment: datetime) -> str:
     """
     if moment.tzinfo is None:
         raise InputError(
-            f"The time {moment.isoformat()} has no time zone.", code="bad-time", hint="Give it one, best UTC."
+            f"The time {moment.isoformat()} has no time zone.",
+            code="bad-time",
+            hint="Add one, preferably UTC.",
         )
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -95,7 +97,7 @@ def parse_duration_s(text: str) -> float:
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise InputError(
-            f"{text!r} is no duration.",
+            f"{text!r} is not a duration.",
             code="bad-duration",
             hint='Write a number and a unit (ms, s, m, h, d), such as "60s", "5m" or "1h30m".',
         )

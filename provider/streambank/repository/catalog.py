@@ -310,9 +310,9 @@ def check_place(manifest: Manifest, job: str, savepoint: str) -> Manifest:
     """
     if (manifest.job, manifest.savepoint) != (job, savepoint):
         raise IntegrityError(
-            f"The {manifest_name(job, savepoint)} is that of {manifest.savepoint} of {manifest.job}.",
+            f"{manifest_name(job, savepoint)} holds the manifest of {manifest.savepoint} of {manifest.job}.",
             code="record-damaged",
-            hint="Somebody or something moved it: use another savepoint.",
+            hint="The file was moved or renamed. Use another savepoint.",
         )
     return manifest
 

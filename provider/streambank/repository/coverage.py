@@ -38,7 +38,7 @@ def parse_share(text: str) -> Fraction:
         share = Fraction(0)
     if not text.strip().endswith("%") or not 0 < share <= 1:
         raise InputError(
-            f"{text!r} is no share of a repository.",
+            f"{text!r} is not a share of a repository.",
             code="bad-share",
             hint="Write a percentage above 0 and at most 100, such as 10%.",
         )

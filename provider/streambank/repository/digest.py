@@ -36,7 +36,7 @@ def _blake3_type() -> Callable[[], Hasher]:
         raise StorageError(
             "The package blake3, which this repository's digests need, is not installed.",
             code="missing-package",
-            hint="Install blake3, or make the repository with SHA-256 digests.",
+            hint="Install blake3, or create the repository with SHA-256 digests.",
         ) from error
     return blake3
 
@@ -59,9 +59,9 @@ def new_hasher(name: str) -> Hasher:
     make = ALGORITHMS.get(name)
     if make is None:
         raise FormatError(
-            f"Digests of the kind {name!r} are not known.",
+            f"{name!r} is not a known digest algorithm.",
             code="unknown-digest",
-            hint=f"Known kinds: {', '.join(ALGORITHMS)}. A newer Streambank may know it.",
+            hint=f"Known algorithms: {', '.join(ALGORITHMS)}. A newer Streambank may know it.",
         )
     return make()
 
@@ -93,6 +93,6 @@ def split_digest(text: str) -> tuple[str, str]:
         raise IntegrityError(
             f"{text!r} is not a digest.",
             code="bad-digest",
-            hint="Whatever names it was edited or damaged: use another savepoint.",
+            hint="The record that contains it was edited or damaged. Use another savepoint.",
         )
     return match[1], match[2]

@@ -54,7 +54,7 @@ def read_header(store: Store) -> RepositoryHeader:
     try:
         header = RepositoryHeader(str(record["id"]), record["digest"], from_json_time(record["created_at"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "a field is missing or of another type") from error
+        raise damaged(what, "a field is missing or has the wrong type") from error
     new_hasher(header.digest)
     return header
 
@@ -73,7 +73,7 @@ def create_header(store: Store, digest: str, repository_id: str) -> RepositoryHe
             raise InputError(
                 f"No repository can be made at {store.uri}: other files are there, such as {others[0]}.",
                 code="not-empty",
-                hint="Name an empty or new directory; a checkpoint is never a repository.",
+                hint="Name an empty or new directory. A checkpoint cannot be a repository.",
             )
         new_hasher(digest)
         header = RepositoryHeader(repository_id, digest, utc_now())
@@ -99,7 +99,7 @@ def check_apart(repository: Store, checkpoint: str) -> None:
         raise InputError(
             f"The repository {repository.uri} would lie in the checkpoint {checkpoint}.",
             code="inside-checkpoint",
-            hint="Name a directory elsewhere, best on another disk, or it is lost with the checkpoint.",
+            hint="Name a directory elsewhere, preferably on another disk, or it is lost with the checkpoint.",
         )
 
 
@@ -107,7 +107,7 @@ def _refuse_headless(store: Store) -> None:
     """Raise where a repository is there whose header is gone: a new one would orphan it."""
     if _PARTS.intersection(store.names()) and not store.exists(HEADER_KEY):
         raise IntegrityError(
-            f"The repository at {store.uri} has lost its {HEADER_KEY}.",
+            f"The repository at {store.uri} has no {HEADER_KEY} any more.",
             code="header-missing",
-            hint="Put it back from a backup, or let `streambank repair` make it again.",
+            hint="Restore it from a backup, or run `streambank repair` to create it again.",
         )

@@ -174,7 +174,7 @@ def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]
     record = decode_record(store.read(key), what)
     place = tuple(record.get(name) for name in ("kind", "job", "savepoint", "id"))
     if place != (HOLD, job, savepoint, hold_id):
-        raise damaged(what, "it belongs to something else")
+        raise damaged(what, "it is the mark of another savepoint, or of another kind")
     try:
         from_json_time(record["at"])
         boot = record["boot"]
@@ -185,7 +185,7 @@ def _read(store: Store, key: str, named: tuple[str, str, str]) -> dict[str, Any]
             "by": dict(record["by"]),
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "it does not say since when and for how long") from error
+        raise damaged(what, "it does not say when it began and how long it lasts") from error
 
 
 def _named(key: str) -> tuple[str, str, str] | None:
@@ -207,7 +207,7 @@ _FOR_GOOD = ("no-permission", "read-only", "no-exclusive-create")
 """Codes of errors after which nothing was written, and that the next savepoint would meet, too."""
 _NOT_HELD = "The savepoint {} is read without a hold, so a sweep may delete some of it once it is expired"
 _NOT_RENEWED = "The hold on the savepoint {} could not be renewed at least once"
-_NOT_ENDED = "The hold on the savepoint {} could not be ended, and ends by itself within the hour"
+_NOT_ENDED = "The hold on the savepoint {} could not be ended; it ends by itself within an hour"
 _KEPT = 2
 """How many of its marks a holder leaves: who lists them while they are renewed sees at least one."""
 

@@ -137,7 +137,7 @@ def check_entry(entry: FileEntry) -> FileEntry:
         and isinstance(entry.role, str)
         and is_digest(entry.digest)
     ):
-        raise _bad(f"The savepoint's entry of the file {entry.path} is malformed.", "bad-entry")
+        raise _bad(f"The savepoint's entry for the file {entry.path} is malformed.", "bad-entry")
     return entry
 
 
@@ -168,7 +168,7 @@ def in_order(entries: Iterable[FileEntry]) -> Iterator[FileEntry]:
 
 
 def _bad(message: str, code: str) -> IntegrityError:
-    return IntegrityError(message, code=code, hint="Somebody or something changed it: use another savepoint.")
+    return IntegrityError(message, code=code, hint="The manifest was changed. Use another savepoint.")
 
 
 MANIFEST_SEAL = "manifest_digest"
@@ -405,7 +405,7 @@ def _parse(
         else:
             name, value = parse_field(line, what)
         if name in head:
-            raise damaged(what, f"its field {name} is there twice")
+            raise damaged(what, f"its field {name} appears twice")
         head[name] = value
     if head.pop("files", 0) is not None:
         raise damaged(what, "it lists no files")
@@ -419,7 +419,7 @@ def _parse_entries(lines: list[bytes], what: str) -> list[FileEntry]:
     except (ValueError, RecursionError) as error:
         raise damaged(what, "the line of a file cannot be read") from error
     if len(parsed) != len(lines) or not all(isinstance(fields, dict) for fields in parsed):
-        raise damaged(what, "the line of a file holds something else")
+        raise damaged(what, "the line of a file does not hold a file entry")
     return [FileEntry.from_dict(fields) for fields in parsed]
 
 
@@ -431,7 +431,7 @@ def _to_manifest(head: dict[str, Any], files: tuple[FileEntry, ...], what: str) 
             known[name] = tuple(known.get(name, ()))
         manifest = Manifest(**known, files=files, extra=head or NOTHING)
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "a field is missing or of another type") from error
+        raise damaged(what, "a field is missing or has the wrong type") from error
     _check_head(manifest, what)
     for entry in manifest.sink_files():
         check_entry(entry)
@@ -442,15 +442,15 @@ def _check_head(manifest: Manifest, what: str = "savepoint's manifest") -> None:
     """Raise where a field is not of the type it should be, or a name is not allowed."""
     for name, kinds in _KINDS.items():
         if not isinstance(getattr(manifest, name), kinds) or isinstance(getattr(manifest, name), bool):
-            raise damaged(what, f"its field {name} is of another type")
+            raise damaged(what, f"its field {name} has the wrong type")
     if not all(isinstance(item, Mapping) for item in (*manifest.operators, *manifest.sinks)):
-        raise damaged(what, "its operators or sinks are of another type")
+        raise damaged(what, "its operators or sinks have the wrong type")
     if manifest.batch < 0 or manifest.bytes < 0 or manifest.file_count < 0:
         raise damaged(what, "a number in it is negative")
     for sink in manifest.sinks:
         entries = sink.get("files", [])
         if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise damaged(what, "the files of a sink are of another type")
+            raise damaged(what, "the files of a sink have the wrong type")
     try:
         QueryRef.parse(manifest.job)
         check_name(manifest.savepoint, "savepoint")

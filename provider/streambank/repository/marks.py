@@ -141,11 +141,11 @@ def read_mark(store: Store, job: str, savepoint: str, name: str) -> Mark:
     place = (record.get("kind"), record.get("number"), record.get("job"), record.get("savepoint"))
     named = split_mark_name(name)
     if named is None or place != (*named, job, savepoint):
-        raise damaged(what, "it belongs to something else")
+        raise damaged(what, "it is the mark of another savepoint, or of another kind")
     try:
         at, by = from_json_time(record["at"]), record["by"]
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged(what, "it does not say when and by whom") from error
+        raise damaged(what, "it does not say when it was made and by whom") from error
     fields = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
     return Mark(named[0], named[1], at, by, fields)
 

@@ -295,24 +295,24 @@ def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
         condemned = repository.objects.condemned(objects, refresh=True)
         if condemned:
             raise ConflictError(
-                f"The savepoint {manifest.savepoint} of {manifest.job} counts on {len(condemned)} objects "
-                "that a sweep has condemned meanwhile.",
+                f"The savepoint {manifest.savepoint} of {manifest.job} relies on {len(condemned)} objects "
+                "that a sweep has meanwhile marked for deletion.",
                 code="objects-condemned",
-                hint="Take it again: they are stored again then.",
+                hint="Take it again: the objects are then stored again.",
             )
         if missing:
             raise IntegrityError(
-                f"The savepoint {manifest.savepoint} of {manifest.job} names objects that the repository "
-                f"does not hold: {len(missing)} of them, such as {min(missing)}.",
+                f"The savepoint {manifest.savepoint} of {manifest.job} needs {len(missing)} objects that "
+                f"the repository does not hold, such as {min(missing)}.",
                 code="object-missing",
-                hint="Nothing was listed. Take it again.",
+                hint="The savepoint was not saved. Take it again.",
             )
         now_s = boot_clock_s()
         if now_s - looked_s < COMMIT_WINDOW_S / 2 and now_s - began_s < MIN_GRACE_S:
             return looked_s
     raise ConflictError(
-        f"Looking whether all objects of the savepoint {manifest.savepoint} of {manifest.job} are there "
-        f"always took more than {MIN_GRACE_S / 60:.0f} minutes, in which a sweep may delete some.",
+        f"Checking that all objects of the savepoint {manifest.savepoint} of {manifest.job} exist took too "
+        f"long each time. In {MIN_GRACE_S / 60:.0f} minutes a sweep may delete some of them.",
         code="commit-too-slow",
-        hint="Nothing was listed. Try again when the storage answers faster.",
+        hint="The savepoint was not saved. Try again when the storage answers faster.",
     )

@@ -75,7 +75,7 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
     parts = beginning.split(b"\n", 3)
     opening, version, digest = (part + b"\n" for part in (*parts, b"", b"", b"")[:3])
     if opening != b"{\n":
-        raise damaged(what, "it is empty, or something else")
+        raise damaged(what, "it is empty, or not a file of this kind")
     _check_format(version, what)
     name, digest_name = parse_field(digest, what)
     if name != "digest" or not isinstance(digest_name, str):
@@ -93,7 +93,7 @@ def unseal(chunks: Iterable[bytes], seal_name: str, what: str) -> Iterator[bytes
         yield from split_lines(body)
         if found:
             if block[end:] + b"".join(blocks) != _seal_lines(seal_name, digest_name, hasher.hexdigest()):
-                raise damaged(what, "it is not what was written")
+                raise damaged(what, "its content has changed since it was written")
             return
         block = b""
     raise damaged(what, "its end is missing")
@@ -126,7 +126,7 @@ def parse_field(line: bytes, what: str) -> tuple[str, Any]:
     except (ValueError, RecursionError) as error:
         raise damaged(what, "a line of it cannot be read") from error
     if len(fields) != 1:
-        raise damaged(what, "a line of it holds something else than one field")
+        raise damaged(what, "a line of it does not hold exactly one field")
     name: str
     ((name, value),) = fields.items()
     return name, value
@@ -146,7 +146,7 @@ def damaged(what: str, why: str) -> IntegrityError:
     return IntegrityError(
         f"The {what} is damaged: {why}.",
         code="record-damaged",
-        hint="Use another one, or `streambank repair` takes it again from a replica that has it whole.",
+        hint="Use another one, or run `streambank repair` to copy it from a replica that has it undamaged.",
     )
 
 

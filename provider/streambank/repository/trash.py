@@ -216,11 +216,11 @@ def _names(store: Store) -> Sequence[str]:
 
 
 def _read(store: Store, record_id: str) -> dict[str, Any]:
-    what = f"record {FOLDER}/{record_id}{_RECORD} of condemned files"
+    what = f"record {FOLDER}/{record_id}{_RECORD} of files to be deleted"
     fields = decode_record(store.read(f"{FOLDER}/{record_id}{_RECORD}"), what)
     keys, boot = fields.get("keys"), fields.get("boot")
     whole = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
     whole = whole and isinstance(boot, dict) and isinstance(boot.get("s"), int | float) and "id" in boot
     if fields.get("kind") != "condemned" or fields.get("id") != record_id or not whole:
-        raise damaged(what, "it is something else")
+        raise damaged(what, "it is not such a record")
     return fields

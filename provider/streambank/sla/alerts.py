@@ -180,9 +180,9 @@ def read_told(data: Any) -> Told:
         return Told({_key(one): _open(one) for one in data["open"]})
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"The record of what was told of SLAs cannot be read: {error!r}.",
+            f"The record of SLA alerts cannot be read: {error!r}.",
             code="bad-told",
-            hint="Delete it: everything that is broken is told once more.",
+            hint="Delete it. Everything that is broken is then reported once more.",
         ) from error
 
 
@@ -235,9 +235,9 @@ def keep(control: JobControl, teller: str, told: Told, before: Told) -> None:
     same = newest.to_dict() == before.to_dict()
     if not same or not records.create(number + 1, {"at": to_json_time(utc_now()), **told.to_dict()}):
         raise ConflictError(
-            f"Another process has told of job {control.name} as {teller} meanwhile.",
+            f"Another process has meanwhile sent alerts on job {control.name} as {teller}.",
             code="told-meanwhile",
-            hint="Judge again: it knows by then what was told.",
+            hint="Judge again: only alerts that nobody has sent yet are then sent.",
         )
 
 

@@ -195,7 +195,7 @@ def job_material(
     wanted, looking = objectives(job.sla), Looking()
     life = look_at_life(job, now) if life is None else life
     if isinstance(life, Unreadable):
-        looking.unreadable.append(f"Its life: {life.why}")
+        looking.unreadable.append(f"Whether it runs: {life.why}")
     location = job.queries[query]
     found: History | Unreadable
     try:

@@ -32,7 +32,7 @@ class Metric:
 
 NOTHING = "-"
 _SUM = "sum of partitions and operators"
-_BATCH = "one a batch"
+_BATCH = "one per batch"
 
 _ALL = (
     Metric("input_rows", "rows", "rows that the batch read", "`numInputRows`", "sum of sources", NOTHING),
@@ -47,17 +47,17 @@ _ALL = (
     Metric(
         "state_bytes",
         "bytes",
-        "size of the state: RocksDB's SST files (what is in its memory and its changelogs is not among "
-        "them); HDFS-backed: Spark's estimate of the current version in memory",
-        "`rocksdbSstFileSize`; `stateOnCurrentVersionSizeBytes`, or `memoryUsedBytes` where that is missing",
+        "size of the state: RocksDB's SST files (without its memory and its changelogs); HDFS-backed: "
+        "Spark's estimate of the current version in memory",
+        "`rocksdbSstFileSize`; `stateOnCurrentVersionSizeBytes`, or `memoryUsedBytes` if that is missing",
         _SUM,
         "SST files that the newest snapshots name, or bytes of HDFS-backed snapshot files (compressed); "
-        "of a partition without a snapshot the changes so far",
+        "for a partition without a snapshot, the changes so far",
     ),
     Metric(
         "state_memory_bytes",
         "bytes",
-        "memory that state stores take; of HDFS-backed ones several versions",
+        "memory that state stores take; HDFS-backed ones hold several versions",
         "`memoryUsedBytes`",
         _SUM,
         NOTHING,
@@ -84,9 +84,9 @@ _ALL = (
     Metric(
         "state_commit_s",
         "s",
-        "committing the state, as long as one task takes on average",
+        "committing the state: the time that one task takes on average",
         "`commitTimeMs`, a sum over tasks, divided by their number: `numShufflePartitions`, or "
-        "`numStateStoreInstances` where those are fewer",
+        "`numStateStoreInstances` if there are fewer of those",
         "mean of partitions, sum of operators",
         NOTHING,
     ),
@@ -94,35 +94,35 @@ _ALL = (
     Metric(
         "checkpoint_s",
         "s",
-        "what the checkpoint costs the batch",
+        "how long the checkpoint takes in the batch",
         "`wal_s` + `state_commit_s` + `commit_s`",
-        "as its parts",
+        "as for its parts",
         NOTHING,
     ),
     Metric(
         "get_ms",
         "ms",
         "one read of the state (RocksDB)",
-        "`rocksdbGetLatency` / `rocksdbGetCount`; Spark cuts the sum of each task down to whole milliseconds",
-        "all time through all calls",
+        "`rocksdbGetLatency` / `rocksdbGetCount`; Spark rounds each task's sum down to whole milliseconds",
+        "total time divided by all calls",
         NOTHING,
     ),
     Metric(
         "put_ms",
         "ms",
         "one write to the state (RocksDB)",
-        "`rocksdbPutLatency` / `rocksdbPutCount`; cut down likewise",
-        "all time through all calls",
+        "`rocksdbPutLatency` / `rocksdbPutCount`; rounded down likewise",
+        "total time divided by all calls",
         NOTHING,
     ),
     Metric(
         "snapshot_age_batches",
         "batches",
         "how many changes Spark replays to load the state: batches since the newest snapshot",
-        "batch + 1 - `SnapshotLastUploaded.partition_P_STORE`; where that is -1, nothing was uploaded since "
+        "batch + 1 - `SnapshotLastUploaded.partition_P_STORE`; if that is -1, nothing was uploaded since "
         "the store was loaded, and batches of the run are counted",
         "the largest: Spark reports the five oldest",
-        "the same, by the files of the batch",
+        "the same, from the files of the batch",
     ),
     Metric(
         "watermark_lag_s",
@@ -135,23 +135,23 @@ _ALL = (
     Metric(
         "source_lag_rows",
         "rows",
-        "rows that wait in the source, where the source tells (Kafka)",
+        "rows that wait in the source, if the source reports it (Kafka)",
         "`sources[].latestOffset` - `endOffset` of every partition of every topic",
-        "sum of the sources that tell",
+        "sum of the sources that report it",
         NOTHING,
     ),
     Metric(
         "gap_s",
         "s",
-        "from the end of the batch before to the beginning of this one, restarts included",
-        "`timestamp` - (`timestamp` + `durationMs.triggerExecution` of the batch before)",
+        "time from the end of the previous batch to the beginning of this one, restarts included",
+        "`timestamp` - (`timestamp` + `durationMs.triggerExecution` of the previous batch)",
         _BATCH,
         "from the writing of `commits/N-1` to that of `offsets/N`, the next batch's planning included",
     ),
     Metric(
         "checkpoint_bytes",
         "bytes",
-        "size of the checkpoint directory, of the newest batch only",
+        "size of the checkpoint directory, only for the newest batch",
         "its listing",
         "sum of files",
         "the same",
@@ -159,7 +159,7 @@ _ALL = (
     Metric(
         "checkpoint_files",
         "files",
-        "files in the checkpoint directory, of the newest batch only",
+        "files in the checkpoint directory, only for the newest batch",
         "its listing",
         "number of files",
         "the same",
@@ -167,8 +167,8 @@ _ALL = (
     Metric(
         "oldest_snapshot_age_batches",
         "batches",
-        "batches since the oldest snapshot that is still there, of the newest batch only; it grows where "
-        "Spark does not clean up any more",
+        "batches since the oldest snapshot that still exists, only for the newest batch; it grows if Spark "
+        "no longer cleans up",
         "names in the checkpoint directory",
         "the largest",
         "the same",
@@ -176,18 +176,18 @@ _ALL = (
     Metric(
         "savepoint_age_s",
         "s",
-        "how old the newest savepoint's batch is: what a restore would go back (RPO)",
+        "how old the newest savepoint's batch is: how far a restore would go back (RPO)",
         "the repository",
-        "one a query",
-        "the same, where the repository has savepoints of it",
+        "one per query",
+        "the same, if the repository has savepoints of the query",
     ),
     Metric(
         "recovery_s",
         "s",
-        "from the launch of a driver, the wish to restart it, or the begin of a restore, to the next "
+        "time from the launch of a driver, the request to restart it, or the start of a restore, to the next "
         "committed batch (RTO)",
         "the job's records",
-        "one a start, restart or restore",
+        "one per start, restart or restore",
         NOTHING,
     ),
 )

@@ -63,9 +63,9 @@ _SHRINK = "See what the state keeps (is there a watermark, a TTL?), compact it, 
 MEASURES: Mapping[str, Measure] = {
     "alive": Measure(
         "reported",
-        "for how long no driver lives, starts come to nothing, or nobody watches, of a job meant to run",
-        "Trigger `<job>.run` (unpaused), or read the last error in the driver's log; `<job>.stop` if the job "
-        "is not meant to run.",
+        "how long a job that must run has had no live driver, only failed starts, or no watcher",
+        "Unpause and trigger `<job>.run`, or read the last error in the driver's log. If the job must not "
+        "run, trigger `<job>.stop`.",
     ),
     "state_bytes": Measure("window", "size of the state", _SHRINK, ("state_bytes",), stays=True),
     "state_memory_bytes": Measure(
@@ -93,7 +93,7 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "checkpoint_duration": Measure(
         "window",
-        "what the checkpoint costs a batch",
+        "how long the checkpoint takes in a batch",
         "Use RocksDB with changelog checkpointing, fewer partitions, or faster storage.",
         ("checkpoint_s",),
     ),
@@ -106,7 +106,7 @@ MEASURES: Mapping[str, Measure] = {
     "failed_batches": Measure(
         "reported",
         "failed or abandoned batches in a row",
-        "Read the last error in the driver's log; restore the last good savepoint where it will not go away.",
+        "Read the last error in the driver's log; if the error stays, restore the last good savepoint.",
     ),
     "restart_rate": Measure(
         "reported",
@@ -115,31 +115,31 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "access_latency": Measure(
         "window",
-        "reads and writes of the state, a call on average",
+        "time of one read or write of the state, on average",
         "Let the state fit into RocksDB's block cache, use local disks, or make the state smaller.",
         ("get_ms", "put_ms"),
     ),
     "recovery_time": Measure(
         "reported",
-        "from a launch, restart or restore to the next committed batch (RTO)",
+        "time from a launch, restart or restore to the next committed batch (RTO)",
         "Take snapshots more often, so that fewer changelogs are replayed, and keep the state small.",
     ),
     "growth": Measure("trend", "growth of the state's size", _SHRINK, ("state_bytes",), stays=True),
     "row_growth": Measure("trend", "growth of the rows in the state", _SHRINK, ("state_rows",), stays=True),
     "time_to_limit": Measure(
         "trend",
-        "when, at its growth, the first size reaches its own limit",
+        "time until the first growing size reaches its own limit",
         _SHRINK,
         ("state_bytes", "state_memory_bytes", "state_rows", "checkpoint_bytes"),
         stays=True,
     ),
     "partition_skew": Measure(
         "reported",
-        "the largest partition against the mean",
+        "the largest partition compared with the mean",
         "Salt the hot keys, or change the number of partitions.",
     ),
     "hot_key": Measure(
-        "reported", "the largest key against the mean", "Salt the key, or treat it by itself."
+        "reported", "the largest key compared with the mean", "Salt the key, or handle it separately."
     ),
     "watermark_lag": Measure(
         "window",
@@ -150,7 +150,7 @@ MEASURES: Mapping[str, Measure] = {
     "source_lag": Measure(
         "window",
         "rows that wait in the source",
-        "Give the query more cores, or let a batch take more.",
+        "Give the query more cores, or let a batch read more rows.",
         ("source_lag_rows",),
     ),
     "dropped_rows": Measure(
@@ -162,23 +162,23 @@ MEASURES: Mapping[str, Measure] = {
     "snapshot_age": Measure(
         "window",
         "changes that a restart has to replay",
-        "See why snapshots are not uploaded: maintenance may be starved or fail.",
+        "See why snapshots are not uploaded: maintenance may be starved or failing.",
         ("snapshot_age_batches",),
         stays=True,
     ),
     "savepoint_age": Measure(
         "reported",
         "how old the newest savepoint is (RPO)",
-        "Take one: streambank job savepoint; and see why the schedule did not.",
+        "Take one with `streambank job savepoint`, and see why the schedule did not.",
     ),
     "progress_age": Measure(
         "reported",
         "how long ago a batch was committed, or a trigger found nothing to do",
-        "See where the driver hangs: its log, and the stages that run on its page.",
+        "See where the driver hangs: look at its log, and at the running stages in its Spark UI.",
     ),
     "pause": Measure(
         "window",
-        "from the end of a batch to the beginning of the next",
+        "time from the end of a batch to the beginning of the next",
         "The query hardly rests: give it more cores, or a longer trigger interval.",
         ("gap_s",),
     ),

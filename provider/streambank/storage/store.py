@@ -25,7 +25,7 @@ from streambank.core.errors import StorageError
 
 CHUNK_BYTES = 1 << 20
 """How many bytes are read or written at a time."""
-GONE_HINT = "It was removed, or was never there: look at what is, and try again."
+GONE_HINT = "It was removed, or never existed. Look at what is there, and try again."
 """What every store says beside a key that is not there."""
 EXISTS_HINT = "Somebody else wrote it first: look at it before you try again."
 """What every store says beside an exclusive create of a key that is there."""

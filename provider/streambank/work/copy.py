@@ -160,7 +160,7 @@ def moved(task: CopyTask, how: str) -> ConflictError:
     return ConflictError(
         f"{task.path} {how} while the savepoint was taken.",
         code="checkpoint-moved",
-        hint="Take again.",
+        hint="Take the savepoint again.",
     )
 
 

@@ -27,7 +27,7 @@ def parse_rate(text: str) -> int:
     bytes_per_s = int(float(match["number"]) * factor) if match and factor else 0
     if bytes_per_s < 1:
         raise InputError(
-            f"{text!r} is no rate.",
+            f"{text!r} is not a rate.",
             code="bad-rate",
             hint="Give bytes per second with a unit, such as 50MB/s (units: B, kB, MB, GB, KiB, MiB, GiB).",
         )
@@ -42,9 +42,9 @@ def check_parallel(parallel: int | None) -> None:
     """
     if parallel is not None and parallel < 1:
         raise InputError(
-            f"{parallel} at once is nothing at all: give at least 1.",
+            f"The number of files at once must be at least 1, not {parallel}.",
             code="bad-input",
-            hint="Leave it out for as many as is best.",
+            hint="Leave it out to use the best number.",
         )
 
 
@@ -68,9 +68,9 @@ class RateLimit:
     ) -> None:
         if bytes_per_s is not None and bytes_per_s < 1:
             raise InputError(
-                f"{bytes_per_s} bytes per second is no rate.",
+                f"A rate must be at least 1 byte per second, not {bytes_per_s}.",
                 code="bad-rate",
-                hint="Give 1 or more, or nothing for as fast as it goes.",
+                hint="Give 1 or more, or leave it out for no limit.",
             )
         self._bytes_per_s = bytes_per_s
         self._clock = clock

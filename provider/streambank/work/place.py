@@ -192,7 +192,7 @@ class Placing(Work[PlaceTask, Placed]):
         repository = same_repository(header["repository"], header["repository_id"])
         target = open_store(header["target"])
         if read_note(target) is None and not target.exists(METADATA):
-            raise not_shared(target.uri, "there is no note of the restore")
+            raise not_shared(target.uri, "the note of the restore is not there")
         fence = Fence(target, header["token"])
         fence.check()
         with target.bulk() as files:

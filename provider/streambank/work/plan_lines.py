@@ -112,7 +112,7 @@ def run_portion(header: str, portion: str, *, last_try: bool = True) -> list[str
         raise FormatError(
             f"The plan is of version {plan.get('plan')!r}, and only version {PLAN} is known.",
             code="unknown-format",
-            hint="Send the plan and the engine from the same installation.",
+            hint="Use a plan and an engine from the same installation.",
         )
     return list(_lines(plan, json.loads(portion)["tasks"], last_try))
 

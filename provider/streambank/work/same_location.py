@@ -36,7 +36,7 @@ def portable(uri: str) -> str:
         raise InputError(
             f"{uri} is in the memory of this process, so no other machine can work on it.",
             code="not-elsewhere",
-            hint="Do it here, or use a location that the workers see.",
+            hint="Do the work on this machine, or use a location that the workers see.",
         )
     return uri
 
@@ -46,5 +46,5 @@ def not_shared(uri: str, what: str) -> RefusedError:
     return RefusedError(
         f"{socket.gethostname()} sees other files at {uri} than the machine that made the plan: {what}.",
         code="paths-not-shared",
-        hint="Mount it at the same path on every worker, use a location such as s3://, or do it here.",
+        hint="Mount it at the same path on every worker, use a location such as s3://, or do the work here.",
     )

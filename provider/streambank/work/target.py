@@ -81,7 +81,7 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
     foreign = {info.path for info in there} - set(note["files"]) - {METADATA}
     if foreign:
         raise RefusedError(
-            f"{target.uri} holds what a dead restore left, and {min(foreign)}, which that did not write.",
+            f"{target.uri} holds files of a dead restore, and {min(foreign)}, which it did not write.",
             code="target-not-empty",
             hint="Look at that file, remove the directory, or restore into another one.",
         )
@@ -91,7 +91,7 @@ def check_target(target: Store, owner: Owner) -> list[FileInfo]:
         raise ConflictError(
             f"A restore {'is' if live else 'may be'} at work in {target.uri} ({who}).",
             code="restore-in-progress",
-            hint="Wait for it; if you know it to be dead, remove the directory and restore again.",
+            hint="Wait for it. If you know that it is dead, remove the directory and restore again.",
         )
     return there
 
@@ -151,6 +151,6 @@ class Fence:
             raise ConflictError(
                 f"The restore into {self._target.uri} that this process worked for is over.",
                 code="target-moved",
-                hint="Nothing to do, if it was ended; else see who else restores there.",
+                hint="Nothing to do if it was ended. Otherwise see who else restores into this directory.",
             )
         self._looked_s = time.monotonic()

@@ -55,8 +55,8 @@ def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("--max-rate", "fast", "'fast' is no rate"),
-        ("--max-rate", "0", "is no rate"),
+        ("--max-rate", "fast", "'fast' is not a rate"),
+        ("--max-rate", "0", "is not a rate"),
         ("--parallel", "0", "equal to 1"),
     ],
 )

@@ -58,7 +58,7 @@ def test_who_holds_a_claim_is_gone_in_time_although_a_beat_hangs(store: Hanging)
     store.answers.clear()
     poll(lambda: overdue)
     assert store.hung == 1 and overdue[0] < 0.0, "others may have taken over before"
-    assert keeper.lost == "no beat could be confirmed for 2 s: it hangs"
+    assert keeper.lost == "no heartbeat could be confirmed for 2 s: it hangs"
     store.answers.set()
     keeper.stop()
     assert len(overdue) == 1
@@ -106,7 +106,7 @@ def test_any_failure_of_a_beat_is_one_of_silence(tmp_path: Path) -> None:
     assert keeper.lost is None, "it beats again after an error of any kind"
     failing.set()
     poll(lambda: lost)
-    assert lost == ["no beat could be confirmed for 1 s: KeyError"] and claim.overdue_s() < 0.2
+    assert lost == ["no heartbeat could be confirmed for 1 s: KeyError"] and claim.overdue_s() < 0.2
     keeper.stop()
 
 

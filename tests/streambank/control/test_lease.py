@@ -378,6 +378,6 @@ def test_a_keeper_rides_out_a_short_failure_but_not_one_as_long_as_the_ttl(tmp_p
     poll(lambda: claim._beats > beats + 3)
     failing.set()
     assert lost.wait(10)
-    assert "no beat could be confirmed" in str(keeper.lost)
+    assert "no heartbeat could be confirmed" in str(keeper.lost)
     assert claim.overdue_s() < 0.5, "it must be gone about when others may take over"
     keeper.stop()

@@ -95,7 +95,7 @@ def test_a_mark_of_another_savepoint_is_refused(repository: Repository) -> None:
     repository.pin("flights", other)
     name = "pin-0000000001.json"
     repository.store.write(f"{PREFIX}/{name}", repository.store.read(f"marks/flights/{other}/{name}"))
-    with pytest.raises(IntegrityError, match="something else"):
+    with pytest.raises(IntegrityError, match="another savepoint"):
         repository.pinned("flights", ID)
 
 

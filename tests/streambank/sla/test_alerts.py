@@ -178,7 +178,7 @@ def test_no_breach_goes_untold_and_no_news_comes_twice(hours: list[tuple[Level, 
 def test_a_record_that_cannot_be_read_is_said(data: object) -> None:
     with pytest.raises(FormatError) as caught:
         read_told(data)
-    assert caught.value.code == "bad-told" and "told once more" in caught.value.hint
+    assert caught.value.code == "bad-told" and "reported once more" in caught.value.hint
 
 
 def test_what_nobody_got_stays_news() -> None:

@@ -146,7 +146,7 @@ def test_two_that_tell_at_once_are_told_twice_at_worst_and_the_retry_says_nothin
     retry = check(notifiers=own, on_breach="report")
 
     assert not isinstance(first.error, AirflowFailException)
-    assert "Another process has told of job flights" in str(first.error)
+    assert "Another process has meanwhile sent alerts on job flights" in str(first.error)
     assert (retry.error, retry.result["told"]) == (None, 0)
     assert told(tmp_path / "own") == ["flights state_bytes broke breach"] * 2
 

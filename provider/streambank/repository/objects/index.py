@@ -19,7 +19,7 @@ from streambank.storage.store import Store
 
 INDEX_FORMAT = 1
 INDEX_FOLDER = "index"
-REINDEX_HINT = "Nothing is lost: `streambank reindex` makes the index again from the packs."
+REINDEX_HINT = "Nothing is lost: `streambank reindex` rebuilds the index from the packs."
 _BITS = 48
 _MOST = (1 << _BITS) - 1  # the largest offset or length: 256 TiB
 _PACK_ID = re.compile(r"[0-9a-f]{64}")
@@ -114,7 +114,7 @@ def decode_index(index_id: str, data: bytes, digest_name: str) -> list[Pack]:
     """
     key = index_key(index_id)
     if digest_of(digest_name, data) != f"{digest_name}:{index_id}":
-        raise _damaged(key, "it is not what was written")
+        raise _damaged(key, "its content has changed since it was written")
     try:
         header, *lines = [json.loads(line) for line in data.splitlines()]
         if header["index"] != INDEX_FORMAT:

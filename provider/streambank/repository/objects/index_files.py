@@ -134,7 +134,7 @@ class IndexFiles:
                 f"The object {digest} cannot be found; it may be in one of {unindexed} packs that no index "
                 "file names.",
                 code="index-incomplete",
-                hint="`streambank reindex` makes the index again from the packs: do that, and look again.",
+                hint="Run `streambank reindex`, which rebuilds the index from the packs, then try again.",
             )
         return IntegrityError(
             f"The repository does not hold the object {digest} any more.",

@@ -27,8 +27,8 @@ PACK_FORMAT = 1
 ENCODING_NONE = "none"
 TRAILER_BYTES = 108
 TABLE_HINT = (
-    "`streambank reindex` writes its table of contents again, if it is as long as it was and the index knows "
-    "it. Else take the batch again, where its checkpoint is still there, or use another savepoint."
+    "If its length has not changed and the index knows it, `streambank reindex` writes its table of contents "
+    "again. Else take the batch again if its checkpoint is still there, or use another savepoint."
 )
 _TAIL_BYTES = 256 << 10  # read at once; holds trailer and table of most packs
 _SALT = re.compile(rb'"salt": "([0-9a-f]{32})"')
@@ -140,7 +140,7 @@ def read_pack(store: Store, pack_id: str) -> Pack:
         table = store.read(key, table_start, table_bytes)
     algorithm, digits = split_digest(trailer[3].decode())
     if digits != pack_id or digest_of(algorithm, table) != f"{algorithm}:{pack_id}":
-        raise _damaged(key, "its table of contents is not the one it was written with")
+        raise _damaged(key, "its table of contents has changed since it was written")
     entries = _parse_table(table, key)
     if (entries[-1].offset + entries[-1].length if entries else 0) != table_start:
         raise _damaged(key, "its length is not what its table of contents says")

@@ -176,9 +176,9 @@ class ObjectWriter:
             yield chunk
         if f"{self._digest_name}:{hasher.hexdigest()}" != digest:
             raise ConflictError(
-                "A file changed while it was read: its bytes were others the second time.",
+                "A file changed while it was read: the second read gave other bytes.",
                 code="size-changed",
-                hint="Try again: a newer batch will do.",
+                hint="Try again; a newer batch can be saved as well.",
             )
 
     def forget(self, digests: Iterable[str]) -> None:
@@ -353,5 +353,5 @@ def _check_size(read_bytes: int, size_bytes: int) -> None:
         raise ConflictError(
             f"A file that should have {size_bytes} bytes gave {read_bytes}: it changed while it was read.",
             code="size-changed",
-            hint="Try again: a newer batch will do.",
+            hint="Try again; a newer batch can be saved as well.",
         )

@@ -176,13 +176,13 @@ def _data_file(entry: Mapping[str, Any], path: str, roots: Roots) -> DataFile:
     uri, size, action = entry.get("path"), entry.get("size"), entry.get("action", "add")
     if not isinstance(uri, str) or not uri or not isinstance(size, int) or isinstance(size, bool):
         raise FormatError(
-            f"{path} holds a line without the path and the size of a data file.",
+            f"{path} has a line without the path or the size of a data file.",
             code="half-written",
             hint="The file is damaged, or is not the log of a file sink.",
         )
     if action != "add":
         raise FormatError(
-            f"{path} does {action!r} to {uri}, and only adding files is understood.",
+            f"{path} has the action {action!r} for {uri}; only the action 'add' is known.",
             code="unknown-sink-action",
             hint="Report the Spark version that wrote it.",
         )

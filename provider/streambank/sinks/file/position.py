@@ -114,14 +114,14 @@ class FileSinkStanding:
         if self.safe:
             return ""
         if self.unfinished:
-            return f"A rollback of the file sink {self.path} was begun and not finished."
+            return f"A rollback of the file sink {self.path} was started but not finished."
         at = "has no log" if self.sink_batch is None else f"is at batch {self.sink_batch}"
         tail = {
             "ahead": f": Spark would skip what the query writes again, and lose rows of {self._amount()}",
             "behind": ": rows of the batches between are missing from its log",
-            "diverged": f": it was written by another timeline, {self._amount()} are not of this savepoint",
+            "diverged": f": another timeline wrote it, and {self._amount()} do not belong to this savepoint",
             "damaged": f", and its log cannot be read: {self.problem.rstrip('.')}",
-            "moved": ", and its log still names the files where they were before it moved",
+            "moved": ", and its log still names the files at their old location",
             "even": f", and {len(self.aside)} of its data files are set aside",
         }[self.standing]
         return f"The file sink {self.path} {at} and the savepoint at batch {self.savepoint_batch}{tail}."
@@ -167,7 +167,7 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
     was_uri, batch = record.get("path"), record.get("batch")
     if not isinstance(was_uri, str) or not isinstance(batch, int):
         raise IntegrityError(
-            f"The savepoint's record of its file sink is not whole: {dict(record)!r:.200}.",
+            f"The savepoint's record of its file sink is incomplete: {dict(record)!r:.200}.",
             hint="Somebody edited it, or another version wrote it: use another savepoint.",
         )
     moved = was_uri != now_uri
@@ -178,7 +178,7 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
         name = parse_log_name(file_name)
         if folder != LOG_DIRECTORY or name is None:
             raise IntegrityError(
-                f"The savepoint holds {path}, which is no entry of the log of {was_uri}.",
+                f"The savepoint holds {path}, which is not an entry of the log of {was_uri}.",
                 hint="Somebody edited it, or another version wrote it: use another savepoint.",
             )
         bytes_by_name[name] = relocate_entry(data, path, old, now_uri) if moved else data

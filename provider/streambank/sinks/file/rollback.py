@@ -128,7 +128,7 @@ def roll_back(saved: SavedLog, store: Store, was_uri: str, savepoint: str) -> Ro
         raise RefusedError(
             standing.sentence() or f"The file sink {store.uri} cannot be rolled back.",
             code="sink-cannot-roll-back",
-            hint="Bring back what is missing, use another savepoint, or say --sink accept.",
+            hint="Bring back what is missing, use another savepoint, or give --sink accept.",
         )
     there = list_log(store)
     same = {name for name in there if saved.content.get(name) == store.read(log_key(name))}
@@ -251,7 +251,7 @@ def _move(store: Store, key: str, to: str) -> None:
     except NotFoundError as error:
         if not store.exists(to):
             raise ConflictError(
-                f"{key} of the file sink {store.uri} went away while it was rolled back.",
+                f"{key} of the file sink {store.uri} disappeared while the sink was rolled back.",
                 code="sink-moved",
                 hint="Stop whatever writes to it, then restore again.",
             ) from error

@@ -171,7 +171,7 @@ def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth 
     span_s = float((raw[-1].number - raw[0].number + 1) * gathered.width_s)
     if len(cells) < MIN_CELLS or span_s < min_history_s:
         return TooLittle(
-            f"A trend needs {MIN_CELLS} stretches of time with batches in them, and "
+            f"A trend needs {MIN_CELLS} stretches of time with batches in them, and at least "
             f"{min_history_s / HOUR_S:g} h; the history has {len(cells)} within {span_s / HOUR_S:.2g} h."
         )
     notes: list[str] = []
@@ -187,9 +187,9 @@ def measure_growth(gathered: Gathered, *, min_history_s: float = 0.0) -> Growth 
     elif days < SURE_DAYS:
         notes.append(f"It rests on {days} days; {SURE_DAYS} are needed for an interval that can be trusted.")
     if fit.newer:
-        notes.append("It grows faster than it did: the rate is that of the newest part.")
+        notes.append("It grows faster than before: the rate is that of the newest part.")
     if found.low > 0 and backtest is not None and not backtest.holds:
-        notes.append("In its own past the forecast was worse than to expect no change.")
+        notes.append("On its own past the forecast was worse than a forecast of no change.")
     level, peak = _line(fit)
     return Growth(
         per_day=found.value * per_day,

@@ -146,10 +146,10 @@ class HistoryScan:
     def notes(self) -> tuple[str, ...]:
         """What was odd, in sentences."""
         told = (
-            (self.lost, "{} lost: batches between others of which no progress was kept."),
+            (self.lost, "{} lost: batches without a progress record, between others that have one."),
             (self.damaged, "{} damaged: lines that cannot be read."),
-            (self.torn, "{} torn: files that end in half a line, by a driver that was killed or is writing."),
-            (self.duplicates, "{} duplicates: records that are there twice."),
+            (self.torn, "{} torn: files that end in half a line: a driver was killed, or is writing."),
+            (self.duplicates, "{} duplicates: records that occur twice."),
             (self.jumps, "{} clock jumps: times that went back, and were put in order."),
             (self.stale, "{} stale: records of a driver that had lost its lease to another, left out."),
         )

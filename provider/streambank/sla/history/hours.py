@@ -177,7 +177,9 @@ class HourlyScan:
             if self._files is not None:
                 act(self._files)
         except StreambankError as error:
-            self._notes = (f"Its hours could not be kept, and are made anew each time: {error.message}",)
+            self._notes = (
+                f"Its hourly values could not be kept, and are made again each time: {error.message}",
+            )
 
 
 def hourly_history(

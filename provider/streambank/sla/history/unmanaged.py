@@ -141,7 +141,7 @@ def measure_checkpoint(
         raise NotFoundError(
             f"The query at {store.uri} has not committed any batch: there is nothing in commits/ to measure.",
             code="no-committed-batch",
-            hint="Wait for its first batch, or give the directory that it has as its checkpointLocation.",
+            hint="Wait for its first batch, or give the directory that is its checkpointLocation.",
         )
     batches = sorted(index.commits)
     notes: list[str] = []
@@ -174,7 +174,7 @@ class _Times:
         index = planner.index
         lost = batches[-1] - batches[0] + 1 - len(batches)
         if lost:
-            notes.append(f"{lost} lost: batches between others whose commit is not there.")
+            notes.append(f"{lost} lost: batches without a commit, between others that have one.")
         self._batches = batches
         self._planned: dict[int, datetime] = {}
         stamped = [_written(index, index.commits[batch]) for batch in batches]
@@ -184,13 +184,13 @@ class _Times:
                 if moment is not None:
                     self._planned[batch] = moment
         else:
-            notes.append("Times are those of planning: this storage does not tell when files were written.")
+            notes.append("Times are those of planning: this storage does not record when files were written.")
             stamped = [_planned_at(planner, batch) for batch in batches]
         known = [moment for moment in stamped if moment is not None]
         jumps = sum(two < one for one, two in pairwise(known))
         if jumps:
             notes.append(
-                f"{jumps} clock jumps: batches stamped before the one before; copies have such times."
+                f"{jumps} clock jumps: batches with an earlier time than the one before, as in copies."
             )
         first = known[0] if known else _EPOCH
         filled: list[datetime] = []
@@ -258,7 +258,7 @@ def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict
     if unread is not None and not looked:
         raise unread
     for code, number in broken.items():
-        notes.append(f"{number} not whole: batches whose state could not be looked into ({code}).")
+        notes.append(f"{number} incomplete: batches whose state could not be read ({code}).")
     return looked
 
 

@@ -84,20 +84,20 @@ def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | No
     if life is None:
         return _nobody(case, objective)
     if not life.wanted:
-        return case.verdict(objective, "ok", f"It need not run: {life.why_not}.", value=0.0)
+        return case.verdict(objective, "ok", f"It does not have to run: {life.why_not}.", value=0.0)
     if life.up is None:
-        why = "Whether its driver lives cannot be told from here yet."
+        why = "It is not known yet whether its driver is alive."
         return case.verdict(objective, "unknown", why)
     down_s, unwatched_s = life.down_s(case.now), life.unwatched_s(case.now)
     if not down_s and not unwatched_s:
         watched = f", and {life.watcher.who} watches it" if life.watched and life.watcher else ""
-        return case.verdict(objective, "ok", f"Its driver lives{watched}.", value=0.0)
+        return case.verdict(objective, "ok", f"Its driver is alive{watched}.", value=0.0)
     down = down_s >= unwatched_s
     value, since = max(down_s, unwatched_s), life.down_since if down else life.unwatched_since
     level = level_of(objective, value)
-    what = "It does not run, although it is meant to," if down else "Nothing would restart it"
+    what = "It must run, but has not run" if down else "It has had no watcher to restart it"
     if not down and life.down_since is None:
-        what = "It runs, but nothing would restart it"
+        what = "It runs, but has had no watcher to restart it"
     said = f"{what} for {against(objective, level, value)}."
     whys = [
         one for one in (life.down_why if down_s else "", life.unwatched_why if unwatched_s else "") if one
@@ -154,7 +154,7 @@ def _progress_age(case: Case, objective: Objective, facts: Facts, newest: dateti
     if objective.usual and objective.breach is not None:
         if sign.at is None:
             # A query without new input commits no batch, and nothing tells that its triggers come round.
-            why = "Only the batches are known: whether it is idle or hangs cannot be told."
+            why = "Only its batches are known, which do not show whether it is idle or hangs."
             return case.verdict(objective, "unknown", why, as_of=newest)
         objective = replace(objective, breach=max(objective.breach, sign.limit_s))
     return _age(case, objective, newest, what)
@@ -184,7 +184,7 @@ def _failed(case: Case, objective: Objective, facts: Facts, newest: datetime | N
     return case.verdict(
         objective,
         level,
-        f"Failed in a row since the newest committed batch: {against(objective, level, len(row))}.",
+        f"Failures in a row since the newest committed batch: {against(objective, level, len(row))}.",
         value=float(len(row)),
         since=row[0].at if row else None,
         as_of=newest,
@@ -237,7 +237,7 @@ def _skew(case: Case, objective: Objective, facts: Facts, newest: datetime | Non
 
 
 def _nobody(case: Case, objective: Objective) -> Verdict:
-    return case.verdict(objective, "unknown", f"Nobody looked: {objective.measure.meaning}.")
+    return case.verdict(objective, "unknown", f"Not measured: {objective.measure.meaning}.")
 
 
 def _sentence(fact: Fact) -> str:

@@ -22,7 +22,7 @@ from streambank.sla.objectives import HISTORY, MEASURES, Objective, objectives
 from streambank.sla.verdict import Level, Verdict
 
 _CLOCKS_APART = timedelta(minutes=1)
-_READ_AGAIN = "Read it by hand (streambank inspect), and repair what keeps it from being read."
+_READ_AGAIN = "Look at it with `streambank inspect`, and repair what cannot be read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,12 @@ def _history(case: Case, policy: SlaPolicy | None, history: History, walk: _Pass
     odd = len(evidence) > len(history.notes)
     if facts.unreadable:
         return _verdict(
-            case, policy, "breach", "Not all could be looked at.", walk.newest, (*facts.unreadable, *evidence)
+            case,
+            policy,
+            "breach",
+            "Not everything could be read.",
+            walk.newest,
+            (*facts.unreadable, *evidence),
         )
     if not walk.batches:
         return _verdict(case, policy, "unknown", "The history has no batch.", None, tuple(evidence))

@@ -127,7 +127,7 @@ class TrendGauge:
         if growth.grows:
             why = f"{size.name} grows by {against(self.objective, level, value)}."
         else:
-            why = f"{size.name} does not grow for certain: {say(value, size.rate)}, which may be chance."
+            why = f"{size.name} does not certainly grow: {say(value, size.rate)} may be chance."
         return case.verdict(
             self.objective,
             level,
@@ -150,7 +150,7 @@ class TrendGauge:
                 reached.append((max(0.0, expected_s - max(0.0, gone_s)), size, growth))
         if not reached:
             evidence = [line for size, growth in grown.items() for line in _evidence(size, growth)]
-            why = f"Nothing grows towards its limit for certain: {', '.join(size.name for size in grown)}."
+            why = f"Nothing certainly grows towards its limit: {', '.join(size.name for size in grown)}."
             last = max(growth.at for growth in grown.values())
             return case.verdict(self.objective, "ok", why, as_of=last, evidence=(*evidence, *left_out))
         seconds, size, growth = min(reached, key=lambda one: one[0])
@@ -166,7 +166,7 @@ class TrendGauge:
         return case.verdict(
             self.objective,
             level,
-            f"Until {size.name} reaches {say(limit, size.unit)}: {against(self.objective, level, seconds)}.",
+            f"{size.name} reaches {say(limit, size.unit)} in {against(self.objective, level, seconds)}.",
             value=seconds,
             subject=size.name,
             as_of=growth.at,
@@ -200,7 +200,7 @@ def _evidence(size: Size, growth: Growth) -> Iterable[str]:
     )
     yield (
         f"{size.name} is at {say(growth.level, size.unit)} and grows by "
-        f"{say(growth.per_day / _HOURS, size.rate)} (95 %: {low} to {high}), by {growth.cells} medians of "
+        f"{say(growth.per_day / _HOURS, size.rate)} (95 %: {low} to {high}), from {growth.cells} medians of "
         f"{say_duration(growth.width_s)} ({growth.method})."
     )
     if growth.backtest is None:
@@ -208,8 +208,8 @@ def _evidence(size: Size, growth: Growth) -> Iterable[str]:
     else:
         tried = growth.backtest
         yield (
-            f"Tried {tried.tries} times on its own past, {say_duration(tried.horizon_s)} ahead: off by "
-            f"{say(tried.error, size.unit)}, where no change would be off by "
+            f"Tried {tried.tries} times on its own past, {say_duration(tried.horizon_s)} ahead: the forecast "
+            f"was off by {say(tried.error, size.unit)}, and a forecast of no change by "
             f"{say(tried.naive_error, size.unit)}."
         )
     yield from growth.notes

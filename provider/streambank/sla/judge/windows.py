@@ -82,7 +82,7 @@ class Series:
         unit = self._objective.promise.unit
         if not self.values:
             window = say_duration(self._objective.window_s or 0.0)
-            yield f"No batch in the last {window}; this is of {to_json_time(self.newest_at)}."
+            yield f"No batch in the last {window}; this value is of {to_json_time(self.newest_at)}."
         elif self._extreme is not None:
             what = "smallest" if self._objective.promise.below else "largest"
             value, batch = self._extreme
@@ -176,6 +176,6 @@ def _nothing(objective: Objective, batches: int) -> str:
         return "The history has no batch."
     metrics = " or ".join(objective.measure.metrics)
     return (
-        f"None of the {batches} batches of the history tells {metrics}: "
-        "a query without it, or one that does not run under the runner."
+        f"None of the {batches} batches of the history has {metrics}: "
+        "the query has no such value, or does not run under the runner."
     )

@@ -57,9 +57,9 @@ def read_hot_keys(control: JobControl, query: str | None = None) -> list[Fact] |
         return list(_facts(record.data))
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"What is recorded of the largest keys of job {control.name} cannot be read: {error!r}.",
+            f"The record of the largest keys of job {control.name} cannot be read: {error!r}.",
             code="damaged-record",
-            hint=f"Look at {records.describe(record.number)}, or find the keys anew.",
+            hint=f"Look at {records.describe(record.number)}, or find the keys again.",
         ) from error
 
 

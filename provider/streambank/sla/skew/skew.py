@@ -134,8 +134,8 @@ class StoreSkew:
         of = f"of {len(self.parts)} partitions"
         if changed:
             said.append(
-                f"{len(changed)} {of} have changed since their newest snapshots; how many rows that made or "
-                "removed is not known, and bytes of changes count a row as often as it changed."
+                f"{len(changed)} {of} have changed since their newest snapshots. It is not known how many "
+                "rows that added or removed, and bytes of changes count a row as often as it changed."
             )
         if uncounted:
             said.append(f"The files of {uncounted} {of} do not count rows.")
@@ -152,8 +152,8 @@ class StoreSkew:
         if self.uneven:
             return (
                 f"Partition {self.largest} has {self.skew:.1f} times the mean by {self.by}.{empty} "
-                "spark_jobs/inspect_state.py names the keys that make it so: spread a hot one by a salt, and "
-                f"where keys are few, use fewer partitions or a finer key ({HOWTO})."
+                "spark_jobs/inspect_state.py names the keys that cause this: spread a hot key by a salt; if "
+                f"there are few keys, use fewer partitions or a finer key ({HOWTO})."
             )
         if self.skew <= self.limit:
             return f"It is spread evenly enough.{empty}"

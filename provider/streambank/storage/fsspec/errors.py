@@ -130,8 +130,8 @@ def not_usable_error(scheme: str, uri: str, error: Exception) -> StorageError:
 def no_exclusive_create_error(uri: str, scheme: str) -> InputError:
     """Two writers of one file could both believe to have made it: that is never risked."""
     return InputError(
-        f"{uri} cannot be created safely: the filesystem of {scheme}:// has no create that fails where "
-        "the file is there already.",
+        f"{uri} cannot be created safely: the filesystem of {scheme}:// cannot refuse to create a file "
+        "that already exists.",
         code="no-exclusive-create",
         hint="A checkpoint there can be saved. Keep repositories, job records and restored checkpoints on a "
         "local disk, s3://, gs:// or abfs://.",
@@ -141,8 +141,8 @@ def no_exclusive_create_error(uri: str, scheme: str) -> InputError:
 def no_version_error(uri: str) -> StorageError:
     """Without a version or a time a file that was written again looks unchanged."""
     return StorageError(
-        f"{uri} cannot be used: its filesystem tells neither a version nor a time of its files, so changes "
-        "would go unseen.",
+        f"{uri} cannot be used: its filesystem gives neither a version nor a time for its files, so "
+        "changes would go unnoticed.",
         code="no-file-version",
         hint="Keep checkpoints and repositories on another filesystem.",
     )

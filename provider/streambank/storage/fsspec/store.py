@@ -67,7 +67,7 @@ def open_location(uri: str) -> FsspecStore:
         raise InputError(
             f"A location of the scheme {scheme}:// holds credentials, or names several filesystems.",
             code="bad-location",
-            hint="Give credentials to the filesystem's package by its own settings, and one filesystem only.",
+            hint="Give credentials in the settings of the filesystem's package, and only one filesystem.",
         )
     try:
         import fsspec
@@ -190,9 +190,9 @@ class FsspecStore:
             data = bytes(self._fs.cat_file(path, start=offset, end=end))
         if len(data) != end - offset:
             raise StorageError(
-                f"{uri} gave {len(data)} bytes where {end - offset} were asked for.",
+                f"{uri} gave {len(data)} bytes instead of the {end - offset} that were asked for.",
                 code="corrupt-transfer",
-                hint="Try again; it may have been written at this moment.",
+                hint="Try again; it may have been written at the same moment.",
             )
         return data
 

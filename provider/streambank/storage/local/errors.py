@@ -14,18 +14,18 @@ NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 _CODES = {
     errno.EACCES: (
         "no-permission",
-        "Give the user that runs this the right to it, or run it as another user.",
+        "Give the user that runs this permission for it, or run it as another user.",
     ),
     errno.EPERM: (
         "no-permission",
-        "Give the user that runs this the right to it, or run it as another user.",
+        "Give the user that runs this permission for it, or run it as another user.",
     ),
-    errno.EROFS: ("read-only", "Mount the file system for writing, or choose another place."),
+    errno.EROFS: ("read-only", "Mount the file system for writing, or choose another location."),
     errno.ENOSPC: (
         "disk-full",
-        "Free some space and try again; nothing half-written is left under a real name.",
+        "Free some space and try again; no half-written file is left under its final name.",
     ),
-    errno.EFBIG: ("disk-full", "Files may not grow so large here: raise the limit (ulimit -f)."),
+    errno.EFBIG: ("disk-full", "The limit of file sizes is reached: raise it (ulimit -f)."),
     errno.EDQUOT: ("disk-full", "The quota is used up: free some space and try again."),
     errno.EMFILE: ("too-many-open-files", "Raise the limit of open files (ulimit -n) and try again."),
     errno.ENFILE: ("too-many-open-files", "Raise the system's limit of open files and try again."),

@@ -163,7 +163,7 @@ def _connect(uri: str, access: S3Access) -> Service:
         raise translate(error, uri) from error
     except ValueError as error:
         raise InputError(
-            f"{uri} cannot be opened: boto3's settings hold an address or region that is none.",
+            f"{uri} cannot be opened: boto3's settings hold an address or region that is not valid.",
             code="bad-setting",
             hint="Look at AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_REGION and ~/.aws/config, or at the "
             "connection that names them.",
@@ -177,7 +177,7 @@ def _encryption(access: S3Access) -> Mapping[str, Any]:
         kind, key = os.environ.get(SSE_VARIABLE, ""), os.environ.get(KMS_KEY_VARIABLE, "")
     if kind not in ENCRYPTIONS or (key and not kind.startswith("aws:kms")):
         raise InputError(
-            f"{SSE_VARIABLE} and {KMS_KEY_VARIABLE} ask for an encryption that there is not.",
+            f"{SSE_VARIABLE} and {KMS_KEY_VARIABLE} ask for an encryption that does not exist.",
             code="bad-setting",
             hint=f"Set {SSE_VARIABLE} to AES256 or aws:kms; a key goes with aws:kms only.",
         )
@@ -323,7 +323,7 @@ def server_time(service: Service, bucket: str, uri: str) -> datetime:
         return parsedate_to_datetime(said).astimezone(UTC)
     except (TypeError, ValueError) as error:
         raise StorageError(
-            f"The service of {uri} says no time in its answers.",
+            f"The service of {uri} sends no time in its answers.",
             code="storage",
             hint="Compare its clock with this machine's by hand.",
         ) from error

@@ -58,17 +58,19 @@ class S3Access:
         """Refuse what would silently be something else than was meant."""
         given = {one.name for one in fields(self) if getattr(self, one.name) is not None}
         if len(given & {"access_key_id", "secret_access_key"}) == 1:
-            raise _contradiction("half of the credentials", "Give the access key's id and its secret.")
+            raise _contradiction("only half of the credentials", "Give the access key's id and its secret.")
         if "session_token" in given and "access_key_id" not in given:
-            raise _contradiction("a session token without credentials", "Give all three.")
+            raise _contradiction(
+                "a session token without credentials", "Give the access key's id, its secret and the token."
+            )
         if {"profile", "access_key_id"} <= given:
             raise _contradiction("a profile and credentials", "Give one of them.")
         if {"external_id", "sts_endpoint_url"} & given and "role_arn" not in given:
-            raise _contradiction("something about a role, and no role", "Give the role's ARN.")
+            raise _contradiction("options for a role, but no role", "Give the role's ARN.")
         kind = self.encryption or ""
         if kind not in ENCRYPTIONS or ("kms_key_id" in given and not kind.startswith("aws:kms")):
             raise _contradiction(
-                "an encryption that there is not", "AES256 or aws:kms; a key goes with aws:kms only."
+                "an encryption that does not exist", "AES256 or aws:kms; a key goes with aws:kms only."
             )
 
     def __repr__(self) -> str:

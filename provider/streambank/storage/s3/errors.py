@@ -10,8 +10,8 @@ from streambank.core.errors import ConflictError, InputError, NotFoundError, Sto
 from streambank.storage.store import EXISTS_HINT, GONE_HINT
 
 _RIGHTS = (
-    "Give these credentials the right to it. A key that is not there is answered like this too, where the "
-    "right to list the bucket is missing."
+    "Give these credentials permission for it. Without permission to list the bucket, the service gives this "
+    "answer for a key that does not exist, too."
 )
 _CREDENTIALS = (
     "Look at AWS_PROFILE and AWS_ACCESS_KEY_ID, or at the Airflow connection, and at the clock of this "
@@ -21,7 +21,7 @@ _NONE = (
     "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or fill in the Airflow connection, or "
     "give the machine a role."
 )
-_BUSY = "Try again later, or with less at once."
+_BUSY = "Try again later, or with fewer requests at once."
 _REGION = "Set AWS_REGION to the region of the bucket."
 _NETWORK = "Look at AWS_ENDPOINT_URL, the network and the proxy settings, then try again."
 _LOCKED = "It may not be changed before its retention or legal hold ends."
@@ -30,21 +30,24 @@ _CODES = {
     "403": ("no-permission", _RIGHTS),
     "AccessDenied": ("no-permission", _RIGHTS),
     "AllAccessDisabled": ("no-permission", _RIGHTS),
-    "KMS.AccessDeniedException": ("no-permission", "Give these credentials the right to the KMS key."),
+    "KMS.AccessDeniedException": ("no-permission", "Give these credentials permission for the KMS key."),
     "ExpiredToken": ("bad-credentials", _CREDENTIALS),
     "InvalidAccessKeyId": ("bad-credentials", _CREDENTIALS),
     "InvalidToken": ("bad-credentials", _CREDENTIALS),
     "RequestTimeTooSkewed": ("bad-credentials", _CREDENTIALS),
     "SignatureDoesNotMatch": ("bad-credentials", _CREDENTIALS),
-    "NoSuchBucket": ("no-bucket", "Make the bucket, or look at its name and at AWS_ENDPOINT_URL."),
+    "NoSuchBucket": ("no-bucket", "Create the bucket, or check its name and AWS_ENDPOINT_URL."),
     "InvalidBucketName": ("no-bucket", "No bucket can have this name."),
     "301": ("wrong-region", _REGION),
     "AuthorizationHeaderMalformed": ("wrong-region", _REGION),
     "PermanentRedirect": ("wrong-region", _REGION),
     "ObjectLocked": ("object-locked", _LOCKED),
     "InvalidObjectState": ("object-archived", "Bring it back from the archive first."),
-    "BadDigest": ("corrupt-transfer", "The network damages what passes through it: try again."),
-    "XAmzContentChecksumMismatch": ("corrupt-transfer", "The network damages what passes: try again."),
+    "BadDigest": ("corrupt-transfer", "The network damages the data that passes through it: try again."),
+    "XAmzContentChecksumMismatch": (
+        "corrupt-transfer",
+        "The network damages the data that passes through it: try again.",
+    ),
     "EntityTooLarge": ("too-large", "The service takes no object of this size."),
     "QuotaExceeded": ("disk-full", "The quota is used up: free some space and try again."),
     "InsufficientStorage": ("disk-full", "The service has no space left."),
@@ -131,7 +134,7 @@ def no_exclusive_create_error(uri: str) -> InputError:
     return InputError(
         f"{uri} cannot be created safely: the service replaced an object that it was told not to replace.",
         code="no-exclusive-create",
-        hint="It does not know PUT with If-None-Match: a newer version of it may. A checkpoint there can be "
+        hint="It does not support PUT with If-None-Match; a newer version may. A checkpoint there can be "
         "saved; keep repositories, job records and restored checkpoints elsewhere.",
     )
 
@@ -141,5 +144,5 @@ def corrupt_error(uri: str, how: str) -> StorageError:
     return StorageError(
         f"{uri} {how}.",
         code="corrupt-transfer",
-        hint="Try again; if it stays, the network, a proxy or the service damages what passes.",
+        hint="Try again. If it happens again, the network, a proxy or the service damages the data.",
     )

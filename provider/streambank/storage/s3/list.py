@@ -59,7 +59,7 @@ class _Walk:
         token = page.get("NextContinuationToken")
         if not token or token == self.token:
             raise StorageError(
-                f"The service lists {uri} without an end.",
+                f"The service's listing of {uri} does not end.",
                 code="storage",
                 hint="Report it to whoever makes the service.",
             )

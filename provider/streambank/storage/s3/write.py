@@ -122,7 +122,7 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
     """
     if spool.size_bytes > _LIMIT_BYTES:
         raise StorageError(
-            f"{place.uri} would have {spool.size_bytes} bytes, and 5 GiB is what one request can create.",
+            f"{place.uri} would have {spool.size_bytes} bytes, but one request can create at most 5 GiB.",
             code="too-large",
             hint="Let it be written in parts: no file that has to be created at once is that large.",
         )
@@ -145,7 +145,7 @@ def create(place: Place, spool: Spool, metadata: Mapping[str, str] | None = None
                 raise
             return
     raise ConflictError(
-        f"{place.uri} is written by others at the same time.", code="exists", hint="Try again."
+        f"{place.uri} is being written by others at the same time.", code="exists", hint="Try again."
     )
 
 

@@ -35,7 +35,7 @@ def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
 def test_what_was_recorded_is_shown_beside_it(rocksdb: Path) -> None:
     shown = succeed("inspect", rocksdb, "--history", FOLDER / "driver-killed").out
     assert "recorded progress of driver-killed, 2 runs: 7 batches, 2026-11-21T10:47:03.029Z to" in shown
-    assert "note: 1 lost: batches between others of which no progress was kept." in shown
+    assert "note: 1 lost: batches without a progress record, between others that have one." in shown
 
 
 def test_so_much_of_the_history_as_is_wanted(rocksdb: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_for_measuring_is_a_finding(
     ("options", "code", "says"),
     [
         (["--history", "nowhere"], 3, "There are no progress records at nowhere."),
-        (["--history", str(FOLDER / "driver-killed"), "--within", "6"], 2, "'6' is no duration."),
+        (["--history", str(FOLDER / "driver-killed"), "--within", "6"], 2, "'6' is not a duration."),
     ],
 )
 def test_a_history_that_is_not_there_is_an_error(

@@ -114,4 +114,4 @@ def test_what_is_not_declared_is_exit_code_3_and_no_jobs_file_exit_code_2(
 @pytest.mark.usefixtures("job")
 def test_a_duration_without_a_unit_is_a_mistake_in_the_arguments() -> None:
     answer = streambank("job", "stop", "flights", "--force-after", "60")
-    assert answer.code == 2 and "'60' is no duration." in answer.err
+    assert answer.code == 2 and "'60' is not a duration." in answer.err

@@ -54,7 +54,7 @@ def test_what_is_not_well_is_explained(tmp_path: Path, jobs: Path) -> None:
     assert rows["time_to_limit"][0] == "warn" and rows["hot_key"][0] == "unknown"
     assert "warn: time_to_limit: Until state_bytes reaches 3 GB: 1 d" in said
     assert "  what to do: See what the state keeps" in said and "  - Tried 5 times on its own past" in said
-    assert "unknown: hot_key: Nobody looked" in said
+    assert "unknown: hot_key: Not measured" in said
 
 
 def test_a_breach_is_exit_code_1_and_a_muted_one_is_not(tmp_path: Path, jobs: Path) -> None:

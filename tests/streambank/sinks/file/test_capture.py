@@ -171,7 +171,7 @@ class TestStanding:
         content = {f"_spark_metadata/{n}": store.read(f"_spark_metadata/{n}") for n in (0, 1, 2, 4)}
         with pytest.raises(IntegrityError, match="whole"):
             read_saved_log(record, content, store.uri)
-        with pytest.raises(IntegrityError, match="no entry"):
+        with pytest.raises(IntegrityError, match="not an entry"):
             read_saved_log(record, {"_spark_metadata/../../x": b"v1"}, store.uri)
 
 

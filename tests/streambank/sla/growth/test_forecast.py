@@ -93,7 +93,7 @@ def test_a_leak_that_began_lately_is_found_though_most_of_the_history_is_flat(da
     late = both(wave(100), lambda second: 1000 + 100 * max(0.0, second - begin) / DAY_S)
     found = grown(noisy(late, 10, 7), days)
     assert found.grows and found.per_day == pytest.approx(100, rel=0.1)
-    assert not found.sure and any("faster than it did" in note for note in found.notes)
+    assert not found.sure and any("faster than before" in note for note in found.notes)
 
 
 def test_noise_with_a_memory_seldom_looks_like_growth_and_the_interval_holds_what_is_true() -> None:

@@ -134,7 +134,7 @@ def test_a_real_driver_that_was_killed() -> None:
     history = held(recorded("driver-killed"))
     assert batches(history.points) == [0, 1, 2, 3, 5, 6, 7]
     assert history.runs == 2
-    assert history.notes == ("1 lost: batches between others of which no progress was kept.",)
+    assert history.notes == ("1 lost: batches without a progress record, between others that have one.",)
 
 
 def test_half_a_line_and_damaged_ones_are_told_and_the_rest_is_read(store: Store) -> None:

@@ -47,7 +47,7 @@ def test_every_layout_is_measured_and_nothing_is_written(name: str, tmp_path: Pa
     found = measure_checkpoint(store)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert batches(found.history.points) == checkpoint(name).batches()
-    assert [note for note in found.history.notes if "not whole" in note] == []
+    assert [note for note in found.history.notes if "incomplete" in note] == []
     closure = CheckpointReader(store).closure(kind="minimal")
     newest = list(found.history.points)[-1]
     assert set(newest.operators) == {operator.operator for operator in closure.operators}
@@ -177,7 +177,7 @@ def test_a_storage_that_fails_is_no_silence() -> None:
 
     store = open_store("memory://unused")
     history = measure_checkpoint(store, planner=failing("state/0/1/3.zip")).history
-    assert history.notes == ("1 not whole: batches whose state could not be looked into (io-error).",)
+    assert history.notes == ("1 incomplete: batches whose state could not be read (io-error).",)
     with pytest.raises(StorageError) as caught:
         measure_checkpoint(store, planner=failing("state/", "offsets/"))
     assert caught.value.code == "io-error"
@@ -194,7 +194,7 @@ def test_what_spark_has_deleted_is_no_damage(tmp_path: Path) -> None:
 
 def test_batches_without_a_commit_between_others_are_told() -> None:
     history = measured(checkpoint("4.3.0/stateless").but("commits/4", "commits/5")).history
-    assert history.notes[0] == "2 lost: batches between others whose commit is not there."
+    assert history.notes[0] == "2 lost: batches without a commit, between others that have one."
     after = next(point for point in history.points if point.batch == 6)
     assert "gap_s" not in after.values
 

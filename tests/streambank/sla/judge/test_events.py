@@ -62,7 +62,7 @@ def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: 
     assert verdict.level == "breach" and verdict.advice
     assert (verdict.since is None) == (name in ("partition_skew", "hot_key"))
     nobody = verdicts(history, policy)[name]
-    assert nobody.level == "unknown" and "Nobody looked" in nobody.why
+    assert nobody.level == "unknown" and "Not measured" in nobody.why
 
 
 def test_each_reported_objective_has_a_case() -> None:
@@ -105,7 +105,8 @@ def test_a_job_that_runs_unwatched_is_broken_and_one_that_was_stopped_is_not() -
     )
     assert left.level == "breach" and left.since == NOW - 20 * MINUTE and left.value == 1200.0
     assert left.why == (
-        "It runs, but nothing would restart it for 20 min, above the limit of 5 min. Nothing has watched it."
+        "It runs, but has had no watcher to restart it for 20 min, above the limit of 5 min. "
+        "Nothing has watched it."
     )
     both = verdict(
         Life(

@@ -38,7 +38,7 @@ def test_a_wave_foretells_nothing() -> None:
     assert found["growth"].level == "ok"
     flat = points("state_bytes", leak(0, 30e9), days=8)
     still = verdicts(flat, now=flat[-1].at)
-    assert still["time_to_limit"].value is None and "Nothing grows" in still["time_to_limit"].why
+    assert still["time_to_limit"].value is None and "Nothing certainly grows" in still["time_to_limit"].why
     assert "may be chance" in still["growth"].why
 
 

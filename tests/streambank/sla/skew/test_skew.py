@@ -92,7 +92,7 @@ def test_rows_of_some_partitions_alone_are_no_rows_of_the_store() -> None:
     mixed = store(counted(0, 10, 1000), changed(1, 30, 3000, 500))
     assert (mixed.rows, mixed.by) == (None, "bytes")
     (said,) = mixed.unknown
-    assert said.startswith("1 of 2 partitions have changed since their newest snapshots;")
+    assert said.startswith("1 of 2 partitions have changed since their newest snapshots.")
     document = mixed.to_dict()["partitions"][1]
     assert (document["rows"], document["snapshot_rows"], document["snapshot_version"]) == (None, 30, 6)
     assert (document["bytes"], document["snapshot_bytes"], document["change_bytes"]) == (3500, 3000, 500)

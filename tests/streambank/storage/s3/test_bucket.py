@@ -74,5 +74,5 @@ def test_the_server_says_its_time_and_it_is_ours(store: S3Store, monkeypatch: py
     (finding,) = check_service(store, lambda: utc_now() + timedelta(minutes=3))
     assert getattr(finding, "code", "") == "clock-skew"
     monkeypatch.setattr(s3_bucket, "call", lambda *args, **more: {"ResponseMetadata": {"HTTPHeaders": {}}})
-    with pytest.raises(StorageError, match="says no time"):
+    with pytest.raises(StorageError, match="sends no time"):
         store.server_time()
