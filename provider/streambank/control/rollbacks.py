@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, RefusedError
-from streambank.core.names import MAIN
+from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
 from streambank.sinks.file.rollback import has_been_taken_back, rollbacks
 from streambank.storage import open_store
@@ -89,7 +89,7 @@ def check_not_taken_back(control: JobControl, query: str | None, generation: Gen
                 "rows would be lost if it went on there.",
                 code="sinks-taken-back",
                 hint=f"Restore the job: `streambank restore {note.get('savepoint')} --job "
-                f"{control.name}{f'/{query}' if query else ''} --generation --sink rollback`.",
+                f"{QueryRef.of(control.name, query)} --generation --sink rollback`.",
             )
 
 

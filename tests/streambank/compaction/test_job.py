@@ -144,7 +144,7 @@ def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_pa
     other = declare(tmp_path / "other")
     litter(open_store(other.checkpoint))
     done = compact_job(other, label="x", by=BY)["main"]
-    with pytest.raises(InputError, match="no current checkpoint"):
+    with pytest.raises(InputError, match="not a current checkpoint"):
         undo_job(job, done.quarantine or "", by=BY)
     with pytest.raises(NotFoundError, match="no quarantine"):
         undo_job(job, LocalStore(tmp_path / "nothing").uri, by=BY)
@@ -162,7 +162,7 @@ def test_a_quarantine_of_an_earlier_generation_is_purged_and_one_of_another_job_
         generations.switch(generations.propose(taken=lambda location: False), operation=operation)
     (tmp_path / "other").mkdir()
     other = declare(tmp_path / "other")
-    with pytest.raises(InputError, match="no checkpoint of job"):
+    with pytest.raises(InputError, match="not a checkpoint of job"):
         purge_job(other, done.quarantine, by=BY)
     with records.operation("restore", by=BY), pytest.raises(ConflictError):
         purge_job(job, done.quarantine, by=BY)

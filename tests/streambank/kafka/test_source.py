@@ -154,7 +154,7 @@ def test_what_cannot_be_asked_is_not_known(broker: FakeBroker) -> None:
     broker.down = True
     found = look(record, broker)
     assert (found.safe, found.lost, found.hint) == (None, (), "Start it.")
-    assert "will get again: Kafka is down." in found.sentence()
+    assert "would read next: Kafka is down." in found.sentence()
 
 
 def grown(broker: FakeBroker, by: int) -> None:

@@ -126,7 +126,7 @@ class TestBelow:
         taken = saved(bare, DELTA)
         bare.run(1)
         message = said(bare, taken)
-        assert "takes batch 5 for done" in message and "skipped for good" in message
+        assert "regards batch 5 as done" in message and "skipped for good" in message
         assert "repeated" not in message
 
     def test_a_fork_repeats(self, bare: Workshop) -> None:

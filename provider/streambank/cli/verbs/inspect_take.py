@@ -32,8 +32,6 @@ from streambank.cli.options import (
     bytes_per_s,
 )
 from streambank.cli.output import console
-from streambank.core.names import MAIN
-from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
@@ -193,6 +191,7 @@ def take(
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file.capture import FileSinkCapture
     from streambank.storage import open_store
+    from streambank.work.executor import Pace
     from streambank.work.pace import give_way
 
     rate = bytes_per_s(max_rate)
@@ -242,7 +241,7 @@ class _Managed:
     spark_version: str | None = None
     epoch: Callable[[], str | None] | None = None
     control: JobControl | None = None
-    query: str = MAIN
+    query: str = ""
     generation: int = 0
 
     @property

@@ -22,7 +22,6 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
-from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.declaration.declaration import Job
@@ -323,6 +322,7 @@ def savepoint(
     from streambank.cli.options import executor
     from streambank.cli.verbs.inspect_take import show_taken
     from streambank.job.savepoint import savepoint_job
+    from streambank.work.executor import Pace
 
     machines = executor(on, master, spark_conf, spark_properties, PARALLEL)
     with console.progress() as progress:

@@ -25,7 +25,6 @@ from streambank.cli.options import (
 from streambank.cli.output import console
 from streambank.cli.verbs.verify import show_reports
 from streambank.core.errors import InputError, NotFoundError
-from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.replicas.repair import RepairReport
@@ -94,6 +93,7 @@ def replicate(
     from streambank.replicas.replicate import newest_first, replicate_to
     from streambank.repository.catalog import require_any
     from streambank.storage import open_store
+    from streambank.work.executor import Pace
 
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel)
@@ -180,6 +180,7 @@ def repair(
     from streambank.replicas.repair import repair as repair_repository
     from streambank.repository.catalog import find, listed
     from streambank.storage import open_store
+    from streambank.work.executor import Pace
 
     rate = bytes_per_s(max_rate)
     machines = executor(on, master, spark_conf, spark_properties, parallel)

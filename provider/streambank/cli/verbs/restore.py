@@ -26,7 +26,6 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.errors import InputError
-from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -152,6 +151,7 @@ def restore(
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.storage import open_store
+    from streambank.work.executor import Pace
 
     if (into is not None) == generation:
         raise InputError(

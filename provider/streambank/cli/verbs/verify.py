@@ -27,7 +27,6 @@ from streambank.cli.options import (
 )
 from streambank.cli.output import console
 from streambank.core.errors import InputError, NotFoundError
-from streambank.work.executor import Pace
 
 if TYPE_CHECKING:
     from streambank.repository.repository import Repository
@@ -207,6 +206,7 @@ def _verify_sample(
     from streambank.control.processes import who
     from streambank.repository.coverage import parse_share
     from streambank.savepoint.sampling import verify_sample
+    from streambank.work.executor import Pace
 
     with console.progress() as progress:
         found = verify_sample(
@@ -248,6 +248,7 @@ def _verify(
 ) -> VerifyReport:
     from streambank.control.processes import who
     from streambank.savepoint.verify import verify as verify_savepoint
+    from streambank.work.executor import Pace
 
     with console.progress() as progress:
         return verify_savepoint(

@@ -45,7 +45,7 @@ def test_where_all_is_well_nothing_is_written(repository: Path) -> None:
         "added_packs": 0,
         "damaged_index_files": [],
     }
-    assert "needs nothing: 2 packs" in succeed("reindex").out
+    assert "The index is in order: 2 packs" in succeed("reindex").out
     assert {path: path.stat().st_mtime_ns for path in files(repository, "")} == before
 
 

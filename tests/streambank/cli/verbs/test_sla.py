@@ -52,7 +52,7 @@ def test_what_is_not_well_is_explained(tmp_path: Path, jobs: Path) -> None:
     }
     assert rows["state_bytes"] == ["ok", "state_bytes", "2.44", "GB", "3", "GB"]
     assert rows["time_to_limit"][0] == "warn" and rows["hot_key"][0] == "unknown"
-    assert "warn: time_to_limit: Until state_bytes reaches 3 GB: 1 d" in said
+    assert "warn: time_to_limit: state_bytes reaches 3 GB in 1 d" in said
     assert "  what to do: See what the state keeps" in said and "  - Tried 5 times on its own past" in said
     assert "unknown: hot_key: Not measured" in said
 

@@ -162,6 +162,7 @@ from streambank.repository.objects import write
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage.local.store import LocalStore
+from streambank.work.executor import Pace
 
 write.SETTLE_BYTES = 3_000_000
 
@@ -170,7 +171,7 @@ def progress(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint, repository = map(LocalStore, sys.argv[1:])
-take(checkpoint, Repository.open(repository, create=True), "orders", parallel=1, progress=progress)
+take(checkpoint, Repository.open(repository, create=True), "orders", pace=Pace(parallel=1, progress=progress))
 """
 
 
