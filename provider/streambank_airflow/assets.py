@@ -119,7 +119,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     )
     if not known or not all(parts):
         raise ValueError(
-            f"An asset URI of Streambank reads {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY, "
+            f"A Streambank asset URI must be {SCHEME}://savepoints/JOB, {SCHEME}://watermarks/JOB/EVERY, "
             f"{SCHEME}://batches/JOB/EVERY or {SCHEME}://slas/JOB/LEVEL, not {uri.geturl()}."
         )
     return uri

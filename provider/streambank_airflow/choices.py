@@ -47,7 +47,7 @@ def new_sink_choices(value: Any) -> dict[str, str]:
         found = parse_new_sinks(str(line).strip() for line in value if str(line).strip())
     else:
         raise InputError(
-            f"new_sinks is to be a list of OLD=NEW, not {value!r}.",
+            f"new_sinks must be a list of OLD=NEW, not {value!r}.",
             code="bad-option",
             hint='Write ["/data/out=/data/new-out"].',
         )
@@ -58,9 +58,9 @@ def new_sink_choices(value: Any) -> dict[str, str]:
             and not PurePosixPath(place).is_absolute()
         ):
             raise InputError(
-                f"new_sinks is to name directories by absolute paths or URIs, not {place!r}.",
+                f"new_sinks must name directories by absolute paths or URIs, not {place!r}.",
                 code="bad-option",
-                hint="Workers have no working directory that counts: write it from its root on.",
+                hint="A relative path means nothing on a worker: write an absolute path or a URI.",
             )
     return found
 

@@ -101,20 +101,26 @@ def get_provider_info() -> dict[str, Any]:
                         "The ID of a connection of the type Amazon Web Services (aws) that says how S3 is "
                         "reached, instead of the fields below.",
                     ),
-                    "s3_endpoint_url": _text("S3 endpoint", "Another service than Amazon's that speaks S3."),
+                    "s3_endpoint_url": _text(
+                        "S3 endpoint", "The endpoint of an S3 service other than Amazon's."
+                    ),
                     "s3_region": _text("S3 region", "The region of the buckets."),
                     "s3_session_token": {
                         "label": "S3 session token",
-                        "description": "Belongs to temporary credentials.",
+                        "description": "Required with temporary credentials.",
                         "schema": {"type": ["string", "null"], "format": "password"},
                     },
                     "s3_profile": _text("S3 profile", "A profile of ~/.aws/config, instead of credentials."),
                     "s3_role_arn": _text("S3 role", "The ARN of a role that these credentials assume."),
-                    "s3_external_id": _text("S3 external ID", "What the role's owner wants to hear."),
-                    "s3_sts_endpoint_url": _text("STS endpoint", "Where roles are assumed, if elsewhere."),
+                    "s3_external_id": _text(
+                        "S3 external ID", "The external ID that the role's owner requires."
+                    ),
+                    "s3_sts_endpoint_url": _text(
+                        "STS endpoint", "Where roles are assumed, if not at the default endpoint."
+                    ),
                     "s3_encryption": _text(
                         "S3 encryption",
-                        "AES256 or aws:kms, asked for with each object; else the bucket's own.",
+                        "AES256 or aws:kms, requested for each object; empty: the bucket's default.",
                     ),
                     "s3_kms_key_id": _text("S3 KMS key", "The key for aws:kms."),
                 },

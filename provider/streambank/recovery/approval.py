@@ -171,7 +171,7 @@ def subject_of(plan: RestorePlan, choices: Iterable[Choice], *, age: str) -> str
     said += _unguarded(plan)
     codes = {one.code for one in plan.source_refusals["refuse"]}
     if NOT_KNOWN in codes:
-        said.append("Whether its input is still there is not known.")
+        said.append("It is not known whether its input is still there.")
     elif codes:
         said.append("Input cannot be repeated." if NOT_REPEATABLE in codes else "Input is lost.")
     return " ".join(said)
@@ -185,7 +185,7 @@ def _unguarded(plan: RestorePlan) -> list[str]:
         first = plan.batch + 1
         batches = f"Batch {first} was" if newest == first else f"Batches {first} to {newest} were"
         return [f"{batches} sent to a sink that is not guarded."]
-    return ["Whether a sink that is not guarded is ahead is not known."] if sinks else []
+    return ["It is not known whether a sink that is not guarded is ahead."] if sinks else []
 
 
 def _later(plan: RestorePlan) -> str:

@@ -85,9 +85,9 @@ def s3_access(
     for name, value in said:
         if value and found.setdefault(name, value) != value:
             raise InputError(
-                f"The connection {where} says two things about the setting {name} of S3.",
+                f"The S3 setting {name} has two values in connection {where}.",
                 code="bad-connection",
-                hint="Say it in one place.",
+                hint="Set it in one place only.",
             )
     try:
         return S3Access.of(found)
@@ -131,7 +131,7 @@ def _nested(
 def _text(conn_id: str, field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InputError(
-            f"The field {field!r} of the connection {conn_id} is to be a text.",
+            f"The field {field!r} of the connection {conn_id} must be text.",
             code="bad-connection",
             hint="Write it in quotation marks in the connection's extra.",
         )
@@ -140,11 +140,11 @@ def _text(conn_id: str, field: str, value: Any) -> str:
 
 def _not_followed(conn_id: str, field: str) -> InputError:
     return InputError(
-        f"The connection {conn_id} has a field {field!r}, which cannot be followed here.",
+        f"The connection {conn_id} has a field {field!r}, which is not supported.",
         code="bad-connection",
-        hint="Followed are login, password, service_config with endpoint_url of s3 and sts, "
+        hint="Supported are login, password, service_config with endpoint_url of s3 and sts, "
         f"assume_role_kwargs with ExternalId, and {', '.join(sorted(_AWS_FIELDS))}. "
-        "Make a connection of these, or a profile.",
+        "Use only these in the connection, or use a profile.",
     )
 
 
@@ -198,13 +198,13 @@ def aws_conn_id_of(conn_id: str, extra: Mapping[str, Any]) -> str | None:
     for name, value in extra.items():
         if name not in EXTRA_FIELDS:
             raise InputError(
-                f"The connection {conn_id} has a field {name!r} that nothing here knows.",
+                f"The connection {conn_id} has an unknown field {name!r}.",
                 code="bad-connection",
                 hint=f"Its extra may hold: {', '.join(sorted(EXTRA_FIELDS))}.",
             )
         if value is not None and not isinstance(value, str):
             raise InputError(
-                f"The field {name!r} of the connection {conn_id} is to be a text.",
+                f"The field {name!r} of the connection {conn_id} must be text.",
                 code="bad-connection",
                 hint="Write it in quotation marks in the connection's extra.",
             )

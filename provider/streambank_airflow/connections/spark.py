@@ -221,11 +221,11 @@ def with_connection(job: Job, connection: SparkConnection) -> LaunchPolicy:
     for known, name in _FIELDS.items():
         value = extra.get(name)
         if value is not None and not isinstance(value, str):
-            raise wrong(known, "it is to be a text", "Write it in quotation marks in the connection's extra.")
+            raise wrong(known, "it must be text", "Write it in quotation marks in the connection's extra.")
         said[known] = value or None
     if said["deploy_mode"] not in (None, "client", "cluster"):
         raise wrong(
-            "deploy_mode", f"{said['deploy_mode']!r} is none of its values", "One of: client, cluster."
+            "deploy_mode", f"{said['deploy_mode']!r} is not one of its values", "One of: client, cluster."
         )
     if extra.get("keytab") and not declared.get("keytab"):
         raise wrong(

@@ -33,8 +33,8 @@ from streambank_airflow.operators.rewrite import (
 from streambank_airflow.sensors.job import BatchCommittedSensor
 
 AS_IT_WAS = (
-    " Nothing is written into the checkpoint that it has: where a step fails, the job goes on in it, with "
-    "the state that it had, and the run fails."
+    " The current checkpoint is not changed: if a step fails, the job goes on from it with its old state, "
+    "and the run fails."
 )
 TOO_EARLY = f"ti.xcom_pull(task_ids='preview', key='{NOTHING_KEY}')"
 REWRITTEN = "ti.xcom_pull(task_ids='rewrite')"
@@ -47,7 +47,7 @@ def compact_dag(job: Job, jobs_file: str) -> DAG:
         job,
         jobs_file,
         "compact",
-        "Stops the job with a savepoint, lets keys go that have expired, and starts it with what is left.",
+        "Stops the job with a savepoint, removes expired keys, and starts it with the rest.",
         forms.compact_form(queries, job.compact),
         CompactStateOperator,
         {name: f"{{{{ params.{name} }}}}" for name in forms.COMPACT_FIELDS},

@@ -20,7 +20,7 @@ SINK_CHOICES = {
     "accept": "accept - leave the output as it is",
 }
 SOURCE_CHOICES = {
-    "refuse": "refuse - ask in the approval if input is gone, cannot be asked for, or cannot be repeated",
+    "refuse": "refuse - ask in the approval if input is lost, unknown, or cannot be repeated",
     "accept": "accept - go on without it",
 }
 MODE_CHOICES = {
@@ -29,28 +29,28 @@ MODE_CHOICES = {
 }
 LEVEL_CHOICES = {
     "none": "none",
-    "quick": "quick - everything there, sizes match",
+    "quick": "quick - every file exists, sizes match",
     "full": "full - every byte read and compared",
-    "sampled": "sampled - of all savepoints, the next share read and compared",
+    "sampled": "sampled - the next share of all savepoints read and compared",
 }
 BREACH_CHOICES = {
     "fail": "fail - the task fails",
     "warn": "warn - a warning in its log",
-    "report": "report - only the result says so",
+    "report": "report - only in the result",
 }
 LATER = {
-    "replicate": ("Replicate", "Bring what the replicas lack to them, once all is verified."),
+    "replicate": ("Replicate", "After verification, copy to the replicas what they lack."),
     "expire": (
         "Expire",
-        "Take savepoints that the declared retention does not keep from the list; where there are replicas, "
-        "only in a run that replicates.",
+        "Expire savepoints that the declared retention does not keep; if there are replicas, only in a run "
+        "that replicates.",
     ),
     "expire_replicas": (
         "Expire in replicas",
-        "Take savepoints from the lists of replicas that neither the repository lists nor their own declared "
+        "In the replicas, expire savepoints that neither the repository lists nor the replicas' own declared "
         "retention keeps.",
     ),
-    "sweep": ("Sweep", "Delete what no savepoint has needed for the grace."),
+    "sweep": ("Sweep", "Delete what no savepoint has needed for the grace period."),
 }
 """What may follow the verifications: title and description."""
 
@@ -64,7 +64,7 @@ def _note() -> Param:
         None,
         type=["null", "string"],
         title="Note",
-        description="Why; kept with the records of this operation.",
+        description="The reason; kept with the records of this operation.",
         maxLength=1000,
     )
 
@@ -79,7 +79,7 @@ def query_form(queries: Sequence[str]) -> dict[str, Param]:
             type="string",
             enum=list(queries),
             title="Query",
-            description="The query of the job that this is about.",
+            description="Which query of the job to work on.",
         )
     }
 
@@ -93,8 +93,8 @@ def run_form() -> dict[str, Param]:
             type="boolean",
             title="Accept lost records",
             description=(
-                "Only where a run has failed with repository-lost, and the repository is lost for good: "
-                "begin again without the job's records and savepoints. It is recorded who did so."
+                "Only if a run has failed with repository-lost, and the repository is lost for good: start "
+                "again without the job's records and savepoints. The records name who did so."
             ),
             section="Lost repository",
         ),
@@ -118,7 +118,7 @@ def stop_form(force_after_s: float) -> dict[str, Param]:
             False,
             type="boolean",
             title="Drain",
-            description="Let the job work off what its sources hold now, then stop.",
+            description="Let the job process all that its sources hold now, then stop.",
         ),
         "force_after_s": Param(
             force_after_s,
@@ -178,22 +178,22 @@ def sla_form() -> dict[str, Param]:
         "tell": Param(
             True,
             type="boolean",
-            title="Tell",
-            description="Tell the declared notifiers what is news to them. What they are told now is not "
-            "told again by a scheduled run.",
+            title="Send alerts",
+            description="Alert the declared notifiers of what has changed since their last alert. A "
+            "scheduled run does not repeat these alerts.",
         ),
         "skew": Param(
             True,
             type="boolean",
             title="Skew",
-            description="Look at the files of the state, too: how unevenly it lies over its partitions.",
+            description="Also check the state files: how unevenly the state is spread over its partitions.",
             section="More",
         ),
         "doctor": Param(
             True,
             type="boolean",
             title="Doctor",
-            description="Look for what will hurt before it does, in a task of its own.",
+            description="Look for problems ahead, in a separate task.",
             section="More",
         ),
     }
@@ -217,25 +217,25 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
         **query,
         "where": _optional(
             declared.where,
-            "Keys go where",
+            "Remove keys where",
             "SQL over the columns of key and value, such as `value.seen < {now} - interval 30 days`; a key "
-            "goes where it holds for all of its rows. `{watermark}` is the query's.",
+            "is removed if this is true for all of its rows. `{watermark}` is the query's watermark.",
         ),
         "idle_for": _optional(
             declared.idle_for,
-            "Keys go that are idle for",
-            "Such as `30d`: not changed since the newest savepoint that is so old. Empty where the field "
-            "above says what goes.",
+            "Remove keys idle for",
+            "Remove keys unchanged since the newest savepoint that is at least this old, for example `30d`. "
+            "Leave it empty if the field above says what to remove.",
         ),
         "dry_run": Param(
             False,
             type="boolean",
-            title="Only say what would go",
-            description="By the newest savepoint; nothing is stopped.",
+            title="Only show what would be removed",
+            description="Uses the newest savepoint; nothing is stopped.",
         ),
         **_start_and_note(),
         "idle_since": _optional(
-            None, "Keys go that are idle since", "A savepoint, instead of a time.", section="More"
+            None, "Remove keys idle since", "A savepoint instead of a time.", section="More"
         ),
         "operator": _optional(
             declared.operator, "Operator", "Only this stateful operator.", kind="integer", section="More"
@@ -243,13 +243,13 @@ def compact_form(queries: Sequence[str], declared: CompactPolicy) -> dict[str, P
         "part": _optional(
             declared.part,
             "Part",
-            "Judge by these rows alone: left or right of a join, a state variable.",
+            "Test only these rows: left or right of a join, or a state variable.",
             section="More",
         ),
         "max_rows": _optional(
             declared.max_rows,
-            "Rows at most",
-            "So many rows go at most in this run, of each operator.",
+            "Maximum rows",
+            "Remove at most this many rows of each operator in this run.",
             kind="integer",
             section="More",
         ),
@@ -269,13 +269,13 @@ def rescale_form(queries: Sequence[str]) -> dict[str, Param]:
             type=["null", "integer"],
             minimum=1,
             title="Partitions",
-            description="How many state partitions there are to be; needed.",
+            description="The new number of state partitions; required.",
         ),
         "dry_run": Param(
             False,
             type="boolean",
             title="Only check",
-            description="Look whether the newest savepoint can be rescaled; nothing is stopped.",
+            description="Check whether the newest savepoint can be rescaled; nothing is stopped.",
         ),
         **_start_and_note(),
     }
@@ -324,7 +324,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             False,
             type="boolean",
             title="Stop the job if it runs",
-            description="Without it, the approval asks before a job that is alive is stopped.",
+            description="If off, the approval asks before a running job is stopped.",
         ),
         "start": Param(
             True,
@@ -346,7 +346,7 @@ def restore_form(queries: Sequence[str], sink: str, source: str = "refuse") -> d
             type=["null", "array"],
             items={"type": "string", "pattern": "^\\s*$|=(/|[A-Za-z][A-Za-z0-9+.-]*:/)"},
             title="New output directories",
-            description="One OLD=NEW a line: the query writes to the new directory NEW instead of the file "
+            description="One OLD=NEW per line: the query writes to the new directory NEW instead of the file "
             "sink OLD. Declare NEW for the job as well, before it starts again.",
             section="More",
         ),

@@ -27,8 +27,8 @@ from streambank_airflow.sensors.job import BatchCommittedSensor
 CHOSEN = f"ti.xcom_pull(task_ids='approve', key='{CHOICE_KEY}')"
 """In templates: what the person chose; None where `approve` was marked as a success by hand."""
 SEVERAL = (
-    " Restores one query: the others go on from where they are. Where more than one is lost, restore one "
-    "after the other, and let only the last of these runs start the job."
+    " Restores one query: the others go on from where they are. If several are lost, restore one after the "
+    "other, and let only the last run start the job."
 )
 
 
@@ -47,8 +47,8 @@ def restore_dag(job: Job, jobs_file: str) -> DAG:
         "restore",
         summary=(
             "Restores a savepoint into a new generation of the job's checkpoint. Shows its plan first and "
-            "waits for a person's approval; without an answer nothing happens. Where the job runs, or rows "
-            "were written after the savepoint, the approval offers what can be done about that."
+            "waits for a person's approval; without an answer nothing happens. If the job runs, or rows were "
+            "written after the savepoint, the approval offers ways to handle that."
             + (SEVERAL if queries else "")
         ),
         params=forms.restore_form(queries, job.restore.sink, job.restore.source),

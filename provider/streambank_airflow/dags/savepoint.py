@@ -30,7 +30,7 @@ SEVERAL = (
     "Takes a savepoint of each query of the running job ({}), without stopping it, and verifies it. Each is "
     "whole by itself, but they are not mutually consistent: no two are of the same moment."
 )
-SHIFTED = "Scheduled as `{}`, and staggered beside other jobs: `{}`."
+SHIFTED = "Declared with the schedule `{}`; runs on `{}`, so that jobs do not all start at once."
 BLACKOUT = "Scheduled runs are skipped within {} ({})."
 
 

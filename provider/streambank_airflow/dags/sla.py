@@ -21,9 +21,9 @@ def sla_dag(job: Job, jobs_file: str) -> DAG:
         job,
         "sla",
         summary=(
-            "Judges what the job promises. Those that are declared in `notify` are told once when something "
-            "breaks and once when it has healed, not with every run. Beside it, `doctor` looks for what will "
-            "hurt before it does, and fails for errors only."
+            "Judges the job's objectives. The notifiers declared in `notify` get one alert when an objective "
+            "breaks and one when it is resolved, not one for each run. Beside it, `doctor` looks for "
+            "problems ahead, and fails for errors only."
         ),
         params=forms.sla_form(),
         schedule=_schedule(job),

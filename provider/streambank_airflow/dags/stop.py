@@ -16,8 +16,7 @@ def stop_dag(job: Job, jobs_file: str) -> DAG:
         job,
         "stop",
         summary=(
-            "Stops the job after the batch that it works on, and keeps it stopped: `run` obeys until it is "
-            "triggered again."
+            "Stops the job after its current batch, and keeps it stopped until `run` is triggered again."
         ),
         params=forms.stop_form(job.stop.force_after_s),
     )

@@ -305,7 +305,7 @@ class DeclarationHook(BaseHook):
         location = job.repository if job is not None else self.settings.repository
         if location is None:
             raise InputError(
-                f"Nobody says in which repository the savepoints of {ref} are.",
+                f"No repository is given for the savepoints of {ref}.",
                 code="no-repository-named",
                 hint="Declare the job, or fill in the field Repository of the connection "
                 f"{self.streambank_conn_id}.",

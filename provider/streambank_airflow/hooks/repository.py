@@ -77,7 +77,7 @@ class RepositoryHook(DeclarationHook):
         locations = tuple(to) or (job.replicate.to if job is not None else ())
         if not locations:
             raise InputError(
-                f"Nobody says where the savepoints of {ref} are to be replicated to.",
+                f"No replica is given for the savepoints of {ref}.",
                 code="no-replica-named",
                 hint=f"Declare [jobs.{QueryRef.parse(ref).job}.replicate], or give the task to=.",
             )
@@ -118,7 +118,7 @@ class RepositoryHook(DeclarationHook):
             policy = job.retention if job is not None else None
         if policy is None:
             raise InputError(
-                f"Nobody says which savepoints of {ref} are kept.",
+                f"No retention policy is given for the savepoints of {ref}.",
                 code="empty-policy",
                 hint=f"Declare [jobs.{QueryRef.parse(ref).job}.retention], or give the task rules: "
                 "keep_last=10.",
@@ -160,7 +160,7 @@ class RepositoryHook(DeclarationHook):
         policy = job.replicate.retention
         if policy is None:
             raise InputError(
-                f"Nobody says which savepoints of {ref} replicas keep.",
+                f"No retention policy is declared for the replicas of the savepoints of {ref}.",
                 code="empty-policy",
                 hint=f"Declare [jobs.{name}.replicate.retention] with rules such as keep_last = 10.",
             )

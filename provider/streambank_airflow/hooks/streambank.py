@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_CONN_ID", "StreambankHook"]
 
-STOP_RUNNING = "Set stop_running, if it may be stopped for this."
+STOP_RUNNING = "Set stop_running if it may be stopped for this."
 
 
 class StreambankHook(StateHook):

@@ -85,7 +85,7 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         job, _ = hook.declared(ref)
         access = hook.settings.s3
     except Exception as error:
-        log.error("Nobody could be alerted of job %s: %s", ref, said(error))
+        log.error("No alert about job %s could be sent: %s", ref, said(error))
         return 0
     wanted: list[tuple[Notify, str, _Memory | None]] = []
     for one in job.notify:
@@ -95,7 +95,7 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         with using_s3(access):
             memory = _memory_of(job, one, kind, alert, context)
             if memory is not None and memory.has_it():
-                log.info("%s was alerted of this (%s) a while ago.", one.path, kind)
+                log.info("%s was already alerted of this (%s), and is not alerted again yet.", one.path, kind)
                 continue
         wanted.append((one, kind, memory))
     sent = _send([(one, {**context, **_facts(job.name, kind, alert)}) for one, kind, _ in wanted])
@@ -122,7 +122,7 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
     try:
         job, _ = hook.declared(ref)
     except StreambankError as error:
-        log.error("Nobody could be told that an approval waits: %s", describe(error))
+        log.error("No alert could be sent that an approval is waiting: %s", describe(error))
         return 0
     own = (one for one in job.notify if APPROVAL_WAITS in one.kinds)
     wanted = {one.teller: one for one in (*job.restore.ask, *own)}.values()
@@ -212,7 +212,9 @@ def _aftermath_of(task: Any) -> str:
     try:
         return str(aftermath())
     except Exception as error:
-        log.warning("What the failure of %s has left behind is not known: %s", task.task_id, said(error))
+        log.warning(
+            "It is not known in which state the failure of %s left the job: %s", task.task_id, said(error)
+        )
         return ""
 
 
@@ -245,7 +247,7 @@ class _Memory(ABC):
         try:
             return self.incident in self._recent()
         except Exception as error:
-            log.warning("What %s was alerted of is not known: %s", self.notify.path, said(error))
+            log.warning("The earlier alerts to %s could not be read: %s", self.notify.path, said(error))
             return False
 
     def keep(self) -> None:
@@ -253,7 +255,7 @@ class _Memory(ABC):
         try:
             self.write({**self._recent(), self.incident: to_json_time(utc_now())})
         except Exception as error:
-            log.warning("It could not be kept that %s was alerted: %s", self.notify.path, said(error))
+            log.warning("The alert to %s could not be recorded: %s", self.notify.path, said(error))
 
     def _recent(self) -> dict[str, str]:
         since = utc_now() - self.quiet
@@ -315,7 +317,7 @@ def _memory_of(
             parts += [str(one.number) for one in found if one is not None]
         return _InRecords(notify, _joined(parts), records)
     except Exception as error:
-        log.warning("What %s was alerted of is not known: %s", notify.path, said(error))
+        log.warning("The earlier alerts to %s could not be read: %s", notify.path, said(error))
         return None
 
 

@@ -121,7 +121,8 @@ class Memory(Generic[T]):
             value: Any = await self._store.aget(self._key)
         except ValueError as error:
             raise InputError(
-                "Several assets are watched by triggers with the same arguments, which Airflow makes one of.",
+                "Several assets are watched by triggers with the same arguments, which Airflow merges into "
+                "one.",
                 code="bad-option",
                 hint="Let all DAGs use one asset: watermark_asset, batch_asset or sla_asset of "
                 "streambank_airflow.assets.",
@@ -132,7 +133,7 @@ class Memory(Generic[T]):
             self._newest = self.read(value)
         except (FormatError, LookupError, TypeError, ValueError) as error:
             raise FormatError(
-                f"The asset's state {self._key!r} does not say what has been told: {error!r}.",
+                f"The asset's state {self._key!r} does not say which events were sent: {error!r}.",
                 code="damaged-record",
                 hint="Delete that key on the asset's page; the next event is then the first one.",
             ) from error

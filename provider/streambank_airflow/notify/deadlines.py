@@ -88,12 +88,12 @@ async def tell_late_restore(
     name = f"run {run.get('dag_run_id')} of {job}.restore"
     state = await _state_of(run)
     if state == "success":
-        return _silent(f"The restore of job {job} is not late: {name} has ended well.")
+        return _silent(f"The restore of job {job} is not late: {name} has succeeded.")
     if state == "failed":
         restored_by = await _restored_by(job, jobs_file, run)
         if restored_by not in (None, run.get("dag_run_id")):
-            return _silent(f"{name} has failed, and the job was restored since, by {restored_by}.")
-        left = "the job is not restored" if restored_by is None else "the job was restored and may not run"
+            return _silent(f"{name} has failed, but the job has been restored since, by {restored_by}.")
+        left = "the job is not restored" if restored_by is None else "the job was restored but may not run"
         message = f"The restore of job {job} has not succeeded: {name} failed, and {left}."
     else:
         message = (
@@ -118,7 +118,7 @@ async def tell_late_restore(
     ends = await asyncio.to_thread(send_all, [(one, seen) for one in declared], native=True)
     failed = [f"{one.path}: {why}" for one, why in zip(declared, ends, strict=True) if why]
     if failed:
-        raise AirflowException(f"{message} Not everybody could be told: {'; '.join(failed)}")
+        raise AirflowException(f"{message} Some alerts could not be sent: {'; '.join(failed)}")
     return message
 
 
@@ -129,11 +129,11 @@ async def _declared(job: str, jobs_file: str | None, message: str) -> tuple[Noti
         hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
         return _notified((await asyncio.to_thread(hook.declared, job))[0])
     except StreambankError as error:
-        raise AirflowException(f"{message} Nobody could be told: {describe(error)}") from error
+        raise AirflowException(f"{message} No alert could be sent: {describe(error)}") from error
 
 
 def _silent(why: str) -> str:
-    log.info("%s Nobody is alerted.", why)
+    log.info("%s No alert is sent.", why)
     return why
 
 
@@ -154,7 +154,7 @@ async def _state_of(run: Mapping[str, Any]) -> str:
         found: Any = await ask(str(run["dag_id"]), str(run["dag_run_id"]))
         return str(getattr(found, "value", found))
     except Exception:
-        log.warning("The state of %s could not be asked for", run.get("dag_run_id"), exc_info=True)
+        log.warning("The state of %s could not be read", run.get("dag_run_id"), exc_info=True)
         return known
 
 
@@ -171,5 +171,5 @@ async def _restored_by(job: str, jobs_file: str | None, run: Mapping[str, Any]) 
         hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
         return await asyncio.to_thread(hook.restored_by, f"{job}/{query}" if query else job, since)
     except Exception as error:
-        log.warning("Whether job %s was restored since is not known: %s", job, error)
+        log.warning("It is not known whether job %s has been restored since: %s", job, error)
         return None

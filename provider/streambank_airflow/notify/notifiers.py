@@ -25,11 +25,11 @@ def load_notifier(declared: Notify) -> BaseNotifier:
         raise InputError(
             f"The notifier {declared.path} cannot be loaded: {error}.",
             code="bad-notifier",
-            hint="Install what it belongs to where Airflow's workers and triggerers are, or mend `notify`.",
+            hint="Install its package where Airflow's workers and triggerers run, or correct `notify`.",
         ) from error
     if not inspect.isclass(kind) or not issubclass(kind, BaseNotifier):
         raise InputError(
-            f"{declared.path} is no notifier of Airflow.",
+            f"{declared.path} is not an Airflow notifier.",
             code="bad-notifier",
             hint="Name a class that extends airflow.sdk.BaseNotifier.",
         )
@@ -39,6 +39,6 @@ def load_notifier(declared: Notify) -> BaseNotifier:
         raise InputError(
             f"The notifier {declared.path} does not take these arguments: {error}.",
             code="bad-notifier",
-            hint="Mend `args` in the jobs file.",
+            hint="Correct `args` in the jobs file.",
         ) from error
     return notifier

@@ -156,7 +156,7 @@ class _Letter:
             try:
                 send_once(notifier, {**context, **news_context(one)}, secrets=self.teller.secrets)
             except NotifierError as error:
-                self.why = f"{subject_of(one.verdict)} could not be told: {error}"
+                self.why = f"the alert on {subject_of(one.verdict)} could not be sent: {error}"
                 return
             self.told += 1
 

@@ -76,7 +76,7 @@ def at_once(sends: Sequence[Callable[[], None]], patience_s: float) -> list[str]
     Returns:
         Of each that has not ended by then that this is so; else empty.
     """
-    late = [f"it has not ended within {patience_s:g} s, and is not waited for"] * len(sends)
+    late = [f"it took longer than {patience_s:g} s, and is no longer waited for"] * len(sends)
 
     def end(number: int, send: Callable[[], None]) -> None:
         send()

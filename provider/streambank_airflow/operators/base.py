@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streambank.work.executor import Executor
 
 
-_TEMPLATE_HINT = "Where it is a template, see in the task's rendered fields what came of it."
+_TEMPLATE_HINT = "If it is a template, the task's rendered fields show its value."
 
 
 class FindsJobs:
@@ -131,7 +131,7 @@ def left_stopped(hook: StreambankHook, ref: str) -> str:
         if not hook.is_stopped(ref):
             return ""
     except StreambankError as error:
-        return f"Whether job {job} is stopped is not known: {describe(error)}"
+        return f"It is not known whether job {job} is stopped: {describe(error)}"
     return (
         f"Job {job} is stopped and not restored: nothing starts it until a restore succeeds, or {job}.run is "
         "triggered to go on without one."
@@ -177,7 +177,7 @@ def as_bool(value: Any, option: str) -> bool:
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise InputError(
-            f"{option} is to be true or false, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+            f"{option} must be true or false, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
         )
     return text == "true"
 
@@ -194,7 +194,7 @@ def as_number(value: Any, option: str) -> float | None:
         return float(value)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{option} is to be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+            f"{option} must be a number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
         ) from error
 
 
@@ -207,7 +207,7 @@ def as_integer(value: Any, option: str) -> int | None:
     number = as_number(value, option)
     if number is not None and number != int(number):
         raise InputError(
-            f"{option} is to be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
+            f"{option} must be a whole number, not {value!r}.", code="bad-option", hint=_TEMPLATE_HINT
         )
     return None if number is None else int(number)
 

@@ -42,14 +42,14 @@ class SkipInBlackoutOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Skip, or do nothing; see the class."""
         if not by_schedule(context):
-            self.log.info("A person or another DAG asked for this run, so no blackout window counts.")
+            self.log.info("A person or another DAG asked for this run, so blackout windows do not apply.")
             return
         now = pendulum.instance(utc_now()).in_timezone(self.time_zone)
         for text in self.windows:
             if _window(text).holds(now.time()):
                 raise AirflowSkipException(
                     f"It is {now.format('HH:mm')} in {self.time_zone}, within the blackout {text}: no "
-                    "savepoint is taken on schedule. Trigger the DAG by hand to take one all the same."
+                    "scheduled savepoint is taken. Trigger the DAG by hand to take one anyway."
                 )
 
 
@@ -58,8 +58,8 @@ def _window(text: str) -> Blackout:
         window = parse_blackout(text)
         if window is None:
             raise InputError(
-                f"{text!r} is no window of the day such as 22:00-06:00.",
+                f"{text!r} is not a daily window such as 22:00-06:00.",
                 code="bad-option",
-                hint="Two times of 24 hours, the second not included; 24:00 at most.",
+                hint="Write two times from 00:00 to 24:00; the second is not included.",
             )
     return window

@@ -72,13 +72,13 @@ class CompactCheckpointOperator(StreambankOperator):
         """Compact; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException("This run is to do without it.")
+                raise AirflowSkipException("This run does not include this step.")
             keep_batches = as_integer(self.keep_batches, "keep_batches")
             if keep_batches is None:
                 raise InputError(
-                    "keep_batches is to be a whole number, not empty.",
+                    "keep_batches must be a whole number, not empty.",
                     code="bad-option",
-                    hint="Keep one at least: the query goes on from it.",
+                    hint="Keep at least one: the query goes on from it.",
                 )
             reports = self.hook.compact_checkpoint(
                 self.job,
@@ -167,7 +167,7 @@ class _QuarantineOperator(StreambankOperator):
             InputError: `only_if` is neither yes nor no.
         """
         if not as_bool(self.only_if, "only_if"):
-            raise AirflowSkipException("This run is to do without it.")
+            raise AirflowSkipException("This run does not include this step.")
         found = "" if self.quarantine is None else str(self.quarantine).strip()
         if found in ("", "None"):  # a template that is rendered as text makes this of a None
             raise AirflowSkipException("No quarantine is named: the compaction moved nothing.")
@@ -196,11 +196,12 @@ class UndoCompactionOperator(_QuarantineOperator):
         for path in report.left:
             self.log.warning("Left in %s, since another file has its name: %s", report.quarantine, path)
         for path in report.missing:
-            self.log.error("In neither place: %s", path)
+            self.log.error("Missing from both the checkpoint and the quarantine: %s", path)
         if report.missing:
             raise AirflowFailException(
-                f"{report.files} files are back in {report.checkpoint}; {len(report.missing)} are in neither "
-                f"place, such as {report.missing[0]}. Hint: verify the job's last savepoint before it starts."
+                f"{report.files} files are back in {report.checkpoint}; {len(report.missing)} are missing "
+                f"from both the checkpoint and the quarantine, such as {report.missing[0]}. Hint: verify the "
+                "job's last savepoint before it starts."
             )
         return {**flat(report.to_dict()), "left_files": len(report.left)}
 

@@ -69,7 +69,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         with airflow_failures():
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException(f"Job {self.job} is not to be diagnosed.")
+                raise AirflowSkipException(f"This run does not diagnose job {self.job}.")
             note_watchers(context, [self.hook.sla(self.job)])
             findings = self.hook.diagnose(self.job)
         self._log(findings)

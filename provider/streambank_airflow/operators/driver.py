@@ -138,7 +138,7 @@ class DriverOperator(StreambankOperator):
                 why = f"two drivers in a row died before their first batch by the same error: {error}"
                 why = self.hook.give_up(self.job, why=why, by=by, failures=2, restarts=1)
         except StreambankError as error:
-            self.log.warning("Whether another try can help is not known: %s", describe(error))
+            self.log.warning("It is not known whether a retry can help: %s", describe(error))
             return
         if why is not None:
             raise AirflowFailException(why)

@@ -58,7 +58,7 @@ class CheckRunDagOperator(StreambankOperator):
         if paused:
             raise AirflowFailException(
                 f"{PAUSED.format(dag=self.run_dag_id, job=self.job)} Nothing was done. Hint: unpause "
-                f"{self.run_dag_id}, and clear this task; or leave out the start in the form."
+                f"{self.run_dag_id}, and clear this task; or turn off *Start afterwards* in the form."
             )
         return {"job": self.job, "paused": paused}
 
@@ -131,12 +131,12 @@ class JobWatchedOperator(StreambankOperator):
         if event["status"] == "late":
             self._fail(f"No run of {self.run_dag_id} has begun to watch job {self.job} in time.")
         if event["status"] == "ended":
-            self._fail(f"The run that was to keep job {self.job} running gave up: {event['gave_up']}")
+            self._fail(f"The run that should keep job {self.job} running gave up: {event['gave_up']}")
         return {"job": self.job, "status": event["status"], "watcher": event["watcher"]}
 
     def _fail(self, what: str) -> None:
         raise AirflowFailException(
             f"{what} The job itself is left as it is: it may run, but nothing would restart it. Hint: "
-            f"unpause {self.run_dag_id}, see that a run of it gets as far as keep_running, and clear this "
+            f"unpause {self.run_dag_id}, make sure that a run of it reaches keep_running, and clear this "
             "task."
         )

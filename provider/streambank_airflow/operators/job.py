@@ -93,7 +93,7 @@ class StartStreamingJobOperator(DriverOperator):
         """Start it; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException(f"Job {self.job} is not to be started.")
+                raise AirflowSkipException(f"This run does not start job {self.job}.")
             persist_driver_log_link(context)
             obey = self.hook.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             fresh = self._is_fresh(context)
@@ -126,7 +126,7 @@ class StartStreamingJobOperator(DriverOperator):
             self.show_driver_log()
             raise AirflowException(
                 f"The driver of job {self.job} has neither committed a batch nor found its input empty in "
-                "time. Hint: it is left alone; another try finds it and waits again. Its last lines are in "
+                "time. Hint: the driver was left running; a retry waits for it again. Its last lines are in "
                 "the log above."
             )
         if event["status"] == "gone" and not event["finished"] and event["desired"] != "stopped":
@@ -147,7 +147,7 @@ class StartStreamingJobOperator(DriverOperator):
                 f"A scheduled run asks for a fresh start of job {self.job}: only a person may accept that "
                 "its records are lost.",
                 code="fresh-start-by-schedule",
-                hint="Trigger the DAG by hand, with that answer in its form.",
+                hint="Trigger the DAG by hand, and accept the lost records in its form.",
             )
         return fresh
 
@@ -260,7 +260,7 @@ class StopStreamingJobOperator(DriverOperator):
 
     def _skip_unless_wanted(self, context: Context) -> None:
         if not as_bool(self.only_if, "only_if"):
-            raise AirflowSkipException(f"Job {self.job} is not to be stopped.")
+            raise AirflowSkipException(f"This run does not stop job {self.job}.")
         left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
         if left_alone and self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
@@ -391,12 +391,12 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
         """Restart it; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException(f"Job {self.job} is not to be restarted.")
+                raise AirflowSkipException(f"This run does not restart job {self.job}.")
             if as_bool(self.fresh_start, "fresh_start"):
                 raise InputError(
-                    "A restart goes on with the records that there are: it takes no fresh_start.",
+                    "A restart keeps the job's records: fresh_start is not allowed.",
                     code="bad-option",
-                    hint="Start the job with it instead.",
+                    hint="Use fresh_start with a start instead.",
                 )
             persist_driver_log_link(context)
             asked = self.hook.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None

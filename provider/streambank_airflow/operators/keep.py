@@ -170,7 +170,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         try:
             return self.hook.watch_on(self.job, course.watch, next_s=next_s, doing=doing)
         except StreambankError as error:
-            self.log.warning("No sign could be left that the job is watched: %s", describe(error))
+            self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
             return None
 
     def _end(self, course: Course, how: WatchEnd, why: str) -> None:
@@ -179,7 +179,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         try:
             self.hook.end_watch(self.job, course.watch, how, why)
         except StreambankError as error:
-            self.log.warning("It could not be recorded that the watch has ended: %s", describe(error))
+            self.log.warning("The end of the watch could not be recorded: %s", describe(error))
 
     def _start(self, context: Context, course: Course) -> dict[str, Any]:
         """Start the job, unless it is not meant to run any more, and watch it."""
@@ -359,7 +359,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         alert = Alert(
             ("restart",),
             f"The driver of job {self.job} {said}; another one is started in {pause_s:g} s. It is restart "
-            f"{course.restarts} of this run, and {course.failures} drivers in a row made no batch.",
+            f"{course.restarts} of this run, and {course.failures} drivers in a row committed no batch.",
         )
         send_alert(self.hook, self.job, alert, {**context})
 
@@ -378,7 +378,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 restarts=course.restarts,
             )
         except StreambankError as error:
-            message = f"{why}. No more can be said, and nothing was recorded, since: {describe(error)}"
+            message = f"{why}. The details could not be read, and nothing was recorded: {describe(error)}"
         self._end(course, "gave-up", why)
         raise AirflowFailException(message)
 
@@ -400,7 +400,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if state == "replaced":
             self.log.info("Job %s is watched by another run now: %s.", self.job, other)
         else:
-            self.log.info("Job %s runs no more: %s.", self.job, said)
+            self.log.info("Job %s no longer runs: %s.", self.job, said)
         return {
             "job": self.job,
             "state": state,

@@ -54,7 +54,7 @@ class RepositoryOperator(StreambankOperator):
             InputError: It says neither yes nor no (code `bad-option`).
         """
         if not as_bool(self.only_if, "only_if"):
-            raise AirflowSkipException("This run is to do without it.")
+            raise AirflowSkipException("This run does not include this step.")
 
     def tell(self, report: ExpireReport) -> None:
         """Log what an expire decided about each savepoint, and why."""
@@ -145,7 +145,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
             )
         for report in reports:
             self.log.info(
-                "%s: %d savepoints looked at, %d bytes moved.",
+                "%s: %d savepoints checked, %d bytes moved.",
                 report.location,
                 len(report.savepoints),
                 report.to_dict()["moved_bytes"],
@@ -287,7 +287,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
             return None
         if not given:
             raise InputError(
-                "min_verified goes with a rule of the same task.",
+                "min_verified needs a retention rule in the same task.",
                 code="bad-option",
                 hint="Give a rule such as keep_last, or declare min_verified with the job's retention.",
             )

@@ -143,7 +143,7 @@ class RestoreSavepointOperator(SparkWork):
         """Plan it, and unless only a plan is wanted do it; see the class."""
         with airflow_failures():
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException("Nothing is to be restored.")
+                raise AirflowSkipException("This run restores nothing.")
             if as_bool(self.plan_only, "plan_only"):
                 return self._show(context, self._plan(offer=self.offer))
             try:
@@ -225,7 +225,7 @@ class RestoreSavepointOperator(SparkWork):
         newest = newest_of(plan)
         if shown is not None and newest > shown:
             raise _outdated(
-                approved, f"The query has gone on to batch {newest}, and what was shown ends at {shown}."
+                approved, f"The query has gone on to batch {newest}, but the plan ended at batch {shown}."
             )
         sinks = () if approved.stop else plan.sink_refusals[plan.sink]
         for refusal in (*sinks, *plan.source_refusals[plan.source]):
@@ -373,14 +373,14 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
         )
         if (stored.subject, stored.body, stored.options) != (self.subject, self.body, self.options):
             raise AirflowFailException(
-                "This run has asked before it was cleared, and Airflow would show that old plan instead of "
-                f"this one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
+                "This run asked for approval before it was cleared, and Airflow would show the old plan "
+                f"instead of the new one. Nothing was changed. Hint: trigger {task_instance.dag_id} again."
             )
 
 
 def _outdated(approved: Choice, why: str) -> RefusedError:
     return RefusedError(
-        f"{approved.label!r} was approved, and things are no longer as they were shown: {why}",
+        f"{approved.label!r} was approved, but things have changed since the plan was shown: {why}",
         code="approval-outdated",
         hint="Trigger the restore again: its plan shows how things are now.",
     )
@@ -399,7 +399,7 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         ("Taken", f"{to_json_time(plan.taken_at)}, {ago(plan.age_s)} ago"),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
         ("Size", f"{size(plan.bytes)} in {plan.files:,} files"),
-        ("Goes to", f"`{plan.location}`"),
+        ("Restored to", f"`{plan.location}`"),
         ("Output written later", cell(plan.sink_effect())),
     ]
     if plan.sources:
@@ -410,7 +410,7 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
         for sink in plan.sinks
         if sink.get("new_path")
     ]
-    rows += [("Passed over", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
+    rows += [("Skipped", f"`{one.savepoint}`: {cell(one.why)}") for one in plan.skipped]
     rows += [("Warning", cell(warning)) for warning in plan.warnings]
     if is_alive(plan):
         alive = next(one for one in plan.other_refusals if one.code == HELD)
@@ -498,7 +498,7 @@ class ReinstateGenerationOperator(StreambankOperator):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
             number, by = as_integer(self.generation, "generation"), asked_by(context)
             if number is None or not self.hook.has_moved(self.job, number):
-                self.log.info("No other generation counts: nothing is to be done.")
+                self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
             # A driver that gets on after all is not stopped for this.
             self.hook.check_not_gone_on(self.job, str(self.savepoint))
@@ -511,7 +511,12 @@ class ReinstateGenerationOperator(StreambankOperator):
                     # It is not to stand still for this: what it has is whole, too.
                     self.hook.start(self.job, obey_desired=False, wait=False, **options)
                 raise
-        self.log.info("Generation %d counts again, in %s, after batch %d.", number, done.location, done.batch)
+        self.log.info(
+            "Generation %d is the current one again, in %s, after batch %d.",
+            number,
+            done.location,
+            done.batch,
+        )
         return {
             "job": self.job,
             "state": "reinstated",

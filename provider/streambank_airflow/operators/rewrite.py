@@ -91,7 +91,7 @@ class StateOperator(StreambankOperator):
             if self.before_stop:
                 self._foresee(context, order)
             if not as_bool(self.only_if, "only_if"):
-                raise AirflowSkipException("This run is to do without it.")
+                raise AirflowSkipException("This run does not include this step.")
             report = self.hook.rewrite_state(
                 self.job,
                 str(self.savepoint),
@@ -131,8 +131,8 @@ class StateOperator(StreambankOperator):
     def _tell(self, report: Mapping[str, Any]) -> None:
         for one in report["operators"]:
             self.log.info(
-                "Operator %(operator)d, %(name)s: %(keys)d keys go with %(rows)d of %(rows_before)d rows, "
-                "about %(about_bytes)d bytes. %(meaning)s",
+                "Operator %(operator)d, %(name)s: %(keys)d keys to remove, with %(rows)d of %(rows_before)d "
+                "rows, about %(about_bytes)d bytes. %(meaning)s",
                 one,
             )
         for one in report["stores"]:
@@ -146,7 +146,7 @@ class StateOperator(StreambankOperator):
                 "Savepoint %s is of batch %d of %s.", report["savepoint"], report["batch"], report["of"]
             )
         else:
-            self.log.info("Nothing was written." if report["dry_run"] else "Nothing goes.")
+            self.log.info("Nothing was written." if report["dry_run"] else "There is nothing to remove.")
 
 
 class CompactStateOperator(StateOperator):

@@ -162,7 +162,7 @@ class VerifySavepointOperator(SparkWork):
         with airflow_failures():
             one_of(self.level, "level", LEVELS)
             if self.level == "none":
-                raise AirflowSkipException("No verification is wanted.")
+                raise AirflowSkipException("Verification is off in this run.")
             if self.level == "sampled":
                 result, findings = self._sampled(context)
                 damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
@@ -183,7 +183,8 @@ class VerifySavepointOperator(SparkWork):
             raise AirflowFailException(
                 f"{damaged} damaged: {findings[0]}"
                 + (f" (and {len(findings) - 1} more, in the log above)" if len(findings) > 1 else "")
-                + " Hint: repair it from a replica (streambank repair), or take a new one; restore another."
+                + " Hint: repair it from a replica (streambank repair), or take a new one. To restore, "
+                "choose another one."
             )
         return result
 

@@ -112,7 +112,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.on_failure_callback = [*self.on_failure_callback, alert_of_failure]
         if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
             raise InputError(
-                "Either job (with checkpoint, or without) or jobs is to be given.",
+                "Give either job (with or without checkpoint) or jobs.",
                 code="bad-option",
                 hint='One job: job="flights"; several: jobs=["flights", "trains"] or jobs="all".',
             )
@@ -237,7 +237,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         lines += _shortened(
             [f"Job {ref} could not be judged: {said(error)}" for ref, error in errors.items()]
         )
-        lines += _shortened([f"Not told by {why}." for why in failed])
+        lines += _shortened([f"Notifier failed: {why}." for why in failed])
         if errors or failed:
             hopeless = all(
                 isinstance(error, StreambankError) and not error.retryable for error in errors.values()
@@ -284,4 +284,4 @@ def result_of(checked: Sequence[Checked], told: Sequence[Telling], *, alone: boo
 def _shortened(said: list[str]) -> list[str]:
     """The first few of many sentences."""
     more = len(said) - _SHOWN
-    return said if more <= 0 else [*said[:_SHOWN], f"(And {more} more such, in the log above.)"]
+    return said if more <= 0 else [*said[:_SHOWN], f"(And {more} more, in the log above.)"]

@@ -77,7 +77,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
         """
         if checkpoint is not None and self.failed_states:
             raise InputError(
-                "failed_states are those of a declared job, and checkpoint names a query without one.",
+                "failed_states needs a declared job, and checkpoint names a query without one.",
                 code="bad-option",
                 hint="Leave one of them out.",
             )
@@ -139,7 +139,7 @@ class JobSensor(FindsJobs, BaseSensorOperator):
             raise kind(event["message"])
         if event["status"] == "failed":
             raise AirflowFailException(
-                f"Job {self.job} is {event['state']}, so this will not come: {event['why']}. "
+                f"Job {self.job} is {event['state']}, so this wait cannot succeed: {event['why']}. "
                 "Hint: look at the driver's log, and start the job again."
             )
         return {name: event[name] for name in self.says if name in event}
@@ -220,6 +220,8 @@ def check_states(states: Sequence[str]) -> list[str]:
     for state in states:
         if state not in STATES:
             raise InputError(
-                f"A job is never {state!r}.", code="bad-state", hint=f"It is one of: {', '.join(STATES)}."
+                f"{state!r} is not a state of a job.",
+                code="bad-state",
+                hint=f"It is one of: {', '.join(STATES)}.",
             )
     return list(states)

@@ -73,7 +73,7 @@ class LookingTrigger(BaseTrigger):
 
     def warn_of_failure(self, error: StreambankError, failures: int) -> None:
         """Say that a look failed which will be made again."""
-        self.log.warning("Look %d of %d failed: %s", failures, PATIENCE, describe(error))
+        self.log.warning("Check %d of %d failed: %s", failures, PATIENCE, describe(error))
 
 
 class JobTrigger(LookingTrigger):
@@ -134,7 +134,7 @@ class JobTrigger(LookingTrigger):
                 return event
             if timeout_s is not None and time.monotonic() - started >= timeout_s:
                 raise StorageError(
-                    f"Job {self.job} has not got there within {timeout_s:g} s.",
+                    f"The wait for job {self.job} timed out after {timeout_s:g} s.",
                     code="wait-timeout",
                     hint="Look at the job's status and at its driver's log.",
                 )

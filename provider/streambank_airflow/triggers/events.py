@@ -94,7 +94,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
                 # The next look begins with the declaration, which may have been mended.
                 watcher = None
                 if not error.retryable or failures >= PATIENCE:
-                    self.log.error("Nothing is told of job %s: %s", self.job, describe(error))
+                    self.log.error("No events of job %s are sent: %s", self.job, describe(error))
                     await asyncio.sleep(self.poll_interval_s)
                     raise
                 self.warn_of_failure(error, failures)
@@ -167,9 +167,9 @@ class BatchCommittedEventTrigger(JobEventTrigger):
         super().__init__(**kwargs)
         if every < 1:
             raise InputError(
-                f"every is to be at least one batch, not {every}.",
+                f"every must be at least one batch, not {every}.",
                 code="bad-option",
-                hint="Leave it out for one.",
+                hint="Leave it out for one event per batch.",
             )
         self.every = every
 
@@ -203,7 +203,7 @@ class WatermarkEventTrigger(JobEventTrigger):
         self._every_ms = round(parse_duration_s(every) * 1000)
         if self._every_ms < 1000:
             raise InputError(
-                f"every is to be at least a second, not {every}.", code="bad-option", hint='Such as "1h".'
+                f"every must be at least a second, not {every}.", code="bad-option", hint='Such as "1h".'
             )
 
     @property

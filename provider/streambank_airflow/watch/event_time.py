@@ -116,7 +116,7 @@ def as_moment(value: Any, option: str) -> datetime:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     except ValueError as error:
         raise InputError(
-            f"{option} is to be a time, not {value!r}.", code="bad-option", hint=_MOMENT_HINT
+            f"{option} must be a time, not {value!r}.", code="bad-option", hint=_MOMENT_HINT
         ) from error
     if moment.tzinfo is None:
         raise InputError(f"{option} is {value!s}, without a time zone.", code="bad-time", hint=_MOMENT_HINT)

@@ -125,7 +125,9 @@ class Signs:
             number = None if desired is None else desired.number
             return control.watches.sign(self.number, desired=number, next_s=self.every_s)
         except StreambankError as error:
-            _log.warning("No sign could be left that job %s is watched: %s", control.name, error.message)
+            _log.warning(
+                "The sign that job %s is watched could not be written: %s", control.name, error.message
+            )
             return None
 
 

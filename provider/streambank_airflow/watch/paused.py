@@ -77,7 +77,9 @@ def note_watchers(context: Context, subjects: Iterable[SlaSubject]) -> None:
     silent = [one for one in subjects if _note_watcher(context, one)]
     give_up_s = time.monotonic() + PATIENCE_S
     while silent and time.monotonic() < give_up_s:
-        _log.info("The next sign of who watches %s is waited for.", ", ".join(one.ref for one in silent))
+        _log.info(
+            "Waiting for the next sign of the run that watches %s.", ", ".join(one.ref for one in silent)
+        )
         time.sleep(POLL_S)
         silent = [one for one in silent if _note_watcher(context, one)]
 
@@ -97,7 +99,9 @@ def _note_watcher(context: Context, subject: SlaSubject) -> bool:
                 watches.note_idle(watcher, why)
             return state == "running" and why is None and watcher.is_silent(utc_now())
     except StreambankError as error:
-        _log.warning("Whether %s can act was not asked: %s", subject.ref, error.message)
+        _log.warning(
+            "Whether the run that watches %s can act could not be checked: %s", subject.ref, error.message
+        )
         return False
 
 
@@ -106,5 +110,5 @@ def _asked(ask: Callable[[Any], Any], context: Context) -> Any:
         return ask(context["ti"])
     except Exception as error:
         # An Airflow without that answer, or one that does not know the run: nothing is known then.
-        _log.info("Airflow does not say: %s", error)
+        _log.info("Airflow did not answer: %s", error)
         return None

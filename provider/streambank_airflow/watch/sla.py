@@ -78,7 +78,7 @@ class SlaSubject:
                 return self.job.records()
             if self.repository is None:
                 raise InputError(
-                    f"There is no place to keep what was told of {self.ref}.",
+                    f"There is no location to record the alerts about {self.ref}.",
                     code="no-repository-named",
                     hint="Fill in the field Repository of the connection, or declare the job.",
                 )

@@ -189,14 +189,14 @@ def test_what_no_choice_resolves_is_an_obstacle() -> None:
         (plan(refuse=(AHEAD,), sinks=({**FILE, "later_rows": None},)), " 4 files were written since."),
         (plan(ALIVE, sinks=()), " It runs, and will be stopped."),
         (plan(sinks=(), source=GONE), " Input is lost."),
-        (plan(sinks=(), source=SILENT), " Whether its input is still there is not known."),
+        (plan(sinks=(), source=SILENT), " It is not known whether its input is still there."),
         (plan(sinks=(), source=SOCKET), " Input cannot be repeated."),
         (plan(sinks=(LEDGER,)), " Batches 3 to 10 were sent to a sink that is not guarded."),
         (plan(sinks=({**LEDGER, "newest_batch": 3},)), " Batch 3 was sent to a sink that is not guarded."),
         (plan(sinks=({**LEDGER, "safe": True, "newest_batch": 2},)), ""),
         (
             plan(sinks=({**LEDGER, "safe": None, "newest_batch": None},)),
-            " Whether a sink that is not guarded is ahead is not known.",
+            " It is not known whether a sink that is not guarded is ahead.",
         ),
     ],
 )

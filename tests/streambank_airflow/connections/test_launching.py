@@ -85,7 +85,7 @@ def test_a_master_that_is_declared_wins(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ({"host": "yarn", "extra": {"keytab": "c2VjcmV0"}}, "keytab"),
         ({"host": "yarn", "extra": {"deploy-mode": "both"}}, "'both'"),
-        ({"host": "yarn", "extra": {"queue": 7}}, "to be a text"),
+        ({"host": "yarn", "extra": {"queue": 7}}, "must be text"),
         ({"host": "yarn", "extra": {"principal": "etl"}}, "go together"),
     ],
 )

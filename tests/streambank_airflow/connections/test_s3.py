@@ -264,7 +264,11 @@ def test_an_error_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"s3_secret": "hush"}, None, "'s3_secret'"),
         ({"s3_profile": "hush"}, None, "a profile and credentials"),
-        ({"s3_region": "hush", "aws_conn_id": "lake"}, {"region_name": "another"}, "two things"),
+        (
+            {"s3_region": "hush", "aws_conn_id": "lake"},
+            {"region_name": "another"},
+            "has two values in connection",
+        ),
         ({"aws_conn_id": "lake"}, {"verify": "hush"}, "'verify'"),
         ({"aws_conn_id": "lake"}, {"assume_role_method": "hush"}, "'assume_role_method'"),
         (
@@ -272,7 +276,7 @@ def test_an_error_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
             {"session_kwargs": {"botocore_session": "hush"}},
             "session_kwargs.botocore",
         ),
-        ({"aws_conn_id": "lake"}, {"region_name": 7}, "to be a text"),
+        ({"aws_conn_id": "lake"}, {"region_name": 7}, "must be text"),
         ({"aws_conn_id": "nowhere"}, None, "no connection nowhere"),
     ],
 )

@@ -76,8 +76,9 @@ def test_each_later_task_is_there_only_where_it_is_declared(managed: Managed) ->
 def test_the_schedule_is_shifted_and_the_page_says_so_unless_switched_off(managed: Managed) -> None:
     shifted = build_dags(managed.jobs_file)["flights.savepoint"]
     assert str(shifted.schedule) != "@hourly"
-    assert f"Scheduled as `@hourly`, and staggered beside other jobs: `{shifted.schedule}`." in str(
-        shifted.doc_md
+    assert (
+        f"Declared with the schedule `@hourly`; runs on `{shifted.schedule}`, so that jobs do not all start "
+        "at once." in str(shifted.doc_md)
     )
 
     plain = savepoint_dag(managed, savepoint="stagger = false")

@@ -222,7 +222,7 @@ def test_of_two_that_keep_a_job_running_the_older_one_makes_room_and_ends_well(
     assert (launches(managed), managed.driver_lives(), events(managed, "crash-loop")) == (1, not dies, [])
     assert watch_of(managed).end == {}, "the newer one goes on"
     assert managed.control.store.exists("watch/0000000001.end.json")
-    assert "runs no more" not in capfd.readouterr().out
+    assert "no longer runs" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -267,7 +267,7 @@ def test_a_watch_goes_on_where_no_sign_can_be_left(
     control = JobControl(store, "flights")
     assert signs.leave(control) is None
     store.assert_fired()
-    assert "No sign could be left that job flights is watched" in caplog.text
+    assert "The sign that job flights is watched could not be written" in caplog.text
 
     now[0] = 59.0
     signs.leave(control)

@@ -199,7 +199,9 @@ def test_a_replica_that_cannot_be_read_fails_the_task_and_the_other_has_its_turn
 def test_a_promise_without_a_rule_is_refused(
     repository: Repository, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert "min_verified goes with a rule" in failure_of(ExpireSavepointsOperator, capfd, min_verified=3)
+    assert "min_verified needs a retention rule" in failure_of(
+        ExpireSavepointsOperator, capfd, min_verified=3
+    )
     assert len(listed(repository, "flights")) == 4
 
 

@@ -206,7 +206,7 @@ def test_no_more_output_is_given_up_than_was_shown(
 
     assert task_states(run)["restore"] == "failed"
     said = capfd.readouterr().out
-    assert f"The query has gone on to batch {shown + 1}, and what was shown ends at {shown}." in said
+    assert f"The query has gone on to batch {shown + 1}, but the plan ended at batch {shown}." in said
     assert "[approval-outdated]" in said
     generation = managed.control.generation()
     assert generation is not None
@@ -357,4 +357,4 @@ def test_a_run_that_has_asked_before_does_not_ask_with_the_old_plan(
     thread.join()
 
     assert task_states(run)["approve"] == "failed"
-    assert "Airflow would show that old plan" in capfd.readouterr().out
+    assert "Airflow would show the old plan" in capfd.readouterr().out

@@ -147,7 +147,7 @@ def test_of_many_that_cannot_be_judged_a_few_are_named(check: Check, assessor: A
     done = check(jobs=[f"ship{number}" for number in range(9)])
 
     assert str(done.error).count("could not be judged") == 3
-    assert str(done.error).endswith("(And 6 more such, in the log above.)")
+    assert str(done.error).endswith("(And 6 more, in the log above.)")
 
 
 def test_metrics_that_cannot_be_sent_change_nothing(
@@ -232,7 +232,7 @@ def test_a_checkpoint_is_judged_and_what_was_told_is_kept_in_its_repository(
     for _ in range(2):
         done = check(**arguments)
 
-    assert "There is no place to keep what was told of sales/daily." in str(lost.error)
+    assert "There is no location to record the alerts about sales/daily." in str(lost.error)
     assert isinstance(done.error, AirflowFailException)
     assert told(tmp_path / "own") == ["sales state_bytes broke breach"]
     assert assessor.asked[-1] == ("/data/sales", str(tmp_path / "own-repository"), True)
@@ -255,5 +255,5 @@ def test_what_cannot_be_is_refused_when_the_dag_is_read(wrong: dict[str, Any]) -
 
 def test_what_came_of_a_template_is_checked_too(check: Check, assessor: Assessor) -> None:
     assert "on_breach must be one of" in str(check(on_breach="{{ 'x' }}").error)
-    assert "tell is to be true or false" in str(check(tell="perhaps").error)
+    assert "tell must be true or false" in str(check(tell="perhaps").error)
     assert "jobs, unless it is a list" in str(check(jobs="some").error)

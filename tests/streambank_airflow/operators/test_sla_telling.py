@@ -58,8 +58,9 @@ def test_a_notifier_that_fails_hides_no_breach_and_does_not_make_the_others_tell
         done = check()
         assert not isinstance(done.error, AirflowFailException), "nobody would try again"
         assert "flights: state_bytes is broken." in str(done.error)
-        assert "FileNotifier (flights): flights: state_bytes could not be told: ConnectionError" in str(
-            done.error
+        assert (
+            "FileNotifier (flights): the alert on flights: state_bytes could not be sent: ConnectionError"
+            in str(done.error)
         )
         assert (done.result["breaches"], done.result["not_told"], done.result["failed_notifiers"]) == (
             1,
@@ -86,7 +87,7 @@ def test_a_notifier_that_hangs_delays_no_other_and_is_told_the_next_time(
 
     assert told(tmp_path / "own") == ["flights state_bytes broke breach"]
     assert (done.result["told"], done.result["not_told"]) == (1, 1)
-    assert "HangingNotifier (flights): it has not ended within 0.5 s, and is not waited for" in str(
+    assert "HangingNotifier (flights): it took longer than 0.5 s, and is no longer waited for" in str(
         done.error
     )
     go_on.touch()
@@ -100,7 +101,7 @@ def test_the_address_of_a_webhook_is_not_in_the_error(check: Check, assessor: As
 
     done = check(notifiers=[WebhookNotifier("https://hooks.example/sEcReT99", "tok-1234")])
 
-    assert "could not be told: ConnectionError: POST ***" in str(done.error)
+    assert "could not be sent: ConnectionError: POST ***" in str(done.error)
     assert "sEcReT99" not in str(done.error)
     assert "tok-1234" not in str(done.error)
 
@@ -175,7 +176,7 @@ def test_notifiers_may_be_given_as_objects_and_are_told_from_a_level_on(
     [
         ("tests.support.no_such.Notifier", "{}", "cannot be loaded: No module named"),
         ("tests.support.notifiers.Missing", "{}", "cannot be loaded"),
-        ("tests.support.notifiers.NoNotifier", "{}", "is no notifier of Airflow"),
+        ("tests.support.notifiers.NoNotifier", "{}", "is not an Airflow notifier"),
         ("tests.support.notifiers.FileNotifier", "{}", "does not take these arguments"),
     ],
 )

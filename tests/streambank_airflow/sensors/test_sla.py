@@ -95,7 +95,9 @@ def test_what_never_comes_is_said_at_once(assessor: Assessor, jobs_file: str) ->
 
     with pytest.raises(AirflowFailException, match="The objective source_lag of job flights is not judged"):
         judge(assessor, jobs_file, objectives=["source_lag"])
-    with pytest.raises(AirflowFailException, match="Job flights is never-started, so this will not come"):
+    with pytest.raises(
+        AirflowFailException, match="Job flights is never-started, so this wait cannot succeed"
+    ):
         judge(assessor, jobs_file, failed_states=["never-started"])
     with pytest.raises(AirflowFailException, match="least must be one of"):
         judge(assessor, jobs_file, least="ok")

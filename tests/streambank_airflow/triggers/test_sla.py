@@ -160,7 +160,7 @@ def test_a_memory_that_was_changed_by_hand_is_said(events: Any) -> None:
         trigger.asset_state_store = store  # type: ignore[assignment]  # what is used of Airflow's
         await trigger.open_memory().recall()
 
-    with pytest.raises(FormatError, match="does not say what has been told"):
+    with pytest.raises(FormatError, match="does not say which events were sent"):
         asyncio.run(recall())
 
 
