@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from streambank.compaction.compact import Wish, compact
+from streambank.compaction.compact import CompactionRequest, compact
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
@@ -30,8 +30,8 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,13 +135,13 @@ def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[
     forget_state(spark)
     shutil.copytree(left, compacted)
     quarantine = open_store(str(folder / "quarantine"))
-    compact(open_store(str(compacted)), quarantine, Wish(stopped=True, watch=HELD))
+    compact(open_store(str(compacted)), quarantine, CompactionRequest(stopped=True, watch=HELD))
     purge(Quarantine(quarantine))
     repository = Repository.open(open_store(str(folder / "repository")), create=True)
     saved = take(open_store(str(left)), repository, "bench").savepoint
-    order = Order(operation="compact", where="key.key = 0")
+    order = RewriteRequest(operation="compact", where="key.key = 0")
     made = carry_out(
-        spark, repository, "bench", saved, order, Workshop("local[2]", str(folder / "work"), print)
+        spark, repository, "bench", saved, order, Staging("local[2]", str(folder / "work"), print)
     )
     assert made.savepoint is not None
     restore(repository, made.savepoint, job="bench", into=open_store(str(rewritten)), sink="accept")

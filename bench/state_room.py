@@ -30,12 +30,12 @@ from bench.tree import environment
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.private.state_rewriter import FORMAT_VERSION, quiet_session, rewrite_stores
-from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.rewrite.skeleton import lay_skeleton
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import digest_of
 from streambank_spark.state.read import Choice, export_state, read_rows
-from streambank_spark.state.staging import LaidOut, Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Materialized, Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from tests.support.cluster import running_cluster
@@ -55,15 +55,20 @@ class Room:
     """The operations, on one savepoint and an earlier one."""
 
     def __init__(
-        self, spark: SparkSession, folder: Path, repository: Repository, earlier: LaidOut, later: LaidOut
+        self,
+        spark: SparkSession,
+        folder: Path,
+        repository: Repository,
+        earlier: Materialized,
+        later: Materialized,
     ) -> None:
         self.spark, self.folder, self.repository = spark, folder, repository
         self.earlier, self.later = earlier, later
-        self.workshop = Workshop(spark.sparkContext.master or "", str(folder / "work"), _quiet)
+        self.workshop = Staging(spark.sparkContext.master or "", str(folder / "work"), _quiet)
 
     def operations(self) -> dict[str, Callable[[], Any]]:
         """What is measured, in this order."""
-        compact = Order(operation="compact", where=GOES)
+        compact = RewriteRequest(operation="compact", where=GOES)
         found: dict[str, Callable[[], Any]] = {
             UNIT: self.full_read,
             "`state read` of one key": self.look_up,
@@ -76,12 +81,12 @@ class Room:
             COMPACT: lambda: self.ask(compact),
         }
         if self.state(self.later).closure.spark.provider == "rocksdb":
-            rescale = Order(operation="rescale", partitions=2 * PARTITIONS)
+            rescale = RewriteRequest(operation="rescale", partitions=2 * PARTITIONS)
             found["`rescale` to twice as many partitions"] = lambda: self.ask(rescale)
             found[WRITER] = self.write
         return found
 
-    def state(self, laid: LaidOut) -> QueryState:
+    def state(self, laid: Materialized) -> QueryState:
         """Opened anew, as each command does."""
         return QueryState(self.spark, laid.location)
 
@@ -114,7 +119,7 @@ class Room:
         rewrite_stores(session, state.location, target.uri, batch, lambda operator, store, frame: frame)
         rmtree(self.folder / "written")
 
-    def ask(self, order: Order) -> None:
+    def ask(self, order: RewriteRequest) -> None:
         """Make a savepoint of another one: lay out, rewrite, read again and compare, save."""
         savepoint = self.later.manifest.savepoint
         made = carry_out(self.spark, self.repository, JOB, savepoint, order, self.workshop).savepoint
@@ -127,11 +132,11 @@ def main(folder: Path, provider: str, keys: int, master: str, rounds: int) -> di
     earlier, later = _savepoints(folder / provider, provider, keys)
     found: list[dict[str, tuple[float, float]]] = []
     with _session(master, folder) as spark:
-        workshop = Workshop(master, str(folder / "work"), _quiet)
+        workshop = Staging(master, str(folder / "work"), _quiet)
         repository = Repository.open(open_store(folder / provider / "repository"))
         with (
-            savepoint_laid_out(repository, JOB, earlier, workshop) as old,
-            savepoint_laid_out(repository, JOB, later, workshop) as new,
+            materialized_savepoint(repository, JOB, earlier, workshop) as old,
+            materialized_savepoint(repository, JOB, later, workshop) as new,
         ):
             room = Room(spark, folder, repository, old, new)
             for number in range(rounds + 1):

@@ -16,7 +16,7 @@ from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoin
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark.state.read import Choice, export_state
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.spark import finish
 
@@ -121,7 +121,9 @@ def test_from_version_to_version_nothing_is_lost(spark: SparkSession, tmp_path: 
 
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
     savepoint = take(open_store(one), repository, "statistics").savepoint
-    with savepoint_laid_out(repository, "statistics", savepoint, Workshop("local[2]", None, print)) as laid:
+    with materialized_savepoint(
+        repository, "statistics", savepoint, Staging("local[2]", None, print)
+    ) as laid:
         export_state(spark, QueryState(spark, laid.location), str(tmp_path / "export"), Choice(None, None))
 
     files.append(write_flights(bench.input, 2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank_spark.rewrite.request import Order
+from streambank_spark.rewrite.request import RewriteRequest
 from tests.support.queries import QUERIES, TO_FILES, Query
 from tests.support.reshaped import (
     COMPACTED,
@@ -43,7 +43,7 @@ WHERE = {
 }
 STATEFUL = [query for query in QUERIES.values() if not query.file_sink]
 JOIN_3 = {"spark.sql.streaming.join.stateFormatVersion": "3"}
-WIDE = Order(operation="rescale", partitions=5)
+WIDE = RewriteRequest(operation="rescale", partitions=5)
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +64,8 @@ def is_past(query: Query) -> IsPast:
     return lambda row: row["key"] in NAMES
 
 
-def compaction(query: Query) -> Order:
-    return Order(operation="compact", where=WHERE.get(query.name, BY_KEY))
+def compaction(query: Query) -> RewriteRequest:
+    return RewriteRequest(operation="compact", where=WHERE.get(query.name, BY_KEY))
 
 
 def _cells() -> Iterator[Any]:
@@ -140,5 +140,5 @@ def test_keys_that_were_idle_since_another_savepoint_start_from_zero(
     savepoint, before = course.saved(also=LAST - 1)
     expected = after_last(models.of(query, "idle", unheard_of_in_last(course.source)))
     assert expected != after_last(models.of(query)), "control: what was idle shows"
-    compacted = course.made(savepoint, Order(operation="compact", idle_since=before))
+    compacted = course.made(savepoint, RewriteRequest(operation="compact", idle_since=before))
     assert after_last(given(course.go_on(compacted))) == expected

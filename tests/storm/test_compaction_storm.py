@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.compact import Wish, compact
+from streambank.compaction.compact import CompactionRequest, compact
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
@@ -67,7 +67,7 @@ def test_a_query_that_is_killed_and_compacted_goes_on_exactly(
 def there_and_back_and_there(checkpoint: Path, quarantine: Path) -> None:
     """Compact, bring everything back, compact again, and delete what is dead for good."""
     store, place = LocalStore(checkpoint), LocalStore(quarantine)
-    wish = Wish(stopped=True, watch=HELD)
+    wish = CompactionRequest(stopped=True, watch=HELD)
     before = content(store)
     first = compact(store, place, wish)
     assert {"temporary", "abandoned-attempt"} <= {reason.value for reason in first.reasons}

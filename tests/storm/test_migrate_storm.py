@@ -14,8 +14,8 @@ from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark.rewrite.migrate import ROCKSDB
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging
 from tests.support.queries import QUERIES, Query, events, write_input
 from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
 
@@ -68,8 +68,8 @@ def test_a_query_goes_on_from_rocksdb_as_if_it_had_always_been_there(
     run_until(session_for(spark, "hdfs"), query, *begun, LAST)
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     savepoint = take(open_store(tmp_path / "checkpoint"), repository, "job").savepoint
-    order = Order(operation="migrate", provider="rocksdb", partitions=partitions)
-    workshop = Workshop("local[2]", str(tmp_path / "work"), print)
+    order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
+    workshop = Staging("local[2]", str(tmp_path / "work"), print)
     migrated = carry_out(spark, repository, "job", savepoint, order, workshop).savepoint
     assert migrated is not None
 

@@ -19,7 +19,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint
-from streambank_spark.state.staging import Workshop
+from streambank_spark.state.staging import Staging
 from streambank_spark.state.validate import Rule
 from tests.support.queries import LAYOUTS, QUERIES, Query, write_input
 from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
@@ -96,7 +96,7 @@ class Spoilt:
             self.savepoint,
             [Rule(f"{total} < {TOO_MUCH}")],
             [Assignment.parse(f"{total} = {total} % {TOO_MUCH}")],
-            Workshop("local[2]", str(self.folder / "work"), print),
+            Staging("local[2]", str(self.folder / "work"), print),
             limit=1,
         )
 

@@ -16,9 +16,9 @@ import pytest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
-from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.digest import digest_of
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.bare_python import make_bare_python
 from tests.support.checkpoints import unpack
@@ -87,17 +87,17 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Repository, s
 
 
 def here(
-    spark: SparkSession, repository: Repository, order: Order, savepoint: str, folder: Path
+    spark: SparkSession, repository: Repository, order: RewriteRequest, savepoint: str, folder: Path
 ) -> str | None:
     """The same on this machine."""
-    workshop = Workshop("local[2]", str(folder / "here"), print)
+    workshop = Staging("local[2]", str(folder / "here"), print)
     return carry_out(spark, repository, JOB, savepoint, order, workshop).savepoint
 
 
 def digests(spark: SparkSession, repository: Repository, savepoint: str | None, folder: Path) -> list[Any]:
     assert savepoint is not None
-    workshop = Workshop("local[2]", str(folder / "here"), print)
-    with savepoint_laid_out(repository, JOB, savepoint, workshop) as laid:
+    workshop = Staging("local[2]", str(folder / "here"), print)
+    with materialized_savepoint(repository, JOB, savepoint, workshop) as laid:
         return [each.to_dict() for each in digest_of(QueryState(spark, laid.location))]
 
 
@@ -135,7 +135,7 @@ def test_a_compaction_is_the_same_as_on_one_machine(
     )  # fmt: skip
     assert code == 0, found
     assert sum(each["rows"] for each in found["operators"]) > 0
-    model = here(spark, repository, Order(operation="compact", where=where), savepoint, tmp_path)
+    model = here(spark, repository, RewriteRequest(operation="compact", where=where), savepoint, tmp_path)
     made = digests(spark, repository, found["savepoint"], tmp_path)
     assert made == digests(spark, repository, model, tmp_path)
     assert made != digests(spark, repository, savepoint, tmp_path)
@@ -165,7 +165,7 @@ def test_spark_submit_carries_out_a_plan(
     spark: SparkSession, there: There, saved: tuple[Repository, str], tmp_path: Path
 ) -> None:
     repository, savepoint = saved
-    order = Order(operation="compact", where=WHERE["hdfs-dedup"])
+    order = RewriteRequest(operation="compact", where=WHERE["hdfs-dedup"])
     plan, report = tmp_path / "plan.json", tmp_path / "report.json"
     asked = {"repository": repository.store.uri, "job": JOB, "savepoint": savepoint, "order": order.to_dict()}
     plan.write_text(json.dumps(asked | {"work": str(tmp_path / "shared")}))

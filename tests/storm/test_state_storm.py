@@ -23,7 +23,7 @@ from streambank.storage import open_store
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import StoreDigest, digest_of
 from streambank_spark.state.read import Choice, read_rows
-from streambank_spark.state.staging import Workshop, checkpoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.verify import look_deep
 from tests.support.checkpoints import unpack
@@ -66,14 +66,14 @@ def test_every_layout_of_a_query_has_one_digest(
 ) -> None:
     digests: dict[str, list[StoreDigest]] = {}
     rows: dict[str, list[str]] = {}
-    workshop = Workshop("local[2]", None, print)
+    workshop = Staging("local[2]", None, print)
     for number, (layout, more) in enumerate(runs(query)):
         folder = tmp_path / str(number)
         # Another number of partitions in every second layout.
         conf = more | {"spark.sql.shuffle.partitions": "3" if number % 2 else "2"}
         run_to_end(session_for(spark, layout, conf), query, source, folder / "checkpoint", folder / "output")
         name = f"{layout} {sorted(more)}"
-        with checkpoint_laid_out(str(folder / "checkpoint"), None, workshop) as found:
+        with materialized_checkpoint(str(folder / "checkpoint"), None, workshop) as found:
             state = QueryState(spark, found.location)
             digests[name] = digest_of(state)
             told, more_rows = read_rows(state, Choice(), 0)
@@ -98,7 +98,9 @@ def test_every_layout_of_a_query_has_one_digest(
 def test_the_order_of_a_list_counts(spark: SparkSession, source: Path, tmp_path: Path) -> None:
     query = QUERIES["transform-with-state"]
     run_to_end(session_for(spark, "rocksdb"), query, source, tmp_path / "checkpoint", tmp_path / "output")
-    with checkpoint_laid_out(str(tmp_path / "checkpoint"), None, Workshop("local[2]", None, print)) as found:
+    with materialized_checkpoint(
+        str(tmp_path / "checkpoint"), None, Staging("local[2]", None, print)
+    ) as found:
         state = QueryState(spark, found.location)
         (operator,) = state.operators()
         (newest,) = state.parts(operator, "newest")

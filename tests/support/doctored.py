@@ -14,7 +14,7 @@ from streambank.core.finding import Finding
 from streambank.doctor.checks.locations import Mount, MountOf
 from streambank.doctor.checks.state_growth import StateColumns, columns_of
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Unseen
+from streambank.doctor.subject import SkippedCheck
 from tests.support.checkpoints import Checkpoint, checkpoint
 
 
@@ -23,9 +23,9 @@ def found(seen: Iterable[object]) -> dict[str, Finding]:
     return {one.code: one for one in seen if isinstance(one, Finding)}
 
 
-def unseen(seen: Iterable[object]) -> list[Unseen]:
+def unseen(seen: Iterable[object]) -> list[SkippedCheck]:
     """What was not looked at."""
-    return [one for one in seen if isinstance(one, Unseen)]
+    return [one for one in seen if isinstance(one, SkippedCheck)]
 
 
 def planned(of: str | Checkpoint) -> tuple[Closure, ClosurePlanner]:

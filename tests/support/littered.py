@@ -10,14 +10,14 @@ from pathlib import Path
 
 from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.compaction.compact import Wish
+from streambank.compaction.compact import CompactionRequest
 from streambank.compaction.quiet_check import HELD
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.live_checkpoint import LiveCheckpoint
 
-STOPPED = Wish(stopped=True, watch=HELD, by={"user": "tester"})
+STOPPED = CompactionRequest(stopped=True, watch=HELD, by={"user": "tester"})
 """What the tests mostly want: everything, of a query that is held."""
 
 

@@ -6,7 +6,7 @@ from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf
 from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import lay_out
+from streambank.savepoint.materialize import materialize
 from streambank.savepoint.take import take
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
@@ -18,7 +18,7 @@ def remake(repository: Repository, job: str, savepoint: str) -> str:
     place = MemoryStore()
     manifest = repository.load(job, savepoint)
     with restoring(exclusive=True) as owner:
-        lay_out(repository, manifest, place, owner=owner)
+        materialize(repository, manifest, place, owner=owner)
     change(place, manifest.batch, savepoint)
     with Holds(repository, "restore", BY).held(job, savepoint):
         return take(place, repository, job, closure="minimal", derived_from=manifest).savepoint

@@ -20,8 +20,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging
 from tests.support.queries import BATCH_STEP, FIRST_EVENT, Query, write_input
 from tests.support.spark import read_batches, run_to_end, session_for
 
@@ -170,9 +170,9 @@ class Course:
         return Repository.open(open_store(str(self.folder / "repository")), create=True)
 
     @property
-    def workshop(self) -> Workshop:
+    def workshop(self) -> Staging:
         """Where its state is laid out."""
-        return Workshop("local[2]", str(self.folder / "work"), print)
+        return Staging("local[2]", str(self.folder / "work"), print)
 
     def session(self) -> SparkSession:
         """A session with the layout's conf."""
@@ -193,7 +193,7 @@ class Course:
         assert taken.batch == LAST
         return taken.savepoint, before
 
-    def made(self, savepoint: str, order: Order) -> str:
+    def made(self, savepoint: str, order: RewriteRequest) -> str:
         """A savepoint that is made of another one by an order."""
         found = carry_out(self.spark, self.repository, self.job, savepoint, order, self.workshop)
         assert found.savepoint is not None

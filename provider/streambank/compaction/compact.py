@@ -25,7 +25,7 @@ DEFAULT_OLDER_THAN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CompactionRequest:
     """How a checkpoint is to be compacted.
 
     Attributes:
@@ -47,18 +47,18 @@ class Wish:
     why: str = ""
 
 
-def plan(checkpoint: Store, wish: Wish) -> CompactionReport:
+def plan(checkpoint: Store, request: CompactionRequest) -> CompactionReport:
     """What `compact` would do now, and what would speak against it; changes nothing.
 
     Raises:
         StreambankError: No plan can be made; see `plan_stopped` and `plan_running`.
     """
     began = time.monotonic()
-    planned = _plan(checkpoint, wish)
+    planned = _plan(checkpoint, request)
     refusals = []
-    if wish.stopped:
+    if request.stopped:
         try:
-            check_quiet(checkpoint, planned.listing, wish.watch)
+            check_quiet(checkpoint, planned.listing, request.watch)
         except RefusedError as error:
             refusals.append(error)
     report = CompactionReport.of_plan(planned, checkpoint.uri, dry_run=True)
@@ -66,7 +66,7 @@ def plan(checkpoint: Store, wish: Wish) -> CompactionReport:
 
 
 def compact(
-    checkpoint: Store, quarantine: Store, wish: Wish, *, progress: Progress | None = None
+    checkpoint: Store, quarantine: Store, request: CompactionRequest, *, progress: Progress | None = None
 ) -> CompactionReport:
     """Move the dead files of a checkpoint into a quarantine.
 
@@ -76,7 +76,7 @@ def compact(
     Args:
         checkpoint: The checkpoint directory.
         quarantine: An empty place apart from it.
-        wish: What is wanted.
+        request: What is asked.
         progress: Told about files and bytes.
 
     Raises:
@@ -94,22 +94,22 @@ def compact(
         if kept_apart.won() is not None and record.checkpoint == checkpoint.uri:
             return CompactionReport.of_record(record, quarantine.uri)
         try:
-            bring_back(checkpoint, kept_apart, check=wish.check, progress=progress)
+            bring_back(checkpoint, kept_apart, check=request.check, progress=progress)
         except RefusedError as error:
             if error.code != WENT_ON:
                 raise
             return _end(kept_apart, record)
-    planned = _plan(checkpoint, wish)
+    planned = _plan(checkpoint, request)
     report = CompactionReport.of_plan(planned, checkpoint.uri, dry_run=False)
-    if wish.stopped:
-        check_quiet(checkpoint, planned.listing, wish.watch)
-        check_still(checkpoint, planned.listing, wish.watch)
+    if request.stopped:
+        check_quiet(checkpoint, planned.listing, request.watch)
+        check_still(checkpoint, planned.listing, request.watch)
     if not planned.dead:
         return report.having(seconds=time.monotonic() - began)
-    wish.check()
-    kept_apart.begin(Record.of(planned, checkpoint, by=wish.by, why=wish.why))
+    request.check()
+    kept_apart.begin(Record.of(planned, checkpoint, by=request.by, why=request.why))
     try:
-        gone = _move(checkpoint, quarantine, planned, wish, progress)
+        gone = _move(checkpoint, quarantine, planned, request, progress)
         _prove(checkpoint, planned)
     except StreambankError as error:
         raise type(error)(
@@ -137,21 +137,25 @@ def _end(kept_apart: Quarantine, record: Record) -> CompactionReport:
     return report.having(notes=(note,))
 
 
-def _plan(checkpoint: Store, wish: Wish) -> CompactionPlan:
+def _plan(checkpoint: Store, request: CompactionRequest) -> CompactionPlan:
     listing = CheckpointReader(checkpoint).listing()
-    if wish.stopped:
-        return plan_stopped(listing, checkpoint.read, wish.keep_batches)
-    return plan_running(listing, checkpoint.read, wish.older_than_s, wish.watch.now_ns())
+    if request.stopped:
+        return plan_stopped(listing, checkpoint.read, request.keep_batches)
+    return plan_running(listing, checkpoint.read, request.older_than_s, request.watch.now_ns())
 
 
 def _move(
-    checkpoint: Store, quarantine: Store, planned: CompactionPlan, wish: Wish, progress: Progress | None
+    checkpoint: Store,
+    quarantine: Store,
+    planned: CompactionPlan,
+    request: CompactionRequest,
+    progress: Progress | None,
 ) -> int:
     still = Stillness(checkpoint, planned.batch, planned.planned)
 
     def check() -> None:
-        wish.check()
-        if wish.stopped:
+        request.check()
+        if request.stopped:
             still.check()
 
     moves = [

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from streambank.compaction.compact import CompactionReport, Wish, compact, plan
+from streambank.compaction.compact import CompactionReport, CompactionRequest, compact, plan
 from streambank.compaction.purge import PurgeReport, purge
 from streambank.compaction.quarantine import Quarantine, quarantine_location
 from streambank.compaction.quiet_check import HELD
@@ -73,16 +73,16 @@ def compact_job(
     records = control or job.records()
     names = _queries(job, query, quarantine)
     places = {name: _place(job, records, name, opener) for name in names}
-    wish = Wish(
+    request = CompactionRequest(
         stopped=True, keep_batches=keep_batches, older_than_s=older_than_s, by=by, why=why, watch=HELD
     )
     if dry_run:
-        return _plans(job, records, places, wish, stopped, opener)
+        return _plans(job, records, places, request, stopped, opener)
     done = {}
     with _held(records, by, stopped=stopped) as (is_held, check):
         for name, place in places.items():
             where = quarantine or quarantine_location(place, label)
-            wanted = replace(wish, stopped=is_held, check=check)
+            wanted = replace(request, stopped=is_held, check=check)
             report = compact(opener(place), opener(where), wanted, progress=progress)
             done[name] = _named(job, name, report)
             if report.files and not report.already_done:
@@ -211,12 +211,17 @@ def _held(
 
 
 def _plans(
-    job: Job, records: JobControl, places: Mapping[str, str], wish: Wish, stopped: bool, opener: Opener
+    job: Job,
+    records: JobControl,
+    places: Mapping[str, str],
+    request: CompactionRequest,
+    stopped: bool,
+    opener: Opener,
 ) -> dict[str, CompactionReport]:
     """What would happen now, or with `stopped` once the job was stopped."""
     view = records.lease.view()
     is_free = view is None or view.free
-    wanted = replace(wish, stopped=stopped or is_free)
+    wanted = replace(request, stopped=stopped or is_free)
     against: tuple[RefusedError, ...] = ()
     if stopped and view is not None and not is_free:
         against = (records.lease.refusal(view),)

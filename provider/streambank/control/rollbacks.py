@@ -16,12 +16,12 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import to_json_time, utc_now
-from streambank.sinks.file.rollback import has_been_taken_back, rollbacks
+from streambank.sinks.file.rollback import rollbacks, was_rolled_back
 from streambank.storage import open_store
 from streambank.storage.store import Store
 
 
-def note_taking_back(
+def note_rollback(
     control: JobControl,
     query: str | None,
     sinks: Sequence[Store],
@@ -58,7 +58,7 @@ def note_taking_back(
     )
 
 
-def check_not_taken_back(control: JobControl, query: str | None, generation: Generation) -> None:
+def check_not_rolled_back(control: JobControl, query: str | None, generation: Generation) -> None:
     """Make sure that no restore has taken a query's sinks back without making a generation for them.
 
     Raises:
@@ -82,7 +82,7 @@ def check_not_taken_back(control: JobControl, query: str | None, generation: Gen
             "and move the record away.",
         ) from error
     for uri, names in before.items():
-        if has_been_taken_back(open_store(uri), names):
+        if was_rolled_back(open_store(uri), names):
             raise RefusedError(
                 f"The output {uri} was rolled back to batch {note.get('batch')} by a restore into "
                 f"{note.get('location')}, and job {control.name} is still at generation {generation.number}: "

@@ -47,7 +47,7 @@ from streambank.doctor.checks.sources import (
     check_sinks,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
-from streambank.doctor.subject import Query, Seen, Unseen, gathered, look_at_checkpoint, look_at_job
+from streambank.doctor.subject import Query, Seen, SkippedCheck, gathered, look_at_checkpoint, look_at_job
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
@@ -178,7 +178,7 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
         return Diagnosis(job.name, name, location, (found,))
     first = [] if savepoints is None else [_lost_savepoints(savepoints, job.repository)]
     if query is None:
-        nothing = Unseen(
+        nothing = SkippedCheck(
             "the checkpoint, the history and the savepoints",
             f"Query {name} of job {job.name} has no checkpoint yet: {location} is empty.",
             "Start the job, and ask again.",
@@ -236,7 +236,7 @@ def _state(query: Query, machine: Machine) -> Iterator[Seen]:
     index, conf, reported = query.planner.index, query.conf, query.operators
     columns: list[StateColumns] = []
     for one in _guarded_columns(query):
-        if isinstance(one, Unseen):
+        if isinstance(one, SkippedCheck):
             yield one
         else:
             columns.append(one)
@@ -257,12 +257,12 @@ def _state(query: Query, machine: Machine) -> Iterator[Seen]:
         yield from check_local_dir(conf, environment, _ran_here(query), machine.mount_of)
 
 
-def _guarded_columns(query: Query) -> Iterator[StateColumns | Unseen]:
+def _guarded_columns(query: Query) -> Iterator[StateColumns | SkippedCheck]:
     try:
         if query.closure is not None:
             yield from columns_of(query.closure, query.planner)
     except StreambankError as error:
-        yield Unseen("whether the state is bounded", error.message, error.hint)
+        yield SkippedCheck("whether the state is bounded", error.message, error.hint)
 
 
 def _hot_keys(query: Query) -> Any:
@@ -287,7 +287,7 @@ def _storage(query: Query, machine: Machine) -> Iterator[Seen]:
     elif query.repository is not None:
         yield from _repository(location, query.repository, (), machine)
     else:
-        yield Unseen(
+        yield SkippedCheck(
             "savepoints and their repository",
             "Nobody says where the query's savepoints are.",
             "Name the repository: -r LOCATION, with --job NAME if they are not called like the directory.",
@@ -360,4 +360,4 @@ def _guarded(what: str, look: Callable[[], Iterable[Seen]]) -> Iterator[Seen]:
     try:
         yield from look()
     except StreambankError as error:
-        yield Unseen(what, error.message, error.hint)
+        yield SkippedCheck(what, error.message, error.hint)

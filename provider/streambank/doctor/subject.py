@@ -210,7 +210,7 @@ def _recent(records: Records) -> tuple[ProgressRecord, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class SkippedCheck:
     """Something that was not looked at.
 
     Attributes:
@@ -224,7 +224,7 @@ class Unseen:
     hint: str
 
 
-Seen = Finding | Unseen
+Seen = Finding | SkippedCheck
 """What a check gives."""
 
 

@@ -169,7 +169,7 @@ def find_driver(
     """
     found, state = look_for_driver(launcher, control, known, spec)
     if found != known:
-        keep_whereabouts(control, found)
+        record_location(control, found)
     return found, state
 
 
@@ -235,7 +235,7 @@ def launched_handle(
     )
 
 
-def keep_whereabouts(control: JobControl, handle: Handle) -> None:
+def record_location(control: JobControl, handle: Handle) -> None:
     """Leave behind where a driver in a cluster is, for `launched_handle`; of others nothing is kept."""
     if handle.submission is not None:
         control.store.write(_located_key(handle.launch_id), encode_json(in_cluster(handle)))

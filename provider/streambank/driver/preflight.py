@@ -19,7 +19,7 @@ from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.lease import LeaseView
 from streambank.control.marker import Marker, marker_location, read_marker, records_root, service_name
-from streambank.control.rollbacks import check_not_taken_back
+from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import (
     FormatError,
     InputError,
@@ -363,7 +363,7 @@ def check_taken_back(query: DeclaredQuery, generation: Generation) -> None:
     Raises:
         RefusedError: One has (code `sinks-taken-back`).
     """
-    check_not_taken_back(query.control, query.name, generation)
+    check_not_rolled_back(query.control, query.name, generation)
 
 
 def check_checkpoint_there(query: DeclaredQuery, generation: Generation) -> None:

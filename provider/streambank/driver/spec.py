@@ -29,7 +29,7 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_FILES,
 )
 from streambank.control.records import JsonDict, decode_json, encode_json
-from streambank.control.rollbacks import check_not_taken_back
+from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 
 FORMAT = 1
@@ -209,7 +209,7 @@ def check_generations(spec: LaunchSpec, control: JobControl) -> None:
         current = control.generation(name)
         if current is None:
             continue
-        check_not_taken_back(control, name, current)
+        check_not_rolled_back(control, name, current)
         if current.number != query.generation:
             raise ConflictError(
                 f"Job {spec.job} moved on to generation {current.number} of query {name} after this driver "

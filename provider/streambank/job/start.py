@@ -30,8 +30,8 @@ from streambank.driver.location import (
     find_driver,
     in_cluster,
     is_of,
-    keep_whereabouts,
     launched_handle,
+    record_location,
 )
 from streambank.driver.log import last_error, recorded_failure, shown
 from streambank.driver.prepare import check_declared, prepare_launch
@@ -235,7 +235,7 @@ class _Start:
             **in_cluster(self.handle),
             generations={name: query.generation for name, query in self.launch.queries.items()},
         )
-        keep_whereabouts(self.control, self.handle)
+        record_location(self.control, self.handle)
         prune_and_tell(self.control)
 
     def _wait_for_lease(self) -> StartResult | None:
@@ -283,7 +283,7 @@ class _Start:
         driver = self._driver()
         log, tracking = driver.log or self.handle.log, driver.tracking or self.handle.tracking
         self.handle = replace(self.handle, log=log, tracking=tracking)
-        keep_whereabouts(self.control, self.handle)
+        record_location(self.control, self.handle)
 
     # Without it.
 

@@ -15,7 +15,7 @@ from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation, Generations
 from streambank.control.marker import renew_marker
-from streambank.control.rollbacks import check_not_taken_back
+from streambank.control.rollbacks import check_not_rolled_back
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.core.names import MAIN, QueryRef
 from streambank.recovery.sinks import check_stands_at, look_at_sinks, refusals, shown
@@ -93,7 +93,7 @@ def reinstate(
         generations = control.generations(query)
         earlier, current = _find(generations, generation), generations.current()
         assert current is not None, "one of them was found"
-        check_not_taken_back(control, query, current)
+        check_not_rolled_back(control, query, current)
         check_stands_at(manifest.job, earlier.location, manifest.batch)
         called = earlier.again or earlier.number
         if current.location == earlier.location:

@@ -12,7 +12,7 @@ from streambank.core.units import to_json_time
 from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
-from streambank.savepoint.materialize import LayoutReport
+from streambank.savepoint.materialize import MaterializeReport
 from streambank.storage.store import Opener
 
 REPORT_SUFFIX = ".restored.json"
@@ -65,7 +65,7 @@ class RestoreReport:
     source_effect: str
     rolled_back: tuple[Mapping[str, Any], ...]
     new_outputs: tuple[Mapping[str, Any], ...]
-    layout: LayoutReport
+    layout: MaterializeReport
     generation: int | None
     taken_at: datetime
     age_s: float

@@ -37,7 +37,7 @@ from streambank.control.marker import renew_marker
 from streambank.control.operation import Operation
 from streambank.control.processes import HostId, ProcessId, this_host, this_process
 from streambank.control.records import RecordStream
-from streambank.control.rollbacks import note_taking_back
+from streambank.control.rollbacks import note_rollback
 from streambank.core.environment import user_name
 from streambank.core.errors import FormatError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.core.names import QueryRef
@@ -59,7 +59,7 @@ from streambank.recovery.sources import check_still_there
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import LayoutReport, Owner, lay_out
+from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.sinks.file.fresh_log import NewOutput
 from streambank.sinks.file.rollback import RollbackReport
 from streambank.work.executor import DEFAULT_PACE, Pace
@@ -259,7 +259,7 @@ def _mark(chosen: Chosen, generation: Generation, control: JobControl) -> tuple[
     return () if why is None else (f"The marker beside {generation.base} could not be written: {why}",)
 
 
-def _link_warning(layout: LayoutReport) -> Iterator[str]:
+def _link_warning(layout: MaterializeReport) -> Iterator[str]:
     if layout.linked_files:
         yield (
             f"{layout.linked_files} files share their bytes with the repository: damage to one damages both, "
@@ -282,7 +282,7 @@ def _write(
     held: _Held | None,
     link: bool,
     pace: Pace,
-) -> tuple[LayoutReport, list[RollbackReport], list[NewOutput]]:
+) -> tuple[MaterializeReport, list[RollbackReport], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
     manifest = prepared.chosen.manifest
     rolled_back: list[RollbackReport] = []
@@ -296,7 +296,7 @@ def _write(
         check_still_at(request, manifest, prepared.sinks)
         if request.sink == "rollback":
             if held is not None:
-                note_taking_back(
+                note_rollback(
                     held.control,
                     QueryRef.parse(manifest.job).query,
                     [sink.store for sink in prepared.sinks.guarded if sink.new is None],
@@ -311,7 +311,7 @@ def _write(
             held.check()
 
     try:
-        layout = lay_out(
+        layout = materialize(
             request.repository,
             manifest,
             prepared.target,

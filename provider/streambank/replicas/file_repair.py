@@ -90,7 +90,7 @@ class Replicas:
         return found, {digest: " ".join(why) for digest, why in reasons.items() if digest not in found}
 
 
-class Mender:
+class FileRepair:
     """Makes the objects of one repository whole.
 
     Args:
@@ -205,8 +205,8 @@ class Mender:
         self.mended.repaired.append(Repaired(kind, file, len(found), size_bytes, sources))
 
 
-def mend(
-    mender: Mender, lacking: Mapping[str, int], *, parallel: int = 1, progress: Progress | None = None
+def repair_files(
+    mender: FileRepair, lacking: Mapping[str, int], *, parallel: int = 1, progress: Progress | None = None
 ) -> None:
     """Bring back objects, wherever each of them should be.
 

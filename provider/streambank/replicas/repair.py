@@ -22,7 +22,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
-from streambank.replicas.file_repair import Mender, Repaired, Replicas, mend
+from streambank.replicas.file_repair import FileRepair, Repaired, Replicas, repair_files
 from streambank.replicas.replicate import read_manifest
 from streambank.repository.catalog import manifest_key
 from streambank.repository.header import HEADER_KEY
@@ -276,8 +276,8 @@ class _Repair:
         if not lacking:
             return {}
         with nullcontext() if self.dry_run else self.repository.objects.writer() as writer:
-            mender = Mender(self.repository, Replicas(self.replicas, self.rate), writer)
-            mend(mender, lacking, parallel=self.parallel, progress=self.progress)
+            mender = FileRepair(self.repository, Replicas(self.replicas, self.rate), writer)
+            repair_files(mender, lacking, parallel=self.parallel, progress=self.progress)
         self.report.repaired += mender.mended.repaired
         lost = mender.mended.lost
         if not self.dry_run:

@@ -60,7 +60,7 @@ def storage_age_s(written_ns: int, written_boot: str, written_s: float, now_ns: 
 
 
 @dataclass(frozen=True, slots=True)
-class CondemnedRecord:
+class PendingDeleteRecord:
     """What one sweep condemned at once.
 
     Attributes:
@@ -90,7 +90,7 @@ class CondemnedRecord:
         return storage_age_s(self.condemned_ns, self.boot_id, self.boot_s, now_ns)
 
 
-class Condemned:
+class PendingDeletes:
     """The condemned files of a repository as they were last looked at. Safe to use from several threads.
 
     Args:
@@ -136,7 +136,9 @@ class Condemned:
             self._keys = frozenset(key for keys in known.values() for key in keys)
 
 
-def condemn(store: Store, digest_name: str, keys: Sequence[str], by: Mapping[str, Any]) -> CondemnedRecord:
+def condemn(
+    store: Store, digest_name: str, keys: Sequence[str], by: Mapping[str, Any]
+) -> PendingDeleteRecord:
     """Leave a record that these objects and packs are going to be deleted."""
     record_id = uuid.uuid4().hex
     fields = {
@@ -149,10 +151,10 @@ def condemn(store: Store, digest_name: str, keys: Sequence[str], by: Mapping[str
     }
     key = f"{FOLDER}/{record_id}{_RECORD}"
     store.write(key, encode_record(fields, digest_name), exclusive=True)
-    return CondemnedRecord(record_id, tuple(keys), store.stat(key).mtime_ns)
+    return PendingDeleteRecord(record_id, tuple(keys), store.stat(key).mtime_ns)
 
 
-def condemned_records(store: Store) -> list[CondemnedRecord]:
+def condemned_records(store: Store) -> list[PendingDeleteRecord]:
     """Every record, the oldest first.
 
     Raises:
@@ -171,23 +173,23 @@ def condemned_records(store: Store) -> list[CondemnedRecord]:
         except NotFoundError:
             continue
         except IntegrityError as error:
-            records.append(CondemnedRecord(record_id, (), info.mtime_ns, done_ns=done_ns, error=error))
+            records.append(PendingDeleteRecord(record_id, (), info.mtime_ns, done_ns=done_ns, error=error))
             continue
         boot = fields["boot"]
         records.append(
-            CondemnedRecord(
+            PendingDeleteRecord(
                 record_id, tuple(fields["keys"]), info.mtime_ns, str(boot["id"]), float(boot["s"]), done_ns
             )
         )
     return sorted(records, key=lambda record: (record.condemned_ns, record.id))
 
 
-def is_there(store: Store, record: CondemnedRecord) -> bool:
+def is_there(store: Store, record: PendingDeleteRecord) -> bool:
     """Whether a record still is there; its keys may only be deleted while it is."""
     return store.exists(f"{FOLDER}/{record.id}{_RECORD}")
 
 
-def mark_done(store: Store, digest_name: str, record: CondemnedRecord) -> None:
+def mark_done(store: Store, digest_name: str, record: PendingDeleteRecord) -> None:
     """Say that all files of a record are deleted; two sweeps may both say so."""
     data = encode_record({"kind": "condemned-done", "id": record.id}, digest_name)
     try:
@@ -197,7 +199,7 @@ def mark_done(store: Store, digest_name: str, record: CondemnedRecord) -> None:
             raise
 
 
-def forget(store: Store, record: CondemnedRecord) -> None:
+def forget(store: Store, record: PendingDeleteRecord) -> None:
     """Remove a record, so that its names may be used again."""
     store.delete(f"{FOLDER}/{record.id}{_RECORD}")
     store.delete(f"{FOLDER}/{record.id}{_DONE}")

@@ -30,7 +30,7 @@ from streambank.repository.sealed import encode_record
 from streambank.repository.trash import (
     FOLDER,
     MIN_GRACE_S,
-    CondemnedRecord,
+    PendingDeleteRecord,
     boot_clock_s,
     condemn,
     condemned_records,
@@ -206,7 +206,7 @@ class _Sweep:
     def _left_s(self, copy: Expired) -> float:
         return max(0.0, self.report.grace_s - (self.now_ns - copy.expired_ns) / 1e9)
 
-    def _present(self, records: Iterable[CondemnedRecord]) -> list[ContentFile]:
+    def _present(self, records: Iterable[PendingDeleteRecord]) -> list[ContentFile]:
         """Files of records that are still there."""
         keys = dict.fromkeys(key for record in records for key in record.keys)
         return [self.found.files[key] for key in keys if key in self.found.files]
@@ -220,7 +220,7 @@ class _Sweep:
         if lacking:
             self.report.rescued.add(rescue(self.repository, lacking))
 
-    def _delete(self, record: CondemnedRecord) -> None:
+    def _delete(self, record: PendingDeleteRecord) -> None:
         """Delete the files of a record, but for what is held, or the only whole copy of something needed."""
         # Whoever holds looks around after its mark is written. So either the mark is seen here, or the holder
         # has seen that these files are condemned, and what was stored again out of them.
@@ -284,7 +284,7 @@ class _Sweep:
         self.report.deleted.add([file])
         return True
 
-    def _forget(self, records: Sequence[CondemnedRecord]) -> None:
+    def _forget(self, records: Sequence[PendingDeleteRecord]) -> None:
         """Remove records whose files were deleted longer than the grace ago, and damaged ones as old."""
         if self.report.dry_run:
             return
@@ -294,7 +294,7 @@ class _Sweep:
                 forget(self.store, record)
         forget_orphans(self.store)
 
-    def _condemn(self, records: Sequence[CondemnedRecord]) -> None:
+    def _condemn(self, records: Sequence[PendingDeleteRecord]) -> None:
         """Condemn files that are older than the grace and of which savepoints need nothing, or little."""
         condemned = {key for record in records for key in record.keys}
         chosen = []
@@ -323,7 +323,7 @@ class _Sweep:
         needed = digests(file, self.needed, self.repository.digest_name)
         return all(self.repository.objects.lasting_places(digest) for digest in needed)
 
-    def _tell(self, waiting: Sequence[CondemnedRecord]) -> None:
+    def _tell(self, waiting: Sequence[PendingDeleteRecord]) -> None:
         """Report what is condemned and waits."""
         self.report.waiting.add(self._present(waiting))
         ages = [record.age_s(self.now_ns) for record in waiting]

@@ -41,11 +41,11 @@ from streambank.work.pace import Meter, Progress, RateLimit
 from streambank.work.place import Placed, PlaceTask, Placing, place_tasks
 from streambank.work.target import METADATA, NOTE, Fence, IsLive, Owner, check_target, read_note
 
-__all__ = ["METADATA", "IsLive", "LayoutReport", "Owner", "check_target", "lay_out"]
+__all__ = ["METADATA", "IsLive", "MaterializeReport", "Owner", "check_target", "materialize"]
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutReport:
+class MaterializeReport:
     """What was laid out.
 
     Attributes:
@@ -82,7 +82,7 @@ class LayoutReport:
         }
 
 
-def lay_out(
+def materialize(
     repository: Repository,
     manifest: Manifest,
     target: Store,
@@ -92,7 +92,7 @@ def lay_out(
     fork: bool = False,
     before_commit: Callable[[], None] | None = None,
     pace: Pace = DEFAULT_PACE,
-) -> LayoutReport:
+) -> MaterializeReport:
     """Write a savepoint's files into an empty target; every byte is hashed on the way.
 
     Args:
@@ -112,11 +112,11 @@ def lay_out(
         IntegrityError: The savepoint is damaged.
         StorageError: The environment failed.
     """
-    work = _Layout(repository, manifest, target, link, fork, pace.who, pace.rate)
+    work = _Materialize(repository, manifest, target, link, fork, pace.who, pace.rate)
     return work.run(owner, before_commit, pace.progress)
 
 
-class _Layout:
+class _Materialize:
     def __init__(
         self,
         repository: Repository,
@@ -149,7 +149,7 @@ class _Layout:
 
     def run(
         self, owner: Owner, before_commit: Callable[[], None] | None, progress: Progress | None
-    ) -> LayoutReport:
+    ) -> MaterializeReport:
         if METADATA not in self.entries:
             raise IntegrityError(
                 f"Savepoint {self.manifest.savepoint} has no file {METADATA}.",
@@ -173,7 +173,7 @@ class _Layout:
         except BaseException as error:
             self._undo(error, metadata if committing else None)
             raise
-        return LayoutReport(
+        return MaterializeReport(
             target=self.target.uri,
             batch=self.manifest.batch,
             query_id=self.query_id,

@@ -63,10 +63,10 @@ def erase(
 ) -> None:
     """Make a savepoint without the state of one key, and list what still holds the key."""
     from streambank.declaration.declaration import load_jobs
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
     declared = load_jobs(jobs) if jobs is not None and not no_search else None
-    order = Order(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
+    order = RewriteRequest(operation="erase", key=key, operator=operator, dry_run=dry_run, note=note)
     with carried_out(order, savepoint, repository, job, spark) as done:
         document = done.to_dict()
         if no_search:
@@ -99,7 +99,7 @@ def _search(done: Done, replicas: list[str], jobs: Declarations | None) -> dict[
         done.job,
         done.derived,
         Key(done.order.key, done.order.operator),
-        done.workshop,
+        done.staging,
         replicas=replicas,
         live=live_places(done.repository, done.job, declared),
         say=say,

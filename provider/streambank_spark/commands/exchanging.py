@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streambank.recovery.exchange_state import ExchangeResult
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
 COMPACT_EXAMPLE = "Example: streambank job compact orders --idle-for 30d --why 'too many old customers'"
 RESCALE_EXAMPLE = "Example: streambank job rescale orders --partitions 64"
@@ -97,9 +97,9 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Stop a job, change its number of state partitions, and start it. If this fails it is unchanged."""
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
-    order = Order(operation="rescale", partitions=partitions, note=note)
+    order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _exchange(order, name, jobs, query, force_after, why, spark)
 
 
@@ -110,7 +110,7 @@ rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
 def _exchange(
-    order: Order,
+    order: RewriteRequest,
     name: str,
     jobs: str,
     query: str | None,
@@ -139,8 +139,8 @@ def _exchange(
         def make(repository: Repository, of: str, savepoint: str) -> str | None:
             from streambank_spark.rewrite.request import carry_out
 
-            workshop = workshop_of(spark, progress)
-            made.append(carry_out(session, repository, of, savepoint, order, workshop, by=by, say=say))
+            staging = workshop_of(spark, progress)
+            made.append(carry_out(session, repository, of, savepoint, order, staging, by=by, say=say))
             return made[-1].savepoint
 
         result = exchange(

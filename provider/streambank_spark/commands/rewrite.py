@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from streambank.repository.repository import Repository
     from streambank_spark.rewrite.derive import Derived
-    from streambank_spark.rewrite.request import Order
-    from streambank_spark.state.staging import Workshop
+    from streambank_spark.rewrite.request import RewriteRequest
+    from streambank_spark.state.staging import Staging
 
 COMPACT_EXAMPLES = """Examples:
 
@@ -73,17 +73,17 @@ JudgedPart = Annotated[
 Partitions = Annotated[int, typer.Option(min=1, metavar="N", help="The new number of state partitions.")]
 
 
-def compact_order(*, idle_for: str | None, **asked: Any) -> Order:
+def compact_order(*, idle_for: str | None, **asked: Any) -> RewriteRequest:
     """What the options of a compaction ask for.
 
     Raises:
         InputError: `idle_for` is no time.
     """
     from streambank.core.units import parse_duration_s
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
     idle_for_s = None if idle_for is None else parse_duration_s(idle_for)
-    return Order(operation="compact", idle_for_s=idle_for_s, **asked)
+    return RewriteRequest(operation="compact", idle_for_s=idle_for_s, **asked)
 
 
 def register(app: typer.Typer) -> None:
@@ -136,9 +136,9 @@ def migrate(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint that has HDFS-backed state in RocksDB instead."""
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
-    order = Order(operation="migrate", provider=provider, partitions=partitions, note=note)
+    order = RewriteRequest(operation="migrate", provider=provider, partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
 
 
@@ -153,9 +153,9 @@ def rescale(
     spark: SparkOptions,
 ) -> None:
     """Make a savepoint with the same state in another number of partitions."""
-    from streambank_spark.rewrite.request import Order
+    from streambank_spark.rewrite.request import RewriteRequest
 
-    order = Order(operation="rescale", partitions=partitions, note=note)
+    order = RewriteRequest(operation="rescale", partitions=partitions, note=note)
     _run(order, savepoint, repository, job, spark)
 
 
@@ -163,7 +163,7 @@ rescale_app = typer.Typer(name="rescale", add_completion=False)
 rescale_app.command(epilog=RESCALE_EXAMPLE)(rescale)
 
 
-def _run(order: Order, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
+def _run(order: RewriteRequest, reference: str, location: str, job: str | None, spark: SparkOptions) -> None:
     with carried_out(order, reference, location, job, spark) as done:
         document = done.to_dict()
     console.answer(document, lambda: show(order, done.derived))
@@ -179,15 +179,15 @@ class Done:
         repository: Where.
         job: Whose savepoint it was.
         spark: The session, for as long as the `with` lasts.
-        workshop: Where state is laid out.
+        staging: Where state is laid out.
     """
 
-    order: Order
+    order: RewriteRequest
     derived: Derived
     repository: Repository
     job: str
     spark: SparkSession
-    workshop: Workshop
+    staging: Staging
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -197,7 +197,7 @@ class Done:
 
 @contextmanager
 def carried_out(
-    order: Order, reference: str, location: str, job: str | None, spark: SparkOptions
+    order: RewriteRequest, reference: str, location: str, job: str | None, spark: SparkOptions
 ) -> Iterator[Done]:
     """Carry an order out; the session stays open for a `with`.
 
@@ -249,7 +249,7 @@ def show_going(found: Derived) -> None:
         console.line(f"PASSED OVER: operator {one.operator} ({one.name}): {one.why}")
 
 
-def show(order: Order, found: Derived) -> None:
+def show(order: RewriteRequest, found: Derived) -> None:
     """What came of an order, for people."""
     console.fields([("state of", found.of), ("batch", found.batch), ("savepoint", found.savepoint)])
     show_going(found)

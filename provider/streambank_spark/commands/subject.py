@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streambank.work.pace import Progress
-    from streambank_spark.state.staging import LaidOut, Workshop
+    from streambank_spark.state.staging import Materialized, Staging
     from streambank_spark.state.state import QueryState
 
 Place = Annotated[
@@ -184,20 +184,20 @@ def several(
     """
     check_place(repository, job, batch)
     require_pyspark()
-    from streambank_spark.state.staging import checkpoint_laid_out, require_shared, savepoint_laid_out
+    from streambank_spark.state.staging import materialized_checkpoint, materialized_savepoint, require_shared
     from streambank_spark.state.state import QueryState
 
     with ExitStack() as stack:
         opened = open_repository(repository) if repository is not None else None
-        found: list[LaidOut] = []
+        found: list[Materialized] = []
         for place in places:
             console.note(f"laying out {place}")
             with console.progress() as progress:
-                workshop = workshop_of(spark, progress)
+                staging = workshop_of(spark, progress)
                 if opened is None:
-                    one = checkpoint_laid_out(place, batch, workshop)
+                    one = materialized_checkpoint(place, batch, staging)
                 else:
-                    one = savepoint_laid_out(opened, *opened.find(place, job), workshop)
+                    one = materialized_savepoint(opened, *opened.find(place, job), staging)
                 found.append(stack.enter_context(one))
         session = stack.enter_context(spark_of(spark))
         for each in found:
@@ -207,12 +207,12 @@ def several(
         yield states
 
 
-def workshop_of(spark: SparkOptions, progress: Progress | None = None) -> Workshop:
+def workshop_of(spark: SparkOptions, progress: Progress | None = None) -> Staging:
     """Where state is laid out."""
-    from streambank_spark.state.staging import Workshop
+    from streambank_spark.state.staging import Staging
     from streambank_spark.submit.session import LOCAL
 
-    return Workshop(spark.master or LOCAL, spark.work, console.note, progress)
+    return Staging(spark.master or LOCAL, spark.work, console.note, progress)
 
 
 @contextmanager

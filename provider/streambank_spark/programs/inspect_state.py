@@ -26,7 +26,7 @@ from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
 from streambank_spark.failures import say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
-from streambank_spark.state.staging import Workshop, require_shared, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import QueryState
 
 TOP = 20
@@ -236,12 +236,12 @@ def laid_out(master: str, options: argparse.Namespace, reference: str) -> Iterat
     """A savepoint's name, and a checkpoint directory of its own that Spark can read, for a `with`.
 
     Raises:
-        InputError, StreambankError: As `savepoint_laid_out`.
+        InputError, StreambankError: As `materialized_savepoint`.
     """
     repository = Repository.open(open_store(options.repository))
     job, savepoint = repository.find(reference, options.job)
-    workshop = Workshop(master, options.work, _warn)
-    with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+    staging = Staging(master, options.work, _warn)
+    with materialized_savepoint(repository, job, savepoint, staging) as found:
         yield found.of, found.location
 
 

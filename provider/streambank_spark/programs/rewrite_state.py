@@ -21,8 +21,8 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_spark.failures import say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,13 +64,13 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 
 def _work(plan: dict[str, Any]) -> dict[str, Any]:
-    order = Order.from_dict(plan["order"])
+    order = RewriteRequest.from_dict(plan["order"])
     repository = Repository.open(open_store(plan["repository"]))
     job, savepoint = repository.find(plan["savepoint"], plan["job"])
     spark = SparkSession.builder.appName(f"streambank-{order.operation}").getOrCreate()
     try:
-        workshop = Workshop(spark.sparkContext.master or "", plan["work"], _note)
-        done = carry_out(spark, repository, job, savepoint, order, workshop, by=plan["by"], say=_note)
+        staging = Staging(spark.sparkContext.master or "", plan["work"], _note)
+        done = carry_out(spark, repository, job, savepoint, order, staging, by=plan["by"], say=_note)
     except PySparkException as error:
         raise StorageError(
             f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",

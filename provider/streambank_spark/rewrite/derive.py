@@ -27,7 +27,7 @@ from streambank_spark.rewrite.expiry import Expired, PassedOver
 from streambank_spark.rewrite.rewrite import Rewritten, check_rewritable, rewrite
 from streambank_spark.rewrite.row_patch import Mended
 from streambank_spark.state.digest import count_going
-from streambank_spark.state.staging import Workshop, place_beside, require_shared, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint, place_beside, require_shared
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.store_rows import StoreRows, store_rows
 
@@ -114,7 +114,7 @@ def derive(
     repository: Repository,
     job: str,
     savepoint: str,
-    workshop: Workshop,
+    staging: Staging,
     *,
     operation: str,
     decide: Decide | None = None,
@@ -133,7 +133,7 @@ def derive(
         repository: Where both are.
         job: `job` or `job/query`.
         savepoint: The id of the first one.
-        workshop: Where state is laid out.
+        staging: Where state is laid out.
         operation: What it is made by: `compact`, `erase`, `rescale`, `repair`, `migrate`.
         decide: Which keys go; none where nobody says.
         partitions: Another number of state partitions.
@@ -145,10 +145,10 @@ def derive(
         say: Told what is being done.
 
     Raises:
-        StreambankError: As `savepoint_laid_out`, `rewrite` and `take`.
+        StreambankError: As `materialized_savepoint`, `rewrite` and `take`.
         PySparkException: Spark failed.
     """
-    with savepoint_laid_out(repository, job, savepoint, workshop) as laid:
+    with materialized_savepoint(repository, job, savepoint, staging) as laid:
         require_shared(spark, laid.location)
         state = QueryState(spark, laid.location)
         if write is rewrite:
@@ -183,10 +183,10 @@ def derive(
                         note=note,
                         taken_by={**(by or {}), "reason": operation},
                         derived_from=laid.manifest,
-                        pace=Pace(progress=workshop.progress),
+                        pace=Pace(progress=staging.progress),
                     )
                 for warning in holds.warnings:
-                    workshop.warn(warning)
+                    staging.warn(warning)
             going = _going(gone, keys, _counted_by(done))
             return Derived(laid.of, state.closure.batch, going, taken.savepoint, done)
         finally:

@@ -31,7 +31,7 @@ from streambank.retention.expired import expired_summaries
 from streambank.storage import open_store
 from streambank_spark.rewrite.derive import Derived, Say
 from streambank_spark.rewrite.expiry import Key, PassedOver, rows_of_key
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.submit.session import first_line
 
@@ -101,7 +101,7 @@ def search(
     job: str,
     derived: Derived,
     key: Key,
-    workshop: Workshop,
+    staging: Staging,
     *,
     replicas: Sequence[str] = (),
     live: Sequence[Live] = (),
@@ -115,7 +115,7 @@ def search(
         job: `job` or `job/query`.
         derived: What erasing came to.
         key: The key that was erased.
-        workshop: Where state is laid out.
+        staging: Where state is laid out.
         replicas: Locations of replicas.
         live: Directories of live checkpoints, for the answer.
         say: Told about each savepoint that is looked into.
@@ -138,7 +138,7 @@ def search(
             answer = f"{UNKNOWN}: {place.why_unknown}"
         elif answer is None:
             say(f"Looking into {place.job}/{place.savepoint} in {place.location} ({number} of {len(every)})")
-            answer = _look(spark, place, key, passed, workshop)
+            answer = _look(spark, place, key, passed, staging)
             looked += 1
             if place.identity and not answer.startswith(UNKNOWN):
                 known[place.identity] = answer
@@ -152,11 +152,11 @@ def _look(
     place: Place,
     key: Key,
     passed: set[tuple[int, str | None]],
-    workshop: Workshop,
+    staging: Staging,
 ) -> str:
     assert place.repository is not None and place.savepoint is not None
     try:
-        with savepoint_laid_out(place.repository, place.job, place.savepoint, workshop) as laid:
+        with materialized_savepoint(place.repository, place.job, place.savepoint, staging) as laid:
             return holds_key(QueryState(spark, laid.location), key, passed)
     except StreambankError as error:
         return f"{UNKNOWN}: {error.message}"

@@ -31,7 +31,7 @@ from streambank_spark.rewrite.row_patch import Mended, not_encoded
 from streambank_spark.rewrite.unsafe_row import encoder, plain
 from streambank_spark.state.digest import digest_frame
 from streambank_spark.state.read import KEY, Choice, as_json, bad_expression, chosen_parts, storable
-from streambank_spark.state.staging import Workshop
+from streambank_spark.state.staging import Staging
 from streambank_spark.state.state import PARTITION, Part, QueryState
 from streambank_spark.state.validate import Judged, Rule, validate_state
 from streambank_spark.submit.bundle import ship
@@ -108,7 +108,7 @@ def _changes_key(text: str) -> RefusedError:
     )
 
 
-def mend(state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]) -> list[Mended]:
+def repair_state(state: QueryState, rules: Sequence[Rule], assignments: Sequence[Assignment]) -> list[Mended]:
     """What becomes of the rows that break a rule, part by part; parts without such rows are left out.
 
     Args:
@@ -336,7 +336,7 @@ def repair_savepoint(
     savepoint: str,
     rules: Sequence[Rule],
     assignments: Sequence[Assignment],
-    workshop: Workshop,
+    staging: Staging,
     *,
     limit: int,
     dry_run: bool = False,
@@ -353,7 +353,7 @@ def repair_savepoint(
         savepoint: The id of the first one, which stays as it is.
         rules: What must be true of every row.
         assignments: What broken rows get.
-        workshop: Where state is laid out.
+        staging: Where state is laid out.
         limit: How many rows to show, of each rule and part.
         dry_run: Only say what would be.
         note: A note for the new savepoint.
@@ -361,7 +361,7 @@ def repair_savepoint(
         say: Told what is being done.
 
     Raises:
-        InputError, RefusedError: As `mend`; nothing was written.
+        InputError, RefusedError: As `repair_state`; nothing was written.
         StreambankError: As `derive`.
     """
     judged: list[Judged] = []
@@ -369,7 +369,7 @@ def repair_savepoint(
 
     def decide(state: QueryState) -> list[Mended]:
         judged.extend(validate_state(state, rules, limit))
-        mended = mend(state, rules, assignments)
+        mended = repair_state(state, rules, assignments)
         repairs.extend(
             Repair(one.part.operator, one.part.name, one.rows, samples(one, limit)) for one in mended
         )
@@ -380,7 +380,7 @@ def repair_savepoint(
         repository,
         job,
         savepoint,
-        workshop,
+        staging,
         operation=OPERATION,
         mend=decide,
         dry_run=dry_run,

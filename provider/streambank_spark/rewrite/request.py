@@ -23,7 +23,7 @@ from streambank_spark.rewrite.derive import Derived, Say, derive
 from streambank_spark.rewrite.expiry import Expired, Idle, Key, PassedOver, Where, expired
 from streambank_spark.rewrite.migrate import migrate
 from streambank_spark.rewrite.rewrite import rewrite
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 
 OPERATIONS = ("compact", "erase", "rescale", "migrate")
@@ -31,7 +31,7 @@ PROVIDERS = ("rocksdb",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RewriteRequest:
     """What is asked; JSON by `to_dict`.
 
     Attributes:
@@ -67,7 +67,7 @@ class Order:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Order:
+    def from_dict(cls, data: Mapping[str, Any]) -> RewriteRequest:
         """From what `to_dict` gave.
 
         Raises:
@@ -120,8 +120,8 @@ def carry_out(
     repository: Repository,
     job: str,
     savepoint: str,
-    order: Order,
-    workshop: Workshop,
+    order: RewriteRequest,
+    staging: Staging,
     *,
     by: Mapping[str, str] | None = None,
     say: Say = lambda text: None,
@@ -134,7 +134,7 @@ def carry_out(
         job: `job` or `job/query`.
         savepoint: Its id.
         order: What is asked.
-        workshop: Where state is laid out.
+        staging: Where state is laid out.
         by: Who asks.
         say: Told what is being done.
 
@@ -151,7 +151,7 @@ def carry_out(
         if reference is not None:
             place, earlier = repository.find(reference, job)
             _check_earlier(repository, job, savepoint, place, earlier)
-            laid = stack.enter_context(savepoint_laid_out(repository, place, earlier, workshop))
+            laid = stack.enter_context(materialized_savepoint(repository, place, earlier, staging))
             since = QueryState(spark, laid.location)
 
         passed_over: list[PassedOver] = []
@@ -165,7 +165,7 @@ def carry_out(
             repository,
             job,
             savepoint,
-            workshop,
+            staging,
             operation=order.operation,
             decide=None if order.operation in ("rescale", "migrate") else decide,
             partitions=order.partitions,
@@ -178,7 +178,7 @@ def carry_out(
         return derived if order.key is None else replace(derived, passed_over=tuple(passed_over))
 
 
-def check_where(spark: SparkSession, generation: Generation | None, order: Order) -> None:
+def check_where(spark: SparkSession, generation: Generation | None, order: RewriteRequest) -> None:
     """Let Spark look at an expression before a job is stopped for it; no row of the state is read.
 
     Args:
@@ -201,7 +201,7 @@ def check_where(spark: SparkSession, generation: Generation | None, order: Order
         return  # it goes on while it is looked at; the savepoint of the stop will tell
 
 
-def _rule(order: Order, since: QueryState | None) -> Where | Idle | Key:
+def _rule(order: RewriteRequest, since: QueryState | None) -> Where | Idle | Key:
     if since is not None:
         return Idle(since, order.operator)
     if order.key is not None:

@@ -23,7 +23,7 @@ from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import jvm
 from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.queries import Managed, Queries
-from streambank_spark.runner.stop import Journal, Wish, has_triggered
+from streambank_spark.runner.stop import Journal, StopRequest, has_triggered
 
 POLL_S = 1.0
 PRUNE_EVERY_S = 600.0
@@ -50,7 +50,7 @@ class Poll:
         epoch: int,
         queries: Queries,
         journal: Journal,
-        on_stop: Callable[[Wish], None],
+        on_stop: Callable[[StopRequest], None],
         signs: Signs | None = None,
     ) -> None:
         self.failures = 0
@@ -126,9 +126,9 @@ class Poll:
                     request.number, "refused", why=f"this driver does not know {request.kind!r}"
                 )
 
-    def _wish(self, request: Request) -> Wish:
+    def _wish(self, request: Request) -> StopRequest:
         options = request.options
-        return Wish(
+        return StopRequest(
             reason="request",
             by=request.by,
             why=request.why,

@@ -40,7 +40,7 @@ from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
-from streambank_spark.runner.stop import Stopping, Wish
+from streambank_spark.runner.stop import Stopping, StopRequest
 from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
 
 
@@ -206,7 +206,7 @@ class Driver:
         self.claim.release("released", exit_code=code)
         return code
 
-    def _answer(self, wish: Wish, outcome: Mapping[str, Any]) -> None:
+    def _answer(self, wish: StopRequest, outcome: Mapping[str, Any]) -> None:
         assert wish.request is not None
         details = dict(outcome) | ({"drained": self.stopping.drained} if wish.drain else {})
         try:
@@ -222,7 +222,7 @@ class Driver:
         kill_driver(self.jvm_pid, lambda: self.journal.record("killed", why=f"its lease was lost: {why}"))
 
     def _on_term(self, whom: str) -> None:
-        self.stopping.ask(Wish("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))
+        self.stopping.ask(StopRequest("term", why=f"TERM to {whom}", force_after_s=self.spec.force_after_s))
 
     def _status(self) -> Mapping[str, Any]:
         """What each heartbeat says; nothing here may ask the JVM, which may hang."""

@@ -37,7 +37,7 @@ _ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class StopRequest:
     """Somebody wants the driver to stop.
 
     Attributes:
@@ -82,7 +82,7 @@ class Stopping:
         self.forced = False
         self.interrupted = False
         self.drained: bool | None = None
-        self._wishes: list[Wish] = []
+        self._wishes: list[StopRequest] = []
         self._wished = threading.Condition()
         self._done = threading.Event()
         self._boundary = threading.Lock()
@@ -96,12 +96,12 @@ class Stopping:
         return bool(self._wishes)
 
     @property
-    def wishes(self) -> list[Wish]:
+    def wishes(self) -> list[StopRequest]:
         """Every wish so far, the first one first."""
         with self._wished:
             return list(self._wishes)
 
-    def ask(self, wish: Wish) -> None:
+    def ask(self, wish: StopRequest) -> None:
         """Want the driver to stop; returns at once. A wish without `drain` ends the wait of one with it."""
         with self._wished:
             self._wishes.append(wish)
@@ -135,7 +135,7 @@ class Stopping:
         self._done.set()
         self._end_application(wish.force_after_s)
 
-    def _wait_drained(self, wish: Wish) -> Wish:
+    def _wait_drained(self, wish: StopRequest) -> StopRequest:
         """Wait until every query has found nothing new, or somebody wants it to stop without that."""
         deadline = time.monotonic() + wish.drain_timeout_s
         asked_at = datetime.now(UTC)

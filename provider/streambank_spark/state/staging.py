@@ -24,7 +24,7 @@ from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.materialize import lay_out
+from streambank.savepoint.materialize import materialize
 from streambank.savepoint.take import take
 from streambank.storage import Store, local_path, open_store
 from streambank.storage.locations import is_inside
@@ -38,7 +38,7 @@ _LIVE = "inspected"
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
+class Materialized:
     """State where Spark can read it.
 
     Attributes:
@@ -53,7 +53,7 @@ class LaidOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class Staging:
     """Where and how state is laid out.
 
     Attributes:
@@ -70,37 +70,37 @@ class Workshop:
 
 
 @contextmanager
-def savepoint_laid_out(
-    repository: Repository, job: str, savepoint: str, workshop: Workshop
-) -> Iterator[LaidOut]:
+def materialized_savepoint(
+    repository: Repository, job: str, savepoint: str, staging: Staging
+) -> Iterator[Materialized]:
     """A savepoint as a checkpoint directory, for a `with`; nobody lets it expire meanwhile.
 
     Raises:
         InputError: On a cluster nobody said where (code `usage`), or it lies where nothing is ever laid out.
-        StreambankError: As `lay_out`.
+        StreambankError: As `materialize`.
     """
     with ExitStack() as stack:
-        work = _work(stack, workshop)
-        found = stack.enter_context(_laid_out(repository, job, savepoint, work, workshop))
-        yield LaidOut(f"{job}/{savepoint}", found.location, found.manifest)
+        work = _work(stack, staging)
+        found = stack.enter_context(_laid_out(repository, job, savepoint, work, staging))
+        yield Materialized(f"{job}/{savepoint}", found.location, found.manifest)
 
 
 @contextmanager
-def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) -> Iterator[LaidOut]:
+def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging) -> Iterator[Materialized]:
     """A committed batch of a checkpoint, whose query may be running, as a checkpoint directory for a `with`.
 
     Args:
         checkpoint: The checkpoint; it is only read.
         batch: A committed batch that is retained; the newest one for None.
-        workshop: Where and how.
+        staging: Where and how.
 
     Raises:
-        InputError: As `savepoint_laid_out`, or the work would lie in the checkpoint.
-        StreambankError: As `take` and `lay_out`.
+        InputError: As `materialized_savepoint`, or the work would lie in the checkpoint.
+        StreambankError: As `take` and `materialize`.
     """
     source = open_store(checkpoint)
     with ExitStack() as stack:
-        work = _work(stack, workshop)
+        work = _work(stack, staging)
         place = open_store(f"{work}/repository-{uuid.uuid4().hex}")
         if is_inside(place.uri, source.uri):
             raise InputError(
@@ -111,10 +111,10 @@ def checkpoint_laid_out(checkpoint: str, batch: int | None, workshop: Workshop) 
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True)
         taken = take(
-            source, repository, _LIVE, batch=batch, closure="minimal", pace=Pace(progress=workshop.progress)
+            source, repository, _LIVE, batch=batch, closure="minimal", pace=Pace(progress=staging.progress)
         )
-        found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, workshop))
-        yield LaidOut(source.uri, found.location, found.manifest)
+        found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, staging))
+        yield Materialized(source.uri, found.location, found.manifest)
 
 
 @contextmanager
@@ -127,10 +127,10 @@ def place_beside(location: str) -> Iterator[Store]:
         _remove(target)
 
 
-def _work(stack: ExitStack, workshop: Workshop) -> str:
-    if workshop.work is not None:
-        return for_spark(workshop.work.rstrip("/"))
-    if not workshop.master.startswith("local"):
+def _work(stack: ExitStack, staging: Staging) -> str:
+    if staging.work is not None:
+        return for_spark(staging.work.rstrip("/"))
+    if not staging.master.startswith("local"):
         raise InputError(
             "On a cluster state is laid out where all of its machines see it.",
             code="usage",
@@ -146,8 +146,8 @@ def for_spark(location: str) -> str:
 
 @contextmanager
 def _laid_out(
-    repository: Repository, job: str, savepoint: str, work: str, workshop: Workshop
-) -> Iterator[LaidOut]:
+    repository: Repository, job: str, savepoint: str, work: str, staging: Staging
+) -> Iterator[Materialized]:
     folder = f"{work}/inspect-{uuid.uuid4().hex}"
     target = open_store(folder)
     holds = Holds(repository, "restore", who("inspect_state"))
@@ -156,12 +156,12 @@ def _laid_out(
             manifest = repository.load(job, savepoint)
             check_target_apart(target.uri, repository.store.uri, manifest.checkpoint)
             stack.callback(_remove, target)
-            lay_out(
-                repository, manifest, target, owner=owner, link=True, pace=Pace(progress=workshop.progress)
+            materialize(
+                repository, manifest, target, owner=owner, link=True, pace=Pace(progress=staging.progress)
             )
         for warning in holds.warnings:
-            workshop.warn(warning)
-        yield LaidOut(f"{job}/{savepoint}", folder, manifest)
+            staging.warn(warning)
+        yield Materialized(f"{job}/{savepoint}", folder, manifest)
 
 
 def _remove(target: Store) -> None:

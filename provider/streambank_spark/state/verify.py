@@ -18,7 +18,7 @@ from streambank.core.errors import FormatError, NotFoundError
 from streambank.core.finding import Finding
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank_spark.state.staging import Workshop, require_shared, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 from streambank_spark.submit.session import first_line
 
@@ -27,7 +27,7 @@ _HINT = "Restore another savepoint, and look at the Spark version that wrote thi
 
 
 def look_deep(
-    spark: SparkSession, repository: Repository, job: str, savepoint: str, workshop: Workshop
+    spark: SparkSession, repository: Repository, job: str, savepoint: str, staging: Staging
 ) -> list[Finding]:
     """Open all state of a savepoint, and compare how many rows there are.
 
@@ -36,7 +36,7 @@ def look_deep(
         repository: Where the savepoint is.
         job: `job` or `job/query`.
         savepoint: Its whole id.
-        workshop: Where it is laid out meanwhile.
+        staging: Where it is laid out meanwhile.
 
     Returns:
         What is wrong, and of which stores nobody had counted the rows.
@@ -44,7 +44,7 @@ def look_deep(
     Raises:
         StreambankError: It cannot be laid out, or executors do not see it.
     """
-    with savepoint_laid_out(repository, job, savepoint, workshop) as found:
+    with materialized_savepoint(repository, job, savepoint, staging) as found:
         require_shared(spark, found.location)
         try:
             state = QueryState(spark, found.location)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streambank.compaction.compact import Wish, compact, plan
+from streambank.compaction.compact import CompactionRequest, compact, plan
 from streambank.compaction.dead_files import Reason
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine, check_place, quarantine_location
@@ -169,7 +169,7 @@ def test_files_that_are_in_neither_place_are_named(base: Store) -> None:
     assert back.missing == ("offsets/0",)
 
 
-WATCHED = Wish(stopped=True, watch=Watch(quiet_s=600, watch_s=0))
+WATCHED = CompactionRequest(stopped=True, watch=Watch(quiet_s=600, watch_s=0))
 
 
 def test_a_young_file_is_a_sign_of_life(base: Store) -> None:

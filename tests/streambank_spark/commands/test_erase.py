@@ -18,8 +18,8 @@ from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark.rewrite import key_locations
 from streambank_spark.rewrite.expiry import Key
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
@@ -73,8 +73,8 @@ class Site:
 
     def keys(self, spark: SparkSession, savepoint: str) -> set[str]:
         """The keys of the deduplication in a savepoint, as `--key` takes them."""
-        workshop = Workshop("local[2]", str(self.folder / "work"), print)
-        with savepoint_laid_out(self.repository, JOB, savepoint, workshop) as laid:
+        workshop = Staging("local[2]", str(self.folder / "work"), print)
+        with materialized_savepoint(self.repository, JOB, savepoint, workshop) as laid:
             state = QueryState(spark, laid.location)
             (part,) = state.parts(state.operators(1)[0])
             rows = state.frame(part).selectExpr("key.k", "string(key.t) AS t").collect()
@@ -166,8 +166,8 @@ def test_a_savepoint_that_spark_cannot_read_is_unknown(
 
 
 def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession, site: Site) -> None:
-    workshop = Workshop("local[2]", str(site.folder / "work"), print)
-    with savepoint_laid_out(site.repository, JOB, site.names[0], workshop) as laid:
+    workshop = Staging("local[2]", str(site.folder / "work"), print)
+    with materialized_savepoint(site.repository, JOB, site.names[0], workshop) as laid:
         state = QueryState(spark, laid.location)
         key = Key(json.dumps({"k": "nobody"}))
         assert key_locations.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
@@ -188,9 +188,9 @@ def test_a_key_that_no_operator_has_is_an_error_that_names_them_all(
     source = open_store(unpack(f"4.3.0/{name}", tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     savepoint = take(source, repository, JOB).savepoint
-    workshop = Workshop("local[2]", str(tmp_path / "work"), print)
+    workshop = Staging("local[2]", str(tmp_path / "work"), print)
     with pytest.raises(kind) as caught:
-        carry_out(spark, repository, JOB, savepoint, Order(operation="erase", key=key), workshop)
+        carry_out(spark, repository, JOB, savepoint, RewriteRequest(operation="erase", key=key), workshop)
     assert getattr(caught.value, "code", None) == code
     operators = repository.load(JOB, savepoint).operators
     assert all(f"operator {one['operator']} (" in str(caught.value) for one in operators)

@@ -17,9 +17,9 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark.rewrite import migrate as migrating
 from streambank_spark.rewrite.derive import Derived
-from streambank_spark.rewrite.request import Order, carry_out
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.digest import digest_of
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoints import unpack
 
@@ -36,18 +36,18 @@ class Bench:
 
     def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
         self.spark = spark
-        self.workshop = Workshop("local[2]", str(folder / "work"), print)
+        self.workshop = Staging("local[2]", str(folder / "work"), print)
         self.checkpoint = unpack(name, folder) / "checkpoint"
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
         self.savepoint = take(open_store(self.checkpoint), self.repository, "job").savepoint
 
     def migrate(self, partitions: int | None = None) -> Derived:
-        order = Order(operation="migrate", provider="rocksdb", partitions=partitions)
+        order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
         return carry_out(self.spark, self.repository, "job", self.savepoint, order, self.workshop)
 
     def digests(self, savepoint: str | None) -> list[Mapping[str, Any]]:
         assert savepoint is not None
-        with savepoint_laid_out(self.repository, "job", savepoint, self.workshop) as laid:
+        with materialized_savepoint(self.repository, "job", savepoint, self.workshop) as laid:
             return [each.to_dict() for each in digest_of(QueryState(self.spark, laid.location))]
 
 

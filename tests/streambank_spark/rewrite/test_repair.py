@@ -14,8 +14,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
 from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
-from streambank_spark.rewrite.repair import Assignment, Repaired, mend, repair_savepoint
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint, repair_state
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.validate import Rule
 from tests.support.checkpoints import unpack
@@ -37,12 +37,12 @@ class Bench:
         checkpoint = open_store(unpack(f"4.3.0/{name}", folder) / "checkpoint")
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
         self.savepoint = take(checkpoint, self.repository, JOB).savepoint
-        self.workshop = Workshop("local[2]", str(folder / "work"), print)
+        self.workshop = Staging("local[2]", str(folder / "work"), print)
 
     def rows(self, savepoint: str | None) -> dict[str, list[tuple[str, Any]]]:
         """Of each part the rows: partition and key as text, and the value."""
         assert savepoint is not None
-        with savepoint_laid_out(self.repository, JOB, savepoint, self.workshop) as laid:
+        with materialized_savepoint(self.repository, JOB, savepoint, self.workshop) as laid:
             state = QueryState(self.spark, laid.location)
             return {
                 part.name: sorted(
@@ -213,13 +213,13 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
     """By its settings, and where these say nothing, by its bytes: RocksDB and HDFS-backed."""
     for name in ("rocksdb-window", "hdfs-window"):
         bench = Bench(spark, name, folder / name)
-        with savepoint_laid_out(bench.repository, JOB, bench.savepoint, bench.workshop) as laid:
+        with materialized_savepoint(bench.repository, JOB, bench.savepoint, bench.workshop) as laid:
             state = QueryState(spark, laid.location)
             for conf, code in (({repair._ENCODING: "avro"}, "repair-encoding"),
                                ({repair._ROW_CHECKSUM: "true"}, "row-checksum")):  # fmt: skip
                 state.closure = replace(state.closure, offset_conf={**state.closure.offset_conf, **conf})
                 with pytest.raises(RefusedError) as refused:
-                    mend(state, [Rule("false")], [Assignment("sum", "1")])
+                    repair_state(state, [Rule("false")], [Assignment("sum", "1")])
                 assert refused.value.code == code
                 state = QueryState(spark, laid.location)
         monkeypatch.setattr(repair, "_changes", _otherwise)

@@ -22,8 +22,8 @@ from streambank.storage import open_store
 from streambank_spark.rewrite import rewrite
 from streambank_spark.rewrite.derive import Derived
 from streambank_spark.rewrite.expiry import Where, expired
-from streambank_spark.rewrite.request import Order, carry_out
-from streambank_spark.state.staging import Workshop, savepoint_laid_out
+from streambank_spark.rewrite.request import RewriteRequest, carry_out
+from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from tests.support.checkpoints import unpack
 
@@ -56,8 +56,8 @@ class Bench:
         self.savepoint = take(self.checkpoint, self.repository, "job").savepoint
 
     def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
-        workshop = Workshop("local[2]", str(self.folder / "work"), print)
-        wanted = Order(**{"operation": "compact", **order})
+        workshop = Staging("local[2]", str(self.folder / "work"), print)
+        wanted = RewriteRequest(**{"operation": "compact", **order})
         return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, wanted, workshop)
 
     def manifest(self, savepoint: str | None) -> Manifest:
@@ -66,8 +66,8 @@ class Bench:
 
     def rows(self, savepoint: str | None, part: str | None = None) -> list[Any]:
         assert savepoint is not None
-        with savepoint_laid_out(
-            self.repository, "job", savepoint, Workshop("local[2]", str(self.folder / "work"), print)
+        with materialized_savepoint(
+            self.repository, "job", savepoint, Staging("local[2]", str(self.folder / "work"), print)
         ) as laid:
             state = QueryState(self.spark, laid.location)
             (operator,) = state.operators()

@@ -19,7 +19,7 @@ from streambank.core.units import to_json_time
 from streambank_spark.runner import poll
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
-from streambank_spark.runner.stop import Wish
+from streambank_spark.runner.stop import StopRequest
 from tests.support.driver import Job
 from tests.support.jobs import FakeClock
 from tests.support.jobs import poll as wait_for
@@ -81,7 +81,7 @@ def test_a_wish_to_stop_is_heard_though_the_jvm_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(poll, "POLL_S", 0.01)
-    job, hung, heard = Job(tmp_path), threading.Event(), list[Wish]()
+    job, hung, heard = Job(tmp_path), threading.Event(), list[StopRequest]()
     answers = threading.Event()
 
     class Hanging(Queries):

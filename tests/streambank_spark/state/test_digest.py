@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from streambank.checkpoint.closure import OperatorState, StoreState
 from streambank.core.errors import FormatError
 from streambank_spark.state.digest import digest_frame, digest_of, row_hash
-from streambank_spark.state.staging import Workshop, checkpoint_laid_out
+from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import Part, QueryState, parts_of
 from tests.support.checkpoints import checkpoint, unpack
 
@@ -112,7 +112,7 @@ def test_the_same_state_has_the_same_digest_in_every_layout(spark: SparkSession,
         for name in group:
             folder = unpack(f"4.3.0/{name}", tmp_path / name) / "checkpoint"
             # Moved since it was written, and its metadata says where that was: only a restore mends that.
-            with checkpoint_laid_out(str(folder), None, Workshop("local", None, print)) as laid:
+            with materialized_checkpoint(str(folder), None, Staging("local", None, print)) as laid:
                 found[name] = digest_of(QueryState(spark, laid.location))
         one = found[group[0]]
         assert all(each == one for each in found.values()), found

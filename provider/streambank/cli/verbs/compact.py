@@ -180,14 +180,14 @@ def _compact(
     dry_run: bool,
 ) -> CompactionReport:
     from streambank.compaction import quiet_check
-    from streambank.compaction.compact import Wish, plan
+    from streambank.compaction.compact import CompactionRequest, plan
     from streambank.compaction.compact import compact as compact_checkpoint
     from streambank.compaction.quarantine import quarantine_location
     from streambank.control.processes import who
     from streambank.storage import normalize_location, open_store
 
     store = open_store(checkpoint)
-    wish = Wish(
+    request = CompactionRequest(
         stopped=stopped,
         keep_batches=keep_batches,
         older_than_s=older_than_s,
@@ -195,10 +195,10 @@ def _compact(
         by=who("cli"),
     )
     if dry_run:
-        return plan(store, wish)
+        return plan(store, request)
     place = quarantine or quarantine_location(normalize_location(checkpoint), _label())
     with console.progress() as progress:
-        return compact_checkpoint(store, open_store(place), wish, progress=progress)
+        return compact_checkpoint(store, open_store(place), request, progress=progress)
 
 
 def _compact_job(

@@ -10,7 +10,7 @@ from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.core.units import from_epoch_ms, to_json_time
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.sla.verdict import say_duration
 from streambank.storage.store import FileInfo, Served, Store
 
@@ -92,7 +92,7 @@ def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[Seen]
     try:
         there = store.server_time()
     except StorageError as error:
-        yield Unseen("the clock of the storage service", error.message, error.hint)
+        yield SkippedCheck("the clock of the storage service", error.message, error.hint)
         return
     after = clock()
     # The answer was made between the two, and tells whole seconds only.

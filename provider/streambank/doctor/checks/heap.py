@@ -9,7 +9,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""
@@ -40,10 +40,10 @@ def check_heap(
     executors = conf.executors if conf is not None else None
     yield from _large(held, executors)
     if conf is None:
-        yield Unseen("whether HDFS-backed state fits the heap", *_UNDECLARED)
+        yield SkippedCheck("whether HDFS-backed state fits the heap", *_UNDECLARED)
         return
     if executors is None or executors < 1:
-        yield Unseen(
+        yield SkippedCheck(
             "whether HDFS-backed state fits the heap",
             "The declaration does not say how many executors there are.",
             "Declare spark.executor.instances, with spark.dynamicAllocation.enabled = false.",
@@ -94,7 +94,7 @@ def _by_files(closure: Closure) -> Iterator[Seen]:
         yield _held(
             f"Its newest snapshots have {say_bytes(size_bytes)} in files, compressed; in the heap it is more."
         )
-    yield Unseen(
+    yield SkippedCheck(
         "whether HDFS-backed state fits the heap",
         "There are no progress records of this query, which only the runner writes.",
         "Declare it as a job, and start it with `streambank job start`.",

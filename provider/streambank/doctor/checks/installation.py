@@ -19,7 +19,7 @@ from pathlib import Path
 
 from streambank import __version__
 from streambank.core.finding import Finding
-from streambank.doctor.subject import Unseen, gathered
+from streambank.doctor.subject import SkippedCheck, gathered
 
 MIN_PYTHON = (3, 11)
 MIN_JAVA = 17
@@ -64,7 +64,7 @@ def check_job_installation(python: str) -> list[Finding]:
     if python != sys.executable:
         return gathered(
             [
-                Unseen(
+                SkippedCheck(
                     "the PySpark that its drivers import",
                     f"They run in {python}, which is another interpreter than this one.",
                     f"Run `{python} -m streambank doctor`.",

@@ -16,7 +16,7 @@ from pathlib import Path
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.storage import local_path, scheme_of
 from streambank.storage.store import Served, Store
 
@@ -255,7 +255,7 @@ def check_rules(what: str, store: Store) -> Iterator[Seen]:
     try:
         rules = store.lifecycle_rules()
     except StorageError as error:
-        yield Unseen(f"lifecycle rules of the bucket of the {what}", error.message, error.hint)
+        yield SkippedCheck(f"lifecycle rules of the bucket of the {what}", error.message, error.hint)
         return
     for rule in rules:
         if rule.tagged or not (store.prefix.startswith(rule.prefix) or rule.prefix.startswith(store.prefix)):
@@ -313,7 +313,7 @@ def check_local_dir(
     """
     what = "the disk that RocksDB works on"
     if conf is None:
-        yield Unseen(
+        yield SkippedCheck(
             what,
             "The query is not declared as a job, so nobody knows its memory and its master.",
             "Declare it in the jobs file, and say --job NAME --jobs FILE.",
@@ -321,7 +321,9 @@ def check_local_dir(
         return
     if not conf.is_local or not here:
         where = f"on executors of {conf.master}" if not conf.is_local else "on another machine"
-        yield Unseen(what, f"The state is {where}, which cannot be looked at from here.", "Run doctor there.")
+        yield SkippedCheck(
+            what, f"The state is {where}, which cannot be looked at from here.", "Run doctor there."
+        )
         return
     source = "SPARK_LOCAL_DIRS" if environment.get("SPARK_LOCAL_DIRS") else "spark.local.dir"
     named = environment.get("SPARK_LOCAL_DIRS") or conf.declared.get("spark.local.dir") or "/tmp"
@@ -332,7 +334,7 @@ def check_local_dir(
 def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
     mount = mount_of(path)
     if mount is None:
-        yield Unseen(
+        yield SkippedCheck(
             "the disk that RocksDB works on", "This machine does not tell its mounts.", "Look by hand."
         )
         return
@@ -344,7 +346,7 @@ def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
         slow = f"the disk {mount.disk}, which spins"
     elif mount.spins is None:
         disk = f"the disk {mount.disk}" if mount.disk else f"a file system of the type {mount.kind}"
-        yield Unseen(
+        yield SkippedCheck(
             "the disk that RocksDB works on",
             f"{path} ({source}) is on {disk}, which does not tell what is behind it.",
             "Make sure that it is a local SSD.",

@@ -11,7 +11,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import MIB, SparkConf
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."
@@ -45,7 +45,7 @@ def check_changelog(closure: Closure, index: CheckpointIndex, points: Sequence[P
         if "state_commit_s" in point.values and point.values.get("batch_s", 0.0) > 0
     ]
     if len(known) < MIN_BATCHES:
-        yield Unseen(
+        yield SkippedCheck(
             "what RocksDB's uploads without changelog cost each batch",
             "There are no progress records of this query, which only the runner writes."
             if not known
@@ -95,7 +95,7 @@ def check_memory(
         return
     what = "whether RocksDB's memory fits an executor"
     if conf is None:
-        yield Unseen(
+        yield SkippedCheck(
             what,
             "The query is not declared as a job, so nobody knows its memory and its master.",
             "Declare it in the jobs file, and say --job NAME --jobs FILE.",
@@ -103,7 +103,7 @@ def check_memory(
         return
     executors = conf.executors
     if executors is None or executors < 1:
-        yield Unseen(
+        yield SkippedCheck(
             what,
             "The declaration does not say how many executors there are.",
             "Declare spark.executor.instances, with spark.dynamicAllocation.enabled = false.",
@@ -111,7 +111,7 @@ def check_memory(
         return
     room, whose = _room(conf, machine_bytes)
     if room is None:
-        yield Unseen(
+        yield SkippedCheck(
             what,
             f"What an executor has beside its heap is not known here with the master {conf.master}.",
             "Compare the workers' memory with the heap by hand.",

@@ -9,7 +9,7 @@ from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.sla import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
 from streambank.sla.verdict import Fact
@@ -38,7 +38,7 @@ def check_nested(
             continue
         said = reported.get(operator.operator)
         if not said:
-            yield Unseen(
+            yield SkippedCheck(
                 "what the collections in state rows cost",
                 "There are no progress records of this query, which only the runner writes.",
                 "Declare it as a job, and start it with `streambank job start`.",
@@ -91,7 +91,7 @@ def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[Seen]:
         keys: The largest key of each operator against the mean; None where nobody looked.
     """
     if keys is None:
-        yield Unseen(
+        yield SkippedCheck(
             "hot keys",
             "Only Spark can count rows by key, and nobody has let it.",
             "Run spark_jobs/inspect_state.py with --record.",

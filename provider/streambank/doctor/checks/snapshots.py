@@ -10,7 +10,7 @@ from streambank.core.errors import InputError
 from streambank.core.finding import Finding
 from streambank.core.units import parse_duration_s, say_bytes
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.sla.history.point import Point
 from streambank.sla.verdict import say_duration
 from streambank.storage.store import FileInfo
@@ -103,7 +103,7 @@ def check_restarts(
     if not closure.operators or closure.spark.checkpoint_format > 1:
         return
     if not managed:
-        yield Unseen(
+        yield SkippedCheck(
             "how often the query is restarted, on a checkpoint of format 1",
             "There are no progress records of this query, which only the runner writes.",
             "Declare it as a job, and start it with `streambank job start`.",

@@ -16,7 +16,7 @@ from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
@@ -51,7 +51,7 @@ def check_application(path: Path) -> Iterator[Seen]:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError) as error:
-        yield Unseen(
+        yield SkippedCheck(
             f"whether the application sets {OPTION}",
             f"The application {path} cannot be read here ({type(error).__name__}).",
             "Run doctor where it can.",
@@ -120,7 +120,7 @@ def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Ite
         topics, where = ", ".join(replay.topics), f"sources/{replay.source}"
         since = f"the oldest savepoint, {oldest.savepoint},"
         if replay.state == "not-known":
-            yield Unseen(
+            yield SkippedCheck(
                 "whether the source still has what the savepoints would read again",
                 replay.why,
                 "Let it be asked: docs/howto/kafka.md tells how.",
@@ -243,7 +243,7 @@ def _check_files(
     try:
         gone = [one for one in looked if not exists(one)]
     except StreambankError as error:
-        yield Unseen("whether the files of the source are still there", error.message, error.hint)
+        yield SkippedCheck("whether the files of the source are still there", error.message, error.hint)
         return
     if gone:
         yield Finding(

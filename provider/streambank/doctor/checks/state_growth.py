@@ -11,7 +11,7 @@ from streambank.checkpoint.schema.store import Columns, Variables, parse_state_s
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
 from streambank.core.units import to_json_time
-from streambank.doctor.subject import Seen, Unseen
+from streambank.doctor.subject import Seen, SkippedCheck
 from streambank.sla.history.point import Point
 
 MIN_POINTS = 5
@@ -61,7 +61,7 @@ class StateColumns:
         return f"its key{where} ({keys}) has no event time with a watermark, and no timeout is kept"
 
 
-def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColumns | Unseen]:
+def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColumns | SkippedCheck]:
     """What each operator keeps, by the schemas in a closure.
 
     Raises:
@@ -85,14 +85,14 @@ def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColum
         except StreambankError as error:
             if error.retryable:
                 raise
-            yield Unseen(
+            yield SkippedCheck(
                 f"whether the state of operator {operator.operator} is bounded",
                 error.message,
                 error.hint,
             )
             continue
         if not columns:
-            yield Unseen(
+            yield SkippedCheck(
                 f"whether the state of operator {operator.operator} is bounded",
                 "There is no state schema that tells its columns.",
                 "Spark writes the schema anew when the query starts again.",

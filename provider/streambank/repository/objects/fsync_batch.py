@@ -23,7 +23,7 @@ class _Group:
         self.writing = 0
 
 
-class Settling:
+class FsyncBatch:
     """Hands out views of a store to any number of threads, and makes durable what was written through them.
 
     Use it in a `with`, whose end settles; one that is left by an error drops what is not settled yet.
@@ -39,7 +39,7 @@ class Settling:
         self._group: _Group | None = None
         self._failure: BaseException | None = None
 
-    def __enter__(self) -> Settling:
+    def __enter__(self) -> FsyncBatch:
         return self
 
     def __exit__(

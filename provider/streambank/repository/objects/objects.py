@@ -27,7 +27,7 @@ from streambank.repository.objects.read import (
     packed_location,
 )
 from streambank.repository.objects.write import ObjectWriter
-from streambank.repository.trash import Condemned
+from streambank.repository.trash import PendingDeletes
 from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, chunks
 
 
@@ -46,7 +46,7 @@ class Objects:
         self._thread = threading.local()
         self._whole_packs: set[str] = set()  # adding to and asking a set is atomic
         self._gone: set[str] = set()  # files that were looked for in vain, and the index was read again
-        self._condemned = Condemned(store)
+        self._condemned = PendingDeletes(store)
         self._holds = store.features.holds
 
     # Finding

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.repository.digest import digest_of, new_hasher
-from streambank.repository.objects.fsync_batch import Settling
+from streambank.repository.objects.fsync_batch import FsyncBatch
 from streambank.repository.objects.index import INDEX_FOLDER
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import (
@@ -77,7 +77,7 @@ class ObjectWriter:
         self._has = has
         self._publish = publish
         self._pack_bytes = pack_bytes
-        self._settling = Settling(store)
+        self._settling = FsyncBatch(store)
         self._unsettled_bytes = 0
         self._condemned = condemned
         self._state = threading.Condition()

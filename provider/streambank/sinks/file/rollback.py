@@ -92,7 +92,7 @@ def rollbacks(store: Store) -> Sequence[str]:
     return store.names(ASIDE_DIRECTORY)
 
 
-def has_been_taken_back(store: Store, before: Collection[str]) -> bool:
+def was_rolled_back(store: Store, before: Collection[str]) -> bool:
     """Whether a rollback was begun since a moment, or is not finished; what changes first is its journal.
 
     Args:

@@ -12,7 +12,7 @@ from streambank.core.errors import StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Handle
 from streambank.driver.launchers.kubernetes import KubernetesLauncher
-from streambank.driver.location import keep_whereabouts, launched_handle
+from streambank.driver.location import launched_handle, record_location
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.stop import stop_job
@@ -157,7 +157,7 @@ cat {folder}/answer"""
     control.lease.claims.end(claim.epoch, "broken", by=BY, why="its node is gone")
     assert stop_job(job, by=BY, launcher=launcher).state != "already-stopped"
     assert f"--kill {found.submission}" in (folder / "seen").read_text()
-    keep_whereabouts(control, found)
+    record_location(control, found)
     (folder / "seen").unlink()
     assert launcher.find(control) == [], "where a driver is located, nobody looks for it"
     assert not (folder / "seen").exists()

@@ -11,7 +11,7 @@ from streambank.control.processes import this_process
 from streambank.core.errors import StorageError
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
-from streambank.driver.location import keep_whereabouts, launched_handle
+from streambank.driver.location import launched_handle, record_location
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
@@ -81,7 +81,7 @@ def test_status_and_start_tell_where_it_is_now(folder: Path, master: FakeMaster)
     job = in_cluster(folder, master)
     control, spec = launched(job, supervised=True)
     launcher = launcher_for(job)
-    keep_whereabouts(control, launcher.submit(job, control, spec))
+    record_location(control, launcher.submit(job, control, spec))
     control.lease.acquire([this_process("python")], details={"launch_id": spec.launch_id, "purpose": "run"})
     assert job_status(job).submission == "driver-0001"
     master.lose_worker("driver-0001")

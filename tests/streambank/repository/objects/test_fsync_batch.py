@@ -16,7 +16,7 @@ from bench.workloads import LargeFiles
 from streambank.core.errors import StorageError
 from streambank.repository.digest import digest_of
 from streambank.repository.objects import write
-from streambank.repository.objects.fsync_batch import Settling
+from streambank.repository.objects.fsync_batch import FsyncBatch
 from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -125,7 +125,7 @@ def test_what_is_there_is_not_written(tmp_path: Path) -> None:
 
 def test_a_failed_settling_fails_every_later_one() -> None:
     faulty = FaultyStore(MemoryStore(), Fault("lost-reply", operations=frozenset({"settle"})))
-    settling = Settling(faulty)
+    settling = FsyncBatch(faulty)
     with settling.files() as files:
         files.write("a", b"x")
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_a_failed_settling_fails_every_later_one() -> None:
 
 def test_a_settling_waits_for_writes_that_are_under_way() -> None:
     store = MemoryStore()
-    settling = Settling(store)
+    settling = FsyncBatch(store)
     begun, go_on = threading.Event(), threading.Event()
 
     def slowly() -> None:
