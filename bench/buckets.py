@@ -24,6 +24,7 @@ from bench.copies import Round, Row, one_more_batch, room, rows_of
 from bench.peers import Peer
 from bench.workloads import Workload
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -161,7 +162,11 @@ def _streambank(one: Round, workload: Workload, source: Path, restored: Path) ->
     repository = opened()
     with room(restored):
         target = open_store(restored / "checkpoint")
-        _counted(one, RESTORE, lambda: restore(repository, changed.savepoint, job="bench", into=target))
+        _counted(
+            one,
+            RESTORE,
+            lambda: restore(RestoreRequest(repository, changed.savepoint, job="bench", into=target)),
+        )
 
 
 def _peer(one: Round, source: Path, peer: Peer, server: S3Server, place: Path) -> None:

@@ -20,6 +20,7 @@ from bench.limits import waiting_s
 from bench.peers import CP, PEERS, Peer
 from bench.tree import environment
 from bench.workloads import Workload
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -250,8 +251,8 @@ def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> N
         for what, link in ((RESTORE, False), (LINK, True)):
             repository = opened()
             target = open_store(place / f"restored-{link}")
-            again = partial(restore, repository, changed.savepoint, job="bench", into=target, link=link)
-            restored = one.timed(what, again)
+            request = RestoreRequest(repository, changed.savepoint, job="bench", into=target, link=link)
+            restored = one.timed(what, partial(restore, request))
         one.facts |= {
             "saved_bytes": full.bytes,
             "saved_files": full.files,

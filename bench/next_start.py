@@ -26,6 +26,7 @@ from streambank.compaction.compact import CompactionRequest, compact
 from streambank.compaction.purge import purge
 from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -144,7 +145,11 @@ def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[
         spark, repository, "bench", saved, order, Staging("local[2]", str(folder / "work"), print)
     )
     assert made.savepoint is not None
-    restore(repository, made.savepoint, job="bench", into=open_store(str(rewritten)), sink="accept")
+    restore(
+        RestoreRequest(
+            repository, made.savepoint, job="bench", into=open_store(str(rewritten)), sink="accept"
+        )
+    )
     return {place.name: place for place in (left, compacted, rewritten)}
 
 

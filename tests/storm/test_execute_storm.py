@@ -15,6 +15,7 @@ import pytest
 
 from bench.workloads import LargeFiles
 from streambank.core.errors import StorageError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
@@ -113,7 +114,10 @@ def test_a_restore_that_loses_an_executor(
     killer = Killer(cluster, "write")
     target = open_store(tmp_path / "restored")
     there = executor(cluster, python, killer.say)
-    restore(repository, savepoint, job=JOB, into=target, pace=Pace(executor=there, progress=killer.progress))
+    restore(
+        RestoreRequest(repository, savepoint, job=JOB, into=target),
+        pace=Pace(executor=there, progress=killer.progress),
+    )
     killer.check()
     source = open_store(tmp_path / "checkpoint")
     manifest = repository.load(JOB, savepoint)
@@ -193,7 +197,7 @@ def test_a_command_that_is_ended_takes_its_application_along(
     else:
         # What is there is a restore that died: the next one knows, and finishes it.
         repository = Repository.open(open_store(tmp_path / "repository"))
-        report = restore(repository, saved[1], job=JOB, into=open_store(target))
+        report = restore(RestoreRequest(repository, saved[1], job=JOB, into=open_store(target)))
         assert report.layout.cleared_files > 2
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.kafka.settings import ASK_TIMEOUT_S
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.cli import succeed
 from tests.support.jobs import BY
@@ -64,14 +65,22 @@ def test_a_job_goes_on_from_a_savepoint_and_repeats_what_was_foretold(job: Origi
     job.lose_checkpoint()
     before = len(job.values())
 
-    plan = plan_restore(job.repository, saved.savepoint, job="origins", generation=job.job.records())
+    plan = plan_restore(
+        RestoreRequest(job.repository, saved.savepoint, job="origins", generation=job.job.records())
+    )
     assert [refusal.code for refusal in plan.refusals] == ["sink-would-repeat-rows"]
     foretold = plan.sinks[0]["repeated_records"]
     assert 0 < foretold <= before
     with pytest.raises(RefusedError, match=f"got (about )?{foretold} records after batch {saved.batch}"):
-        restore(job.repository, saved.savepoint, job="origins", generation=job.job.records(), by=BY)
+        restore(
+            RestoreRequest(
+                job.repository, saved.savepoint, job="origins", generation=job.job.records(), by=BY
+            )
+        )
     report = restore(
-        job.repository, saved.savepoint, job="origins", generation=job.job.records(), sink="accept", by=BY
+        RestoreRequest(
+            job.repository, saved.savepoint, job="origins", generation=job.job.records(), sink="accept", by=BY
+        )
     )
     assert any(f"{foretold} records after batch" in warning for warning in report.warnings)
 
@@ -94,7 +103,9 @@ def test_a_broker_that_is_away_stops_neither_a_take_nor_the_query_but_a_restore(
     assert source["kafka"]["topics"][FLIGHTS]["partitions"]["0"]["next"] >= 0
     # It waits for the cluster once, whatever else there is to ask; the rest is this machine's own pace.
     assert saved.stats["seconds"] < ASK_TIMEOUT_S + 60
-    plan = plan_restore(job.repository, saved.savepoint, job="origins", generation=job.job.records())
+    plan = plan_restore(
+        RestoreRequest(job.repository, saved.savepoint, job="origins", generation=job.job.records())
+    )
     assert {"source-not-known", "sink-not-known"} <= {refusal.code for refusal in plan.refusals}
     while time.monotonic() < began + OUTAGE_S:
         time.sleep(1)
@@ -106,11 +117,15 @@ def test_a_broker_that_is_away_stops_neither_a_take_nor_the_query_but_a_restore(
 
     job.lose_checkpoint()
     generation = job.job.records()
-    plan = plan_restore(job.repository, saved.savepoint, job="origins", generation=generation)
+    plan = plan_restore(RestoreRequest(job.repository, saved.savepoint, job="origins", generation=generation))
     assert [refusal.code for refusal in plan.refusals] == ["sink-would-repeat-rows"]
     foretold = plan.sinks[0]["repeated_records"]
     assert plan.sinks[0]["counted"] == "by-time", "the savepoint itself could not count"
-    restore(job.repository, saved.savepoint, job="origins", generation=generation, sink="accept", by=BY)
+    restore(
+        RestoreRequest(
+            job.repository, saved.savepoint, job="origins", generation=generation, sink="accept", by=BY
+        )
+    )
     job.start()
     done = job.finish()
     assert done.equal, (done.missing[:5], done.wrong[:5])
@@ -127,12 +142,9 @@ def test_partitions_that_were_added_since_are_read_by_the_restored_query(job: Or
     job.kafka.add_partitions(FLIGHTS, 4)
     job.feed(500)
     report = restore(
-        job.repository,
-        saved.savepoint,
-        job="origins",
-        generation=job.job.records(),
-        sink="accept",
-        by=BY,
+        RestoreRequest(
+            job.repository, saved.savepoint, job="origins", generation=job.job.records(), sink="accept", by=BY
+        )
     )
     assert report.sources[0]["added"] == [f"{FLIGHTS}/2", f"{FLIGHTS}/3"]
     assert any("read from their beginning" in warning for warning in report.warnings)
@@ -155,9 +167,9 @@ def test_what_a_refused_restore_would_have_cost(job: Origins) -> None:
     job.kafka.delete_before(FLIGHTS, job.kafka.ends(FLIGHTS))
     choices: dict[str, Any] = {"job": "origins", "generation": job.job.records(), "sink": "accept"}
     with pytest.raises(RefusedError, match="deleted") as raised:
-        restore(job.repository, saved.savepoint, by=BY, **choices)
+        restore(RestoreRequest(job.repository, saved.savepoint, by=BY, **choices))
     assert raised.value.code == "source-would-lose-records"
-    report = restore(job.repository, saved.savepoint, by=BY, source="accept", **choices)
+    report = restore(RestoreRequest(job.repository, saved.savepoint, by=BY, source="accept", **choices))
     assert report.sources[0]["lost_records"] == 550, "500 departures, one in ten of them twice"
     with pytest.raises(StreambankError, match="Some data may have been lost"):
         job.start()

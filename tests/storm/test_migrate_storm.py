@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.checkpoint.closure import PROVIDER
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint
@@ -74,7 +75,9 @@ def test_a_query_goes_on_from_rocksdb_as_if_it_had_always_been_there(
     assert migrated is not None
 
     place = tmp_path / "migrated"
-    restore(repository, migrated, job="job", into=open_store(place / "checkpoint"), sink="accept")
+    restore(
+        RestoreRequest(repository, migrated, job="job", into=open_store(place / "checkpoint"), sink="accept")
+    )
     # The session still asks for HDFS-backed state: what the checkpoint says wins.
     run_to_end(session_for(spark, "hdfs"), query, tmp_path / "in", place / "checkpoint", place / "out")
     run_to_end(session_for(spark, "hdfs"), query, *begun)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -104,7 +105,7 @@ class Spoilt:
         """Restore a savepoint, let the query read the rest of its input, and give what came of that."""
         place = self.folder / savepoint
         into = open_store(str(place / "checkpoint"))
-        restore(self.repository, savepoint, job="job", into=into, sink="accept")
+        restore(RestoreRequest(self.repository, savepoint, job="job", into=into, sink="accept"))
         session = session_for(self.base, self.layout)
         run_to_end(session, self.query, self.folder / "in", place / "checkpoint", place / "out")
         return given_after(place / "out")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streambank.recovery.choices import SinkChoice
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -205,7 +206,7 @@ class Course:
         """Restore a savepoint and let the query read the rest of its input; gives where it wrote."""
         place = self.folder / savepoint
         into = open_store(str(place / "checkpoint"))
-        restore(self.repository, savepoint, job=self.job, into=into, sink=sink)
+        restore(RestoreRequest(self.repository, savepoint, job=self.job, into=into, sink=sink))
         output = self.sink if self.query.file_sink else place / "out"
         run_to_end(self.session(), self.query, self.source, place / "checkpoint", output)
         return output

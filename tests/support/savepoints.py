@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from streambank.recovery.choices import SinkChoice
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -44,7 +45,7 @@ class Savepoints:
     def restore(self, saved: Saved, *, sink: SinkChoice = "rollback") -> Path:
         """Restore into a directory that is not there yet."""
         into = self.trial.new_folder("restored")
-        restore(self.repository, saved.ref, job=self.job, into=open_store(into), sink=sink)
+        restore(RestoreRequest(self.repository, saved.ref, job=self.job, into=open_store(into), sink=sink))
         return into
 
     def findings(self, saved: Saved) -> list[str]:

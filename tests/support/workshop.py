@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streambank.control.control import JobControl
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeResult, take
@@ -12,6 +13,7 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
+from streambank.work.executor import DEFAULT_PACE
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
 
@@ -57,7 +59,15 @@ class Workshop:
 
     def restore(self, reference: str, name: str = "restored", **options: object) -> RestoreReport:
         """Restore into a directory of the workshop."""
-        return restore(self.repository, reference, into=self.open(name), opener=quick_store, **options)  # type: ignore[arg-type]  # options are those of restore
+        pace = options.pop("pace", DEFAULT_PACE)
+        request = RestoreRequest(
+            self.repository,
+            reference,
+            into=self.open(name),
+            opener=quick_store,
+            **options,  # type: ignore[arg-type]  # options are those of a restore
+        )
+        return restore(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
 
     def control(self) -> JobControl:
         """The records of the job."""

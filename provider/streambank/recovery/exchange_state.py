@@ -24,6 +24,7 @@ from streambank.driver.launcher import Launcher
 from streambank.job.savepoint import open_repository
 from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import check_not_gone_on, reinstate
 from streambank.recovery.restore import restore
 from streambank.recovery.sinks import check_stands_at
@@ -167,14 +168,16 @@ class _Exchange:
         if made is not None:
             tell(f"Restoring {made}")
             report = restore(
-                self.repository,
-                made,
-                job=self.name,
-                generation=self.control,
-                checkpoint=self.job.queries[self.query or MAIN],
-                unmoved=True,
+                RestoreRequest(
+                    self.repository,
+                    made,
+                    job=self.name,
+                    generation=self.control,
+                    checkpoint=self.job.queries[self.query or MAIN],
+                    unmoved=True,
+                    by=by,
+                ),
                 pace=Pace(progress=progress),
-                by=by,
             )
             assert report.generation is not None, "a generation was asked for"
             number = report.generation

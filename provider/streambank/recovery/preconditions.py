@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypedDict, get_args
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import get_args
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
@@ -28,10 +28,13 @@ from streambank.storage.store import Opener, Store
 from streambank.work.target import check_target_apart
 
 
-class Wanted(TypedDict, total=False):
-    """What a restore, and the plan of one, may be asked for.
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """What a restore, and the plan of one, is asked for.
 
     Attributes:
+        repository: Where the savepoint is.
+        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
         job: `job` or `job/query`; may be left out where that leaves no choice.
         into: An empty directory. Either this or `generation`.
         generation: The records of the job whose next generation it becomes.
@@ -53,31 +56,13 @@ class Wanted(TypedDict, total=False):
         unmoved: Refuse where the query has gone on since the savepoint, or has begun a batch: what its sinks
             got of that is not always known. For `generation` only.
         opener: Opens locations; tests bring their own.
+        link: Let large files share their bytes with the repository.
+        by: Who asks; `restore` adds user and host.
     """
-
-    job: str | None
-    into: Store | None
-    generation: JobControl | None
-    control: JobControl | None
-    guessed: bool
-    checkpoint: str | None
-    mode: Mode
-    sink: SinkChoice
-    source: SourceChoice
-    kafka: Brokers
-    moved_sinks: Mapping[str, str]
-    new_sinks: Mapping[str, str]
-    unmoved: bool
-    opener: Opener
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a restore was asked for; see `Wanted`."""
 
     repository: Repository
     reference: str
-    by: Mapping[str, str]
+    _: KW_ONLY
     job: str | None = None
     into: Store | None = None
     generation: JobControl | None = None
@@ -92,6 +77,8 @@ class Request:
     new_sinks: Mapping[str, str] = field(default_factory=dict)
     unmoved: bool = False
     opener: Opener = open_store
+    link: bool = False
+    by: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +92,7 @@ class Prepared:
     generation: Generation | None
 
 
-def check_request(request: Request) -> None:
+def check_request(request: RestoreRequest) -> None:
     """Make sure that what was asked for makes sense.
 
     Raises:
@@ -140,7 +127,7 @@ def check_request(request: Request) -> None:
         )
 
 
-def records_of(request: Request, chosen: Chosen) -> JobControl | None:
+def records_of(request: RestoreRequest, chosen: Chosen) -> JobControl | None:
     """The records of the job that has to stand still; None where there are none, or for a fork.
 
     Raises:
@@ -163,7 +150,7 @@ def records_of(request: Request, chosen: Chosen) -> JobControl | None:
     return control if given is not None or control.lease.view() is not None else None
 
 
-def _check_records(request: Request, chosen: Chosen, control: JobControl) -> None:
+def _check_records(request: RestoreRequest, chosen: Chosen, control: JobControl) -> None:
     """Make sure that nothing of a job is changed by records that are not its own: its driver may live.
 
     A savepoint of a managed job says where its records were. A restore into a directory that leaves the
@@ -182,7 +169,9 @@ def _check_records(request: Request, chosen: Chosen, control: JobControl) -> Non
         )
 
 
-def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[StreambankError]) -> Prepared:
+def prepare(
+    request: RestoreRequest, chosen: Chosen, owner: Owner, against: list[StreambankError]
+) -> Prepared:
     """Look at everything, and decide nothing: what speaks against the restore is in the plan.
 
     Args:
@@ -244,7 +233,7 @@ def prepare(request: Request, chosen: Chosen, owner: Owner, against: list[Stream
     return Prepared(chosen, plan, sinks, target, generation)
 
 
-def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
+def _look_at_sinks(request: RestoreRequest, manifest: Manifest) -> Sinks:
     """The sinks as they stand; those of a query that stands where the savepoint is need not be asked."""
     reached, unnamed = None, None
     if not request.unmoved:
@@ -264,15 +253,15 @@ def _look_at_sinks(request: Request, manifest: Manifest) -> Sinks:
     )
 
 
-def _how_far(request: Request, manifest: Manifest) -> Reached:
+def _how_far(request: RestoreRequest, manifest: Manifest) -> Reached:
     return how_far(request.repository, manifest, _records_to_ask(request, manifest), request.checkpoint)
 
 
-def _records_to_ask(request: Request, manifest: Manifest) -> JobControl:
+def _records_to_ask(request: RestoreRequest, manifest: Manifest) -> JobControl:
     return records_to_ask(request.generation or request.control, request.repository, manifest)
 
 
-def check_still_at(request: Request, manifest: Manifest, sinks: Sinks) -> None:
+def check_still_at(request: RestoreRequest, manifest: Manifest, sinks: Sinks) -> None:
     """Look once more how far the query got, right before the restored directory becomes a checkpoint.
 
     Files may have been written for hours since the first look, beside a query that runs on without a lease.
@@ -295,7 +284,7 @@ def check_still_at(request: Request, manifest: Manifest, sinks: Sinks) -> None:
 
 
 def _sink_refusals(
-    request: Request, chosen: Chosen, found: Sinks
+    request: RestoreRequest, chosen: Chosen, found: Sinks
 ) -> dict[SinkChoice, tuple[StreambankError, ...]]:
     """What speaks against each choice for the sinks, of those that the mode has."""
     choices: list[SinkChoice] = [
@@ -310,7 +299,7 @@ def _sink_refusals(
     return {one: tuple(against) for one, against in by_choice.items()}
 
 
-def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankError]) -> None:
+def _check_unmoved(request: RestoreRequest, chosen: Chosen, against: list[StreambankError]) -> None:
     assert request.generation is not None, "check_request has seen to it"
     manifest = chosen.manifest
     current = request.generation.generation(QueryRef.parse(manifest.job).query)
@@ -321,7 +310,7 @@ def _check_unmoved(request: Request, chosen: Chosen, against: list[StreambankErr
         against.append(error)
 
 
-def _rows(request: Request, chosen: Chosen) -> int | None:
+def _rows(request: RestoreRequest, chosen: Chosen) -> int | None:
     """Rows of state, by the files; else by what Spark said of the batch, where the job's records have it."""
     rows = state_rows(chosen.manifest)
     if rows is not None:
@@ -332,7 +321,7 @@ def _rows(request: Request, chosen: Chosen) -> int | None:
     return reported_rows(records, chosen.manifest)
 
 
-def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:
+def _target(request: RestoreRequest, chosen: Chosen, owner: Owner) -> tuple[Store, Generation | None]:
     if request.into is not None:
         return request.into, None
     assert request.generation is not None
@@ -354,7 +343,7 @@ def _target(request: Request, chosen: Chosen, owner: Owner) -> tuple[Store, Gene
     return request.opener(filled.location), filled
 
 
-def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, str]:
+def _left_outputs(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> dict[str, str]:
     """Output directories that the query has left, now or before the savepoint, each with where it writes.
 
     What it left before an earlier generation stays left, as long as the savepoint is of the output that it
@@ -369,7 +358,7 @@ def _left_outputs(request: Request, chosen: Chosen, sinks: Sinks) -> dict[str, s
     return {old: new for old, new in (left | moved).items() if old != new}
 
 
-def _warnings(request: Request, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
+def _warnings(request: RestoreRequest, chosen: Chosen, sinks: Sinks) -> Iterator[str]:
     for _, error in unknown_versions(request.repository, chosen.manifest.files):
         yield f"{error.message} Spark will refuse it."
     gone_on = sinks.reached is not None and sinks.reached.beyond(chosen.manifest.batch) is not False

@@ -27,8 +27,8 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Unpack
+from dataclasses import dataclass, replace
+from typing import Any
 
 from streambank.control.claims import Claim
 from streambank.control.control import JobControl
@@ -45,8 +45,7 @@ from streambank.core.units import utc_now
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import (
     Prepared,
-    Request,
-    Wanted,
+    RestoreRequest,
     check_request,
     check_still_at,
     prepare,
@@ -58,7 +57,6 @@ from streambank.recovery.sinks import begin_outputs, roll_back_sinks
 from streambank.recovery.sources import check_still_there
 from streambank.repository.holds import Holds
 from streambank.repository.marks import add_mark
-from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import MaterializeReport, Owner, materialize
 from streambank.sinks.file.fresh_log import NewOutput
 from streambank.sinks.file.rollback import RollbackReport
@@ -80,30 +78,21 @@ class _Held:
         self.lease.check()
 
 
-def plan_restore(
-    repository: Repository,
-    reference: str,
-    *,
-    pace: Pace = DEFAULT_PACE,
-    **wanted: Unpack[Wanted],
-) -> RestorePlan:
-    """What `restore` would do with the same arguments. Writes nothing.
+def plan_restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestorePlan:
+    """What `restore` would do with the same request. Writes nothing.
 
     What speaks against it is in `refusals` of the plan, for a person to decide; a savepoint that does not
     exist or is damaged, and a call that is wrong in itself, are raised.
 
     Args:
-        repository: Where the savepoint is.
-        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
+        request: What is asked.
         pace: Who does the work, how fast, and who is told.
-        wanted: See `Wanted`.
 
     Raises:
         InputError, NotFoundError, IntegrityError, FormatError, StorageError: As `restore`.
     """
-    request = Request(repository=repository, reference=reference, by={}, **wanted)
     check_request(request)
-    chosen = choose(repository, reference, request.job, record=False, pace=pace)
+    chosen = choose(request.repository, request.reference, request.job, record=False, pace=pace)
     against: list[StreambankError] = []
     try:
         records = records_of(request, chosen)
@@ -122,24 +111,12 @@ def plan_restore(
     return prepare(request, chosen, owner, against).plan
 
 
-def restore(
-    repository: Repository,
-    reference: str,
-    *,
-    link: bool = False,
-    by: Mapping[str, str] | None = None,
-    pace: Pace = DEFAULT_PACE,
-    **wanted: Unpack[Wanted],
-) -> RestoreReport:
+def restore(request: RestoreRequest, *, pace: Pace = DEFAULT_PACE) -> RestoreReport:
     """Restore a savepoint.
 
     Args:
-        repository: Where it is.
-        reference: Its id or the beginning of one, or `latest-good`: the newest that verifies.
-        link: Let large files share their bytes with the repository.
-        by: Who asks; user and host are added.
+        request: What is asked.
         pace: Who does the work, how fast, and who is told.
-        wanted: Where to, and how: see `Wanted`.
 
     Raises:
         InputError: The call is wrong in itself.
@@ -150,14 +127,13 @@ def restore(
         ConflictError: Another operation works on the job, or restores into the same directory.
         StorageError: The environment failed; nothing half done is left that a query could start from.
     """
-    who = {"user": user_name(), "host": socket.gethostname(), **(by or {})}
-    request = Request(repository=repository, reference=reference, by=who, **wanted)
-    generation = request.generation
+    request = replace(request, by={"user": user_name(), "host": socket.gethostname(), **request.by})
+    repository, generation = request.repository, request.generation
     check_request(request)
     started, began = utc_now(), time.monotonic()
     chosen = choose(
         repository,
-        reference,
+        request.reference,
         request.job,
         record=True,
         by=request.by,
@@ -171,7 +147,7 @@ def restore(
         with holds.held(chosen.manifest.job, chosen.manifest.savepoint):
             prepared = prepare(request, chosen, owner, [])
             prepared.plan.check()
-            layout, rolled_back, begun = _write(request, prepared, owner, held, link, pace)
+            layout, rolled_back, begun = _write(request, prepared, owner, held, pace)
         warned: tuple[str, ...] = ()
         if prepared.generation is not None and generation is not None and held is not None:
             query = QueryRef.parse(chosen.manifest.job).query
@@ -220,7 +196,7 @@ def restore(
 
 
 @contextmanager
-def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
+def _holding(request: RestoreRequest, chosen: Chosen) -> Iterator[_Held | None]:
     """Hold the job: no driver lives, none can start, and nobody else works on it."""
     control = records_of(request, chosen)
     if control is None:
@@ -233,7 +209,7 @@ def _holding(request: Request, chosen: Chosen) -> Iterator[_Held | None]:
         yield _Held(control, operation, lease)
 
 
-def _ensure_first(request: Request, chosen: Chosen) -> None:
+def _ensure_first(request: RestoreRequest, chosen: Chosen) -> None:
     """A job that was never started under Streambank has its declared checkpoint as generation 1."""
     assert request.generation is not None
     generations = request.generation.generations(QueryRef.parse(chosen.manifest.job).query)
@@ -276,11 +252,10 @@ def _rollback_warning(checkpoint: str, rolled_back: list[RollbackReport]) -> Ite
 
 
 def _write(
-    request: Request,
+    request: RestoreRequest,
     prepared: Prepared,
     owner: Owner,
     held: _Held | None,
-    link: bool,
     pace: Pace,
 ) -> tuple[MaterializeReport, list[RollbackReport], list[NewOutput]]:
     """Lay out, take the sinks back or begin new outputs, and make the target a checkpoint."""
@@ -316,7 +291,7 @@ def _write(
             manifest,
             prepared.target,
             owner=owner,
-            link=link,
+            link=request.link,
             fork=request.mode == "fork",
             before_commit=before_commit,
             pace=pace,
@@ -327,7 +302,7 @@ def _write(
     return layout, rolled_back, begun
 
 
-def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) -> None:
+def _remember_damage(request: RestoreRequest, chosen: Chosen, error: IntegrityError) -> None:
     """Damage that only reading found is recorded, so that nobody counts on the savepoint."""
     manifest = chosen.manifest
     try:
@@ -338,7 +313,7 @@ def _remember_damage(request: Request, chosen: Chosen, error: IntegrityError) ->
         error.add_note(f"That could not be recorded: {failure}")
 
 
-def _claim(request: Request, chosen: Chosen, location: str) -> None:
+def _claim(request: RestoreRequest, chosen: Chosen, location: str) -> None:
     """The savepoint belongs to the restored query now: nothing but its job's retention keeps it."""
     repository, manifest = request.repository, chosen.manifest
     try:
@@ -361,7 +336,7 @@ def _claim(request: Request, chosen: Chosen, location: str) -> None:
         ) from error
 
 
-def _leave(request: Request, report: RestoreReport) -> None:
+def _leave(request: RestoreRequest, report: RestoreReport) -> None:
     try:
         if request.generation is not None:
             RecordStream(request.generation.store, "restores").append(report.to_dict())

@@ -350,16 +350,19 @@ class StreambankHook(StateHook):
             StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.approval import HELD, obstacles
+        from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import plan_restore
 
         plan = plan_restore(
-            self.repository(ref),
-            savepoint,
-            job=ref,
-            new_sinks=new_sinks or {},
+            RestoreRequest(
+                self.repository(ref),
+                savepoint,
+                job=ref,
+                new_sinks=new_sinks or {},
+                **restore_choices(sink, mode, source),
+                **self._target(ref, into, kafka),
+            ),
             pace=Pace(executor=executor),
-            **restore_choices(sink, mode, source),
-            **self._target(ref, into, kafka),
         )
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD:
@@ -387,19 +390,22 @@ class StreambankHook(StateHook):
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
+        from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import restore
 
         report = restore(
-            self.repository(ref),
-            savepoint,
-            job=ref,
-            link=link,
+            RestoreRequest(
+                self.repository(ref),
+                savepoint,
+                job=ref,
+                link=link,
+                by={**by, "reason": note} if note else by,
+                new_sinks=new_sinks or {},
+                unmoved=unmoved,
+                **restore_choices(sink, mode, source),
+                **self._target(ref, into, kafka),
+            ),
             pace=Pace(executor=executor),
-            by={**by, "reason": note} if note else by,
-            new_sinks=new_sinks or {},
-            unmoved=unmoved,
-            **restore_choices(sink, mode, source),
-            **self._target(ref, into, kafka),
         )
         return report.to_dict()
 

@@ -32,6 +32,7 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.recovery.exchange_state import exchange
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.sla.assess import assess_job
@@ -263,13 +264,15 @@ def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
     lose_repository(folder)
 
     report = restore(
-        Repository.open(open_store(folder / "replica")),
-        "latest-good",
-        job="flights",
-        generation=job.records(),
-        checkpoint=job.checkpoint,
-        sink="accept",
-        by=BY,
+        RestoreRequest(
+            Repository.open(open_store(folder / "replica")),
+            "latest-good",
+            job="flights",
+            generation=job.records(),
+            checkpoint=job.checkpoint,
+            sink="accept",
+            by=BY,
+        )
     )
 
     marker = read_marker(job.checkpoint)
@@ -295,7 +298,7 @@ def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> No
 
     replica = Repository.open(open_store(folder / "replica"))
     again = {"job": "flights", "generation": job.records(), "checkpoint": job.checkpoint, "by": BY}
-    refused(lambda: restore(replica, "latest-good", **again), "sink-not-guarded")  # type: ignore[arg-type]
+    refused(lambda: restore(RestoreRequest(replica, "latest-good", **again)), "sink-not-guarded")  # type: ignore[arg-type]
 
     assert job.records().generation() is None
     refused(lambda: prepare_launch(job, job.records(), by=BY))

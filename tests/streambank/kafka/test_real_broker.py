@@ -15,6 +15,7 @@ from streambank.declaration.kafka import kafka_sink, kafka_sources
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
 from streambank.recovery.plan import RestorePlan
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
@@ -74,7 +75,9 @@ class Saved:
         self.kafka.produce(self.topic, ((str(one), {"n": one}) for one in range(count)), partition)
 
     def plan(self, **choices: Any) -> RestorePlan:
-        return plan_restore(self.repository, self.id, into=open_store(str(self.folder / "into")), **choices)
+        return plan_restore(
+            RestoreRequest(self.repository, self.id, into=open_store(str(self.folder / "into")), **choices)
+        )
 
 
 def saved(

@@ -13,6 +13,7 @@ from streambank.core.errors import StorageError
 from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.recovery.plan import RestorePlan
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -71,7 +72,7 @@ class Saved:
 
     def plan(self, declared: KafkaConnection) -> RestorePlan:
         into = open_store(str(self.folder / "into"))
-        return plan_restore(self.repository, self.id, into=into, kafka=asking(declared))
+        return plan_restore(RestoreRequest(self.repository, self.id, into=into, kafka=asking(declared)))
 
     def written(self) -> str:
         """Everything in the repository, as text."""

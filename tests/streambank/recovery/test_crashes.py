@@ -10,6 +10,7 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.core.errors import IntegrityError, RefusedError, StorageError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -123,7 +124,8 @@ def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) ->
 
     def run(store: Store) -> object:
         return restore(
-            shop.repository, taken.savepoint, into=store, opener=quick_store, pace=Pace(parallel=1)
+            RestoreRequest(shop.repository, taken.savepoint, into=store, opener=quick_store),
+            pace=Pace(parallel=1),
         )
 
     calls = calls_of(run, shop.open("whole"))
@@ -145,7 +147,7 @@ def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> Non
     shop.run(4)
     taken = shop.take()
     target = FaultyStore(shop.open("restored"))
-    restore(shop.repository, taken.savepoint, into=target, opener=quick_store)
+    restore(RestoreRequest(shop.repository, taken.savepoint, into=target, opener=quick_store))
 
     changes = [(call.operation, call.key) for call in target.calls if call.operation in WRITES]
     assert changes[0] == changes[-1] == ("write", "metadata")  # the note, and what replaces it
@@ -160,7 +162,8 @@ def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path
 
     def run(store: Store) -> object:
         return restore(
-            shop.repository, taken.savepoint, into=store, opener=quick_store, pace=Pace(parallel=1)
+            RestoreRequest(shop.repository, taken.savepoint, into=store, opener=quick_store),
+            pace=Pace(parallel=1),
         )
 
     calls = calls_of(run, shop.open("whole"))
@@ -184,10 +187,7 @@ def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: 
 
     def run_into(name: str) -> Callable[[FaultyStore], object]:
         return lambda store: restore(
-            Repository.open(store),
-            taken.savepoint,
-            into=shop.open(name),
-            opener=quick_store,
+            RestoreRequest(Repository.open(store), taken.savepoint, into=shop.open(name), opener=quick_store),
             pace=Pace(parallel=1),
         )
 
@@ -256,11 +256,13 @@ def _restore_generation(shop: Workshop, taken: str, root: FaultyStore) -> object
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streambank.recovery.sinks.open_store", opener)
         return restore(
-            Repository.open(root.child("repository")),
-            taken,
-            generation=JobControl(root.child(f"repository/jobs/{JOB}"), JOB),
-            opener=opener,
-            sink="rollback",
+            RestoreRequest(
+                Repository.open(root.child("repository")),
+                taken,
+                generation=JobControl(root.child(f"repository/jobs/{JOB}"), JOB),
+                opener=opener,
+                sink="rollback",
+            ),
             pace=Pace(parallel=1),
         )
 

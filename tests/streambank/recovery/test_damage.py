@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import FormatError, IntegrityError, NotFoundError, StreambankError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.repository import Repository
@@ -127,7 +128,9 @@ def test_every_file_of_the_repository(
         report, said = examine(store, savepoint)
         target = quick_store(f"memory://{tmp_path.name}-{damage}-{number}-target")
         try:
-            restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
+            restore(
+                RestoreRequest(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
+            )
         except (IntegrityError, FormatError, NotFoundError):
             refused += 1
             assert closure_of(target) == {}, key
@@ -159,7 +162,7 @@ def _needed(key: str, files: dict[str, bytes], savepoint: str) -> bool:
 def _restored(shop: Workshop, savepoint: str) -> dict[str, bytes]:
     target = quick_store(f"{shop.base}/expected")
     if not target.exists("metadata"):
-        restore(shop.repository, savepoint, into=target, opener=quick_store)
+        restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
     return closure_of(target)
 
 
@@ -184,7 +187,9 @@ def test_each_file_of_the_savepoint_is_named(
             assert finding.cause and finding.effect and finding.hint
         target = quick_store(f"memory://{tmp_path.name}-{number}-target")
         with pytest.raises(IntegrityError):
-            restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
+            restore(
+                RestoreRequest(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
+            )
         assert closure_of(target) == {}
 
 
@@ -232,7 +237,11 @@ def test_a_manifest_edited_by_hand(saved: tuple[Workshop, str, dict[str, bytes]]
             assert savepoint in said, name
             target = quick_store(f"memory://{tmp_path.name}-target")
             with pytest.raises((IntegrityError, FormatError)):
-                restore(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
+                restore(
+                    RestoreRequest(
+                        Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store
+                    )
+                )
             assert closure_of(target) == {}
 
 

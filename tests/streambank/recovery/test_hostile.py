@@ -16,6 +16,7 @@ from streambank.core.errors import (
     StorageError,
     StreambankError,
 )
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -149,7 +150,7 @@ class TestTargets:
             fault = Fault("full", call=call, operations=frozenset({"write"}))
             target = FaultyStore(quick_store(tmp_path / "restored"), fault)
             with pytest.raises(StorageError) as caught:
-                restore(shop.repository, savepoint, into=target, opener=quick_store)
+                restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
             target.assert_fired()
             assert caught.value.code == "disk-full"
             assert closure_of(quick_store(tmp_path / "restored")) == {}
@@ -206,5 +207,5 @@ class TestRepositories:
         manifest.symlink_to(tmp_path / "elsewhere.json")
         options: dict[str, Any] = {"into": shop.open("restored"), "opener": quick_store}
         with pytest.raises(StreambankError):
-            restore(shop.repository, savepoint, job=JOB, **options)
+            restore(RestoreRequest(shop.repository, savepoint, job=JOB, **options))
         assert closure_of(shop.open("restored")) == {}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import InputError, NotFoundError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
@@ -43,7 +44,13 @@ class TestLatestGood:
         assert listed.already_there
         manifest = f"savepoints/{JOB}/{damaged.savepoint}.json"
         plan = plan_restore(
-            shop.repository, "latest-good", into=shop.open("restored"), sink="rollback", opener=quick_store
+            RestoreRequest(
+                shop.repository,
+                "latest-good",
+                into=shop.open("restored"),
+                sink="rollback",
+                opener=quick_store,
+            )
         )
         assert plan.savepoint == good.savepoint
         assert [one.savepoint for one in plan.skipped] == [damaged.savepoint]

@@ -6,6 +6,7 @@ import pytest
 
 from streambank.core.errors import InputError, RefusedError
 from streambank.doctor.checks.checkpoint import check_sink
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import take
 from streambank.sinks.file.capture import FileSinkCapture
@@ -20,11 +21,13 @@ class TestNewOutput:
         taken = shop.take()
         new = shop.open("fork-out")
         plan = plan_restore(
-            shop.repository,
-            taken.savepoint,
-            into=shop.open("restored"),
-            mode="fork",
-            new_sinks={shop.sink_store.uri: new.uri},
+            RestoreRequest(
+                shop.repository,
+                taken.savepoint,
+                into=shop.open("restored"),
+                mode="fork",
+                new_sinks={shop.sink_store.uri: new.uri},
+            )
         )
         assert plan.possible
         assert plan.warnings == ()
@@ -115,12 +118,14 @@ class TestNewOutput:
         before, old, new = closure_of(shop.sink_store), shop.sink_store.uri, shop.open("new")
         control = shop.control()
         report = restore(
-            shop.repository,
-            taken.savepoint,
-            generation=control,
-            new_sinks={old: new.uri},
-            by=BY,
-            opener=quick_store,
+            RestoreRequest(
+                shop.repository,
+                taken.savepoint,
+                generation=control,
+                new_sinks={old: new.uri},
+                by=BY,
+                opener=quick_store,
+            )
         )
         generation = control.generation()
         assert generation is not None
@@ -140,7 +145,9 @@ class TestNewOutput:
         assert closure_of(shop.sink_store) == before
 
         again = take(live.store, shop.repository, JOB, sinks=[FileSinkCapture(new.uri, new)])
-        third = restore(shop.repository, again.savepoint, generation=control, by=BY, opener=quick_store)
+        third = restore(
+            RestoreRequest(shop.repository, again.savepoint, generation=control, by=BY, opener=quick_store)
+        )
         assert (third.generation, third.sinks[0]["standing"], third.sinks[0]["path"]) == (3, "even", new.uri)
         generation = control.generation()
         assert generation is not None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streambank.core.errors import RefusedError
-from streambank.recovery.preconditions import Wanted
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.workshop import BY, Workshop, closure_of, quick_store
 
@@ -17,7 +19,7 @@ def managed(shop: Workshop, records: str) -> str:
     return shop.run(3).take(taken_by={"records": records}).savepoint
 
 
-def changing(shop: Workshop) -> list[Wanted]:
+def changing(shop: Workshop) -> list[dict[str, Any]]:
     """Restores that change something of the job, by records that nobody has named."""
     return [
         {"generation": shop.control(), "guessed": True, "opener": quick_store},
@@ -39,24 +41,30 @@ def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: Workshop, wh
     wanted = changing(shop)[which]
     before = closure_of(quick_store(shop.base))
     with pytest.raises(RefusedError) as caught:
-        restore(shop.repository, savepoint, by=BY, **wanted)
+        restore(RestoreRequest(shop.repository, savepoint, by=BY, **wanted))
     assert caught.value.code == "other-records"
     assert ELSEWHERE in caught.value.message and "--jobs" in caught.value.hint
-    plan = plan_restore(shop.repository, savepoint, **wanted)
+    plan = plan_restore(RestoreRequest(shop.repository, savepoint, **wanted))
     assert plan.refusals[0].code == "other-records"
     assert closure_of(quick_store(shop.base)) == before
 
 
 def test_records_that_somebody_names_may_have_moved(shop: Workshop) -> None:
     savepoint = managed(shop, ELSEWHERE)
-    report = restore(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
+    report = restore(
+        RestoreRequest(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
+    )
     assert report.generation == 2
 
 
 def test_guessed_records_that_are_the_jobs_are_used(shop: Workshop) -> None:
     savepoint = managed(shop, shop.control().store.uri)
     control = shop.control()
-    report = restore(shop.repository, savepoint, generation=control, guessed=True, opener=quick_store, by=BY)
+    report = restore(
+        RestoreRequest(
+            shop.repository, savepoint, generation=control, guessed=True, opener=quick_store, by=BY
+        )
+    )
     assert report.generation == 2
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, StorageError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.savepoint import materialize
 from streambank.storage.store import FileInfo, Store
@@ -18,12 +19,9 @@ from tests.support.workshop import BY, Workshop, closure_of, quick_store
 
 def into_generation(shop: Workshop, savepoint: str, progress: Progress | None = None) -> RestoreReport:
     return restore(
-        shop.repository,
-        savepoint,
-        generation=shop.control(),
-        by=BY,
-        opener=quick_store,
-        sink="accept",
+        RestoreRequest(
+            shop.repository, savepoint, generation=shop.control(), by=BY, opener=quick_store, sink="accept"
+        ),
         pace=Pace(parallel=1, progress=progress),
     )
 
@@ -72,7 +70,7 @@ def test_of_two_that_take_over_from_a_dead_one_the_slower_touches_nothing(
     taken = shop.take().savepoint
     dying = FaultyStore(shop.open("restored"), Fault("crash-before", call=5, operations=frozenset({"write"})))
     with pytest.raises(SimulatedCrash):
-        restore(shop.repository, taken, into=dying, opener=quick_store)
+        restore(RestoreRequest(shop.repository, taken, into=dying, opener=quick_store))
     dying.assert_fired()
     original = materialize.check_target
     quicker: list[RestoreReport] = []
@@ -97,13 +95,13 @@ def test_an_answer_that_was_lost_leaves_nothing_and_no_moment_to_start(shop: Wor
     shop.run(3)
     taken = shop.take().savepoint
     whole = FaultyStore(shop.open("whole"))
-    restore(shop.repository, taken, into=whole, opener=quick_store)
+    restore(RestoreRequest(shop.repository, taken, into=whole, opener=quick_store))
     writes = sum(call.operation == "write" for call in whole.calls)
     fault = Fault("lost-reply", call=writes, operations=frozenset({"write"}))
     target = FaultyStore(shop.open("restored"), fault)
 
     with pytest.raises(StorageError):
-        restore(shop.repository, taken, into=target, opener=quick_store)
+        restore(RestoreRequest(shop.repository, taken, into=target, opener=quick_store))
 
     target.assert_fired()
     assert closure_of(shop.open("restored")) == {}

@@ -10,6 +10,7 @@ import pytest
 from streambank.checkpoint.paths import needs_rewrite, schema_paths
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import FormatError, RefusedError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -36,7 +37,7 @@ def test_taken_and_restored_every_byte_is_the_same_but_for_paths(tmp_path: Path,
     report = verify(repository, JOB, result.savepoint, "full")
     assert report.ok, report.findings
     target = quick_store(f"memory://{tmp_path.name}/restored")
-    restored = restore(repository, result.savepoint, into=target, opener=quick_store)
+    restored = restore(RestoreRequest(repository, result.savepoint, into=target, opener=quick_store))
     closure = CheckpointReader(source).closure()
     rewritten = [path for path in closure.paths if needs_rewrite(path)]
     assert sorted(restored.layout.rewritten) == sorted(rewritten)
@@ -75,18 +76,20 @@ def test_a_real_file_sink_is_taken_back(tmp_path: Path, name: str, batch: int) -
     repository = Repository.open(quick_store(tmp_path / "repository"), create=True)
     sinks = [FileSinkCapture(output.uri, output)]
     result = take(source, repository, JOB, batch=batch, sinks=sinks)
-    plan = plan_restore(repository, result.savepoint, into=quick_store(tmp_path / "restored"))
+    plan = plan_restore(RestoreRequest(repository, result.savepoint, into=quick_store(tmp_path / "restored")))
     assert [error.code for error in plan.refusals] == ["sink-would-lose-rows"]
     parts = [info.path for info in output.list() if info.path.startswith("part-")]
     total = sum(output.read(path).count(b"\n") for path in parts)
     later = plan.sinks[0]["later_rows"]
     assert plan.sinks[0]["later_files"] == 12 - batch
     restore(
-        repository,
-        result.savepoint,
-        into=quick_store(tmp_path / "restored"),
-        sink="rollback",
-        opener=quick_store,
+        RestoreRequest(
+            repository,
+            result.savepoint,
+            into=quick_store(tmp_path / "restored"),
+            sink="rollback",
+            opener=quick_store,
+        )
     )
     names = list_log(output)
     assert max(one.batch for one in names) == batch
@@ -107,11 +110,13 @@ def test_a_real_file_sink_that_was_copied_away_is_refused(tmp_path: Path) -> Non
     for choice in ("refuse", "rollback"):
         with pytest.raises(RefusedError, match="lacks 13 data files"):
             restore(
-                repository,
-                result.savepoint,
-                into=quick_store(tmp_path / "restored"),
-                sink=choice,
-                opener=quick_store,
+                RestoreRequest(
+                    repository,
+                    result.savepoint,
+                    into=quick_store(tmp_path / "restored"),
+                    sink=choice,
+                    opener=quick_store,
+                )
             )
     assert closure_of(quick_store(tmp_path / "restored")) == {}
 

@@ -10,6 +10,7 @@ from streambank.control.generations import Generation
 from streambank.control.processes import this_process
 from streambank.core.errors import NotFoundError, RefusedError
 from streambank.recovery import reinstate as reinstating
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks import look_at_sinks
@@ -29,7 +30,11 @@ def exchanged(shop: Workshop) -> str:
     before = shop.take().savepoint
     shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
     made = remake(shop.repository, JOB, before)
-    restore(shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store)
+    restore(
+        RestoreRequest(
+            shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
+        )
+    )
     assert current(shop).number == 2
     return before
 
@@ -74,14 +79,20 @@ def test_the_earlier_directory_counts_again(shop: Workshop) -> None:
     event = shop.control().last_event("reinstated")
     assert event is not None
     assert (event["savepoint"], event["left"], event["why"]) == (before, left, "a test")
-    again = restore(shop.repository, before, generation=shop.control(), by=BY, opener=quick_store)
+    again = restore(
+        RestoreRequest(shop.repository, before, generation=shop.control(), by=BY, opener=quick_store)
+    )
     assert again.layout.target == f"{shop.checkpoint.uri}.g0004", "numbers go on, and so do directories"
 
 
 def test_a_restored_generation_can_count_again_too(shop: Workshop) -> None:
     before = exchanged(shop)
     made = remake(shop.repository, JOB, before)
-    restore(shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store)
+    restore(
+        RestoreRequest(
+            shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
+        )
+    )
     second = f"{shop.checkpoint.uri}.g0002"
 
     assert back(shop, before, 2).location == second
@@ -155,7 +166,11 @@ def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
 
     with monkeypatch.context() as patched, pytest.raises(SimulatedCrash):
         patched.setattr("streambank.control.generations.Generations.switch", die)
-        restore(shop.repository, early, generation=shop.control(), sink="rollback", opener=quick_store)
+        restore(
+            RestoreRequest(
+                shop.repository, early, generation=shop.control(), sink="rollback", opener=quick_store
+            )
+        )
     assert refused(shop, before) == "sinks-taken-back"
 
 
@@ -191,9 +206,9 @@ class TestUnmoved:
         else:
             shop.live.plan()
         wanted = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
-        plan = plan_restore(shop.repository, made, unmoved=True, **wanted)  # type: ignore[arg-type]  # as Wanted
+        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as Wanted
         assert [error.code for error in plan.refusals] == [code]
         with pytest.raises(RefusedError) as caught:
-            restore(shop.repository, made, unmoved=True, **wanted)  # type: ignore[arg-type]  # as Wanted
+            restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as Wanted
         assert caught.value.code == code
-        restore(shop.repository, made, **wanted)  # type: ignore[arg-type]  # control: it is that alone
+        restore(RestoreRequest(shop.repository, made, **wanted))  # type: ignore[arg-type]  # control: it is that alone

@@ -9,6 +9,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import InputError, NotFoundError, RefusedError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
@@ -54,7 +55,7 @@ class TestIntoADirectory:
         assert caught.value.code == "target-not-empty"
         assert closure_of(target) == {"precious": b"1"}
         with pytest.raises(RefusedError):
-            restore(shop.repository, taken.savepoint, into=shop.checkpoint)
+            restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.checkpoint))
 
     @pytest.mark.parametrize(
         ("place", "code"),
@@ -70,10 +71,10 @@ class TestIntoADirectory:
         shop = Workshop(tmp_path).run(2)
         (tmp_path / "link").symlink_to(tmp_path / "repository")
         saved = shop.take().savepoint
-        target = {"into": shop.open(place), "opener": quick_store}
+        request = RestoreRequest(shop.repository, saved, into=shop.open(place), opener=quick_store)
         for verb in (restore, plan_restore):
             with pytest.raises(InputError) as raised:
-                verb(shop.repository, saved, **target)  # type: ignore[arg-type]  # options are those of both
+                verb(request)
             assert raised.value.code == code
         assert not (tmp_path / place).exists()
 
@@ -86,9 +87,9 @@ class TestIntoADirectory:
 
     def test_needs_one_target(self, shop: Workshop) -> None:
         with pytest.raises(InputError):
-            restore(shop.repository, "x")
+            restore(RestoreRequest(shop.repository, "x"))
         with pytest.raises(InputError):
-            restore(shop.repository, "x", into=shop.open("a"), generation=shop.control())
+            restore(RestoreRequest(shop.repository, "x", into=shop.open("a"), generation=shop.control()))
         with pytest.raises(InputError):
             shop.restore("x", mode="steal")
         with pytest.raises(InputError):
@@ -114,7 +115,7 @@ class TestModes:
         with pytest.raises(InputError):
             shop.restore(taken.savepoint, "elsewhere", mode="fork", sink="rollback")
         with pytest.raises(InputError):
-            restore(shop.repository, taken.savepoint, generation=shop.control(), mode="fork")
+            restore(RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), mode="fork"))
 
     def test_claim_unpins(self, shop: Workshop) -> None:
         shop.run(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
-from streambank.recovery.preconditions import Wanted
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -26,7 +27,9 @@ class TestGenerations:
         shop.run(5)
         taken = shop.take()
         control = shop.control()
-        report = restore(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        report = restore(
+            RestoreRequest(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        )
         current = control.generation()
         assert current is not None
         assert (current.number, current.from_savepoint) == (2, taken.savepoint)
@@ -35,7 +38,9 @@ class TestGenerations:
         assert control.generations().all()[0].location == shop.checkpoint.uri
         left = control.store.read("restores/0000000001.json")
         assert json.loads(left)["savepoint"] == taken.savepoint
-        again = restore(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        again = restore(
+            RestoreRequest(shop.repository, taken.savepoint, generation=control, by=BY, opener=quick_store)
+        )
         assert again.generation == 3
 
     def test_refused_while_a_driver_lives(self, shop: Workshop) -> None:
@@ -43,20 +48,20 @@ class TestGenerations:
         taken = shop.take()
         control = shop.control()
         lease = control.lease.acquire([this_process("python")])
-        targets: list[Wanted] = [
+        targets: list[dict[str, Any]] = [
             {"generation": control, "opener": quick_store},
             {"into": shop.open("restored"), "opener": quick_store},
         ]
         for target in targets:
             with pytest.raises(RefusedError) as caught:
-                restore(shop.repository, taken.savepoint, **target)
+                restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert caught.value.code == "lease-held"
-            plan = plan_restore(shop.repository, taken.savepoint, **target)
+            plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert [error.code for error in plan.refusals] == ["lease-held"]
         assert control.generation() is None
         assert closure_of(shop.open("restored")) == {}
         lease.release()
-        restore(shop.repository, taken.savepoint, generation=control, opener=quick_store)
+        restore(RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store))
 
     def test_a_driver_cannot_start_meanwhile(self, shop: Workshop) -> None:
         shop.run(5)
@@ -72,10 +77,7 @@ class TestGenerations:
                     refused.append(error.code)
 
         restore(
-            shop.repository,
-            taken.savepoint,
-            generation=control,
-            opener=quick_store,
+            RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store),
             pace=Pace(progress=start_a_driver),
         )
         assert refused == ["lease-held"]
@@ -88,15 +90,16 @@ class TestGenerations:
         def second(step: object) -> None:
             if not codes:
                 try:
-                    restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
+                    restore(
+                        RestoreRequest(
+                            shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store
+                        )
+                    )
                 except StreambankError as error:
                     codes.append(error.code)
 
         restore(
-            shop.repository,
-            taken.savepoint,
-            generation=shop.control(),
-            opener=quick_store,
+            RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store),
             pace=Pace(progress=second),
         )
         assert codes == ["operation-in-progress"]
@@ -108,7 +111,7 @@ class TestGenerations:
         taken = shop.take()
         other = JobControl(shop.repository_store.child("jobs/other"), "other")
         with pytest.raises(InputError) as caught:
-            restore(shop.repository, taken.savepoint, generation=other)
+            restore(RestoreRequest(shop.repository, taken.savepoint, generation=other))
         assert caught.value.code == "another-job"
 
     def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: Workshop) -> None:
@@ -118,7 +121,9 @@ class TestGenerations:
         note = {"owner": {"host": "elsewhere"}, "files": ["commits/2", "metadata"]}
         died.write("metadata", json.dumps({"streambank_restore": note}).encode())
         died.write("commits/2", b"half")
-        report = restore(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
+        report = restore(
+            RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store)
+        )
         assert (report.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
 
@@ -131,13 +136,15 @@ class TestGenerations:
 
         def go_to(savepoint: str, **outputs: str) -> dict[str, str]:
             restore(
-                shop.repository,
-                savepoint,
-                generation=shop.control(),
-                by=BY,
-                opener=quick_store,
-                sink="accept",
-                new_sinks={shop.open(name).uri: place for name, place in outputs.items()},
+                RestoreRequest(
+                    shop.repository,
+                    savepoint,
+                    generation=shop.control(),
+                    by=BY,
+                    opener=quick_store,
+                    sink="accept",
+                    new_sinks={shop.open(name).uri: place for name, place in outputs.items()},
+                )
             )
             current = shop.control().generation()
             assert current is not None
@@ -167,7 +174,13 @@ class TestGenerations:
         monkeypatch.setattr(Repository, "pinned", damaged)
         with pytest.raises(StorageError, match="is done, but the savepoint was not claimed") as caught:
             restore(
-                shop.repository, taken.savepoint, generation=shop.control(), opener=quick_store, mode="claim"
+                RestoreRequest(
+                    shop.repository,
+                    taken.savepoint,
+                    generation=shop.control(),
+                    opener=quick_store,
+                    mode="claim",
+                )
             )
         assert caught.value.code == "not-claimed"
         current = shop.control().generation()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import NotFoundError, StreambankError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository import holds as hold_marks
 from streambank.repository.holds import holds
@@ -71,7 +72,8 @@ def test_a_restore_that_takes_days(clock: Clock, tmp_path: Path, monkeypatch: py
         target = shop.open("restored")
         try:
             report = restore(
-                Repository.open(store), old, into=target, opener=quick_store, pace=Pace(parallel=1)
+                RestoreRequest(Repository.open(store), old, into=target, opener=quick_store),
+                pace=Pace(parallel=1),
             )
         except StreambankError:
             assert not target.exists("metadata") or b'"id"' not in target.read("metadata")
@@ -90,7 +92,8 @@ def test_killed_at_any_call_it_leaves_a_hold_at_most(tmp_path: Path, clock: Cloc
     shop, old = two_savepoints(f"killed-{tmp_path.name}")
     counting = FaultyStore(shop.repository_store)
     restore(
-        Repository.open(counting), old, into=shop.open("whole"), opener=quick_store, pace=Pace(parallel=1)
+        RestoreRequest(Repository.open(counting), old, into=shop.open("whole"), opener=quick_store),
+        pace=Pace(parallel=1),
     )
     expected = closure_of(shop.open("whole"))
     left = 0
@@ -98,10 +101,15 @@ def test_killed_at_any_call_it_leaves_a_hold_at_most(tmp_path: Path, clock: Cloc
         faulty = FaultyStore(shop.repository_store, Fault("crash-before", call=number))
         target = shop.open(f"target-{number}")
         with pytest.raises(SimulatedCrash):
-            restore(Repository.open(faulty), old, into=target, opener=quick_store, pace=Pace(parallel=1))
+            restore(
+                RestoreRequest(Repository.open(faulty), old, into=target, opener=quick_store),
+                pace=Pace(parallel=1),
+            )
         faulty.assert_fired()
         if b'"id"' not in (target.read("metadata") if target.exists("metadata") else b""):
-            restore(shop.repository, old, into=target, opener=quick_store, pace=Pace(parallel=1))
+            restore(
+                RestoreRequest(shop.repository, old, into=target, opener=quick_store), pace=Pace(parallel=1)
+            )
         assert closure_of(target) == expected
         left = max(left, len(holds(shop.repository_store, clock.time_ns())))
     assert left > 3
@@ -114,14 +122,18 @@ def test_a_plan_writes_nothing(tmp_path: Path) -> None:
     shop, _ = two_savepoints(f"plan-{tmp_path.name}")
     counting = FaultyStore(shop.repository_store)
     for reference in ("latest-good", "b000002"):
-        plan_restore(Repository.open(counting), reference, into=shop.open("planned"), opener=quick_store)
+        plan_restore(
+            RestoreRequest(
+                Repository.open(counting), reference, into=shop.open("planned"), opener=quick_store
+            )
+        )
     assert {call.operation for call in counting.calls}.isdisjoint({"write", "write_named", "delete"})
 
 
 def test_one_that_is_expired_before_it_is_held_is_not_restored(tmp_path: Path) -> None:
     shop, old = two_savepoints(f"expired-{tmp_path.name}")
     faulty = FaultyStore(shop.repository_store)
-    restore(Repository.open(faulty), old, into=shop.open("once"), opener=quick_store)
+    restore(RestoreRequest(Repository.open(faulty), old, into=shop.open("once"), opener=quick_store))
     (held_at,) = (
         number
         for number, call in enumerate(faulty.calls, 1)
@@ -131,7 +143,7 @@ def test_one_that_is_expired_before_it_is_held_is_not_restored(tmp_path: Path) -
     inner = shop.repository_store
     store, interrupted = interrupting(inner, {held_at: lambda: expire(Repository.open(inner), KEEP)})
     with pytest.raises(NotFoundError) as gone:
-        restore(Repository.open(store), old, into=shop.open("restored"), opener=quick_store)
+        restore(RestoreRequest(Repository.open(store), old, into=shop.open("restored"), opener=quick_store))
     assert interrupted.happened and gone.value.code == "no-such-savepoint"
     assert closure_of(shop.open("restored")) == {}
     assert holds(inner, time.time_ns()) == []

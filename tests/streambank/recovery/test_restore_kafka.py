@@ -13,6 +13,7 @@ from streambank.doctor.checks.sources import check_asked
 from streambank.kafka.broker import Retention
 from streambank.kafka.recording import KafkaSinkCapture, Reader, SourceRecorder
 from streambank.kafka.settings import Brokers
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.repository.repository import Repository
@@ -47,11 +48,15 @@ class World:
 
     def restore(self, savepoint: str, into: str = "restored", **more: Any) -> Any:
         place = open_store(str(self.folder / into))
-        return restore(self.repository, savepoint, into=place, kafka=self.broker.brokers(), **more)
+        return restore(
+            RestoreRequest(self.repository, savepoint, into=place, kafka=self.broker.brokers(), **more)
+        )
 
     def plan(self, savepoint: str, **more: Any) -> Any:
         place = open_store(str(self.folder / "restored"))
-        return plan_restore(self.repository, savepoint, into=place, kafka=self.broker.brokers(), **more)
+        return plan_restore(
+            RestoreRequest(self.repository, savepoint, into=place, kafka=self.broker.brokers(), **more)
+        )
 
 
 @pytest.fixture

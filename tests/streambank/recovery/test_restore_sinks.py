@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import ConflictError, RefusedError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import take
 from streambank.sinks.file.position import ASIDE_DIRECTORY
@@ -49,7 +50,9 @@ class TestSinks:
         assert shop.sink.read() == rows
         assert report.rolled_back[0]["files_aside"] == 12
         assert any(info.path.startswith(ASIDE_DIRECTORY) for info in shop.sink_store.list())
-        assert plan_restore(shop.repository, taken.savepoint, into=shop.open("again")).possible
+        assert plan_restore(
+            RestoreRequest(shop.repository, taken.savepoint, into=shop.open("again"))
+        ).possible
 
     def test_accept_leaves_everything_and_is_recorded(self, shop: Workshop) -> None:
         shop.run(5)
@@ -77,7 +80,7 @@ class TestSinks:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        plan = plan_restore(shop.repository, taken.savepoint, into=shop.open("restored"))
+        plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored")))
         assert not plan.possible
         assert plan.batch == 4
         assert plan.sinks[0]["later_rows"] == 18
@@ -154,7 +157,7 @@ class TestPossibleChoices:
         shop.run(1)
         control = shop.control()
         with control.lease.held("run", by={}):
-            plan = plan_restore(shop.repository, taken.savepoint, generation=control)
+            plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, generation=control))
         assert [one.code for one in plan.refusals] == ["lease-held", "sink-would-lose-rows"]
         assert [one.code for one in plan.other_refusals] == ["lease-held"]
         assert plan.possible_choices.sink == ("rollback", "accept")
@@ -165,5 +168,5 @@ class TestPossibleChoices:
         }
 
     def choices(self, shop: Workshop, savepoint: str, **options: object) -> tuple[str, ...]:
-        plan = plan_restore(shop.repository, savepoint, into=shop.open("restored"), **options)  # type: ignore[arg-type]  # options are those of a plan
+        plan = plan_restore(RestoreRequest(shop.repository, savepoint, into=shop.open("restored"), **options))  # type: ignore[arg-type]  # options are those of a plan
         return plan.possible_choices.sink

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.doctor.checks.checkpoint import check_sink
+from streambank.recovery.choices import SinkChoice
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -66,7 +68,7 @@ class FileQuery:
 
 @pytest.mark.parametrize("choice", ["rollback", "accept"])
 def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
-    spark: SparkSession, tmp_path: Path, choice: str
+    spark: SparkSession, tmp_path: Path, choice: SinkChoice
 ) -> None:
     """With `accept` the same restore loses rows: so the rollback is what saves them."""
     query = FileQuery(spark, tmp_path)
@@ -79,10 +81,7 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     query.run(tmp_path / "ck")
     assert query.rows() == query.all_rows()
     report = restore(
-        repository,
-        taken.savepoint,
-        into=open_store(tmp_path / "restored"),
-        sink=choice,  # type: ignore[arg-type]  # one of the choices
+        RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored"), sink=choice)
     )
     assert report.sinks[0]["later_rows"] == 90
     query.add(2)
@@ -111,12 +110,14 @@ def test_a_new_output_is_written_and_read_over_compactions(
     if case == "fork":
         new = tmp_path / "fork=1" / "out"
         restore(
-            repository, taken.savepoint, into=target, mode="fork", new_sinks={str(query.output): str(new)}
+            RestoreRequest(
+                repository, taken.savepoint, into=target, mode="fork", new_sinks={str(query.output): str(new)}
+            )
         )
         query.output = new
     else:
         shutil.rmtree(query.output)
-        restore(repository, taken.savepoint, into=target, sink="accept")
+        restore(RestoreRequest(repository, taken.savepoint, into=target, sink="accept"))
     assert query.rows() == []
     query.add(1)
     query.run(tmp_path / "restored")
@@ -135,7 +136,9 @@ def test_without_such_a_log_a_new_output_ends_the_query(spark: SparkSession, tmp
     sink = FileSinkCapture(str(query.output))
     taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
     report = restore(
-        repository, taken.savepoint, into=open_store(tmp_path / "restored"), mode="fork", sink="accept"
+        RestoreRequest(
+            repository, taken.savepoint, into=open_store(tmp_path / "restored"), mode="fork", sink="accept"
+        )
     )
     assert "BATCH_METADATA_NOT_FOUND" in report.warnings[-1]
     assert f"--new-sink file://{query.output}=DIR" in report.warnings[-1]
@@ -163,7 +166,7 @@ def test_a_half_done_target_starts_no_query(spark: SparkSession, tmp_path: Path)
             except Exception as error:  # py4j's, or Spark's own: what matters is that it says no
                 refused.append(str(error))
 
-    restore(repository, taken.savepoint, into=target, pace=Pace(progress=start, parallel=1))
+    restore(RestoreRequest(repository, taken.savepoint, into=target), pace=Pace(progress=start, parallel=1))
     assert "id" in refused[0]
     query.add(1)
     query.run(tmp_path / "restored")

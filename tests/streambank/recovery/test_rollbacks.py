@@ -13,6 +13,7 @@ from streambank.declaration.declaration import Job, load_jobs
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import check_generations
 from streambank.recovery import restore as restoring
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.sinks.file import rollback
 from tests.support.faulty_store import SimulatedCrash
@@ -41,7 +42,9 @@ def job(shop: Workshop, tmp_path: Path) -> Job:
 
 def go_back(shop: Workshop) -> RestoreReport:
     return restore(
-        shop.repository, "b000002", generation=shop.control(), by=BY, opener=quick_store, sink="rollback"
+        RestoreRequest(
+            shop.repository, "b000002", generation=shop.control(), by=BY, opener=quick_store, sink="rollback"
+        )
     )
 
 

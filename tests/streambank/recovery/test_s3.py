@@ -8,6 +8,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import IntegrityError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -58,7 +59,7 @@ def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     assert (again.already_there, again.new_bytes) == (True, 0)
     here, there = open_store(tmp_path / "here"), open_store(server.location("s3a"))
     for into in (here, there):
-        restore(repository, "latest-good", job="orders", into=into)
+        restore(RestoreRequest(repository, "latest-good", job="orders", into=into))
 
     # Files that name the checkpoint's place say where they are now, and nothing else differs.
     moved = differing(here, there)
@@ -74,7 +75,7 @@ def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     assert copy.batch == taken.batch
     assert verify(elsewhere, "orders", copy.savepoint, level="full").ok
     back = open_store(tmp_path / "back")
-    restore(elsewhere, copy.savepoint, job="orders", into=back)
+    restore(RestoreRequest(elsewhere, copy.savepoint, job="orders", into=back))
     assert contents(back).keys() == contents(here).keys()
     assert differing(back, here) == moved
 
@@ -87,7 +88,7 @@ def test_large_files_are_copied_by_the_service_and_hashed_all_the_same(
     taken = shop.take()
     with dying("before", request=0) as life:
         repository = Repository.open(open_store(shop.repository_store.uri))
-        restore(repository, taken.savepoint, into=open_store(f"{shop.base}/restored"))
+        restore(RestoreRequest(repository, taken.savepoint, into=open_store(f"{shop.base}/restored")))
     large = [info for info in shop.open("restored").list() if info.size_bytes > 1 << 20]
     assert life.requests.count("copy_object") == len(large) == 4
     assert all(shop.checkpoint.read(info.path) == shop.open("restored").read(info.path) for info in large)
@@ -117,5 +118,7 @@ def test_damage_on_s3_is_found_and_passed_over(
     store.write(pack, bytes([data[0] ^ 1]) + data[1:])
 
     assert not verify(repository, "orders", bad.savepoint, level="full").ok
-    report = restore(repository, "latest-good", job="orders", into=open_store(tmp_path / "here"))
+    report = restore(
+        RestoreRequest(repository, "latest-good", job="orders", into=open_store(tmp_path / "here"))
+    )
     assert report.savepoint == good.savepoint

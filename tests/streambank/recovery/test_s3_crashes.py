@@ -13,6 +13,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.control.control import JobControl
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -81,7 +82,10 @@ def run_take(world: World) -> None:
 def run_restore(world: World) -> None:
     repository = Repository.open(open_store(world.shop.repository_store.uri))
     control = JobControl.open(f"{world.shop.repository_store.uri}/jobs", JOB)
-    restore(repository, "latest-good", job=JOB, generation=control, sink="rollback", pace=Pace(parallel=1))
+    restore(
+        RestoreRequest(repository, "latest-good", job=JOB, generation=control, sink="rollback"),
+        pace=Pace(parallel=1),
+    )
 
 
 def whole_savepoints(world: World) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from tests.support.workshop import Workshop, closure_of
 
@@ -44,7 +45,9 @@ def test_the_plan_names_the_entry_that_is_missing(shop: Workshop) -> None:
     taken = shop.run(5).take()
     lose(shop, "newest")
 
-    plan = plan_restore(shop.repository, taken.savepoint, into=shop.open("restored"), sink="accept")
+    plan = plan_restore(
+        RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored"), sink="accept")
+    )
 
     assert [error.code for error in plan.refusals] == ["sink-log-gap"]
     assert "4 is missing" in str(plan.sinks[0]["log_gap"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery import restore as restoring
 from streambank.recovery.choices import SinkChoice
 from streambank.recovery.plan import RestorePlan
-from streambank.recovery.preconditions import Prepared, prepare
+from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
 from streambank.recovery.reached import Reached
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.recovery.sinks import kafka_refusals
@@ -63,12 +64,14 @@ def saved(shop: Workshop, sink: str = FOREACH, *, checkpoint: Store | None = Non
     )
 
 
-def planned(shop: Workshop, taken: TakeResult, **options: object) -> RestorePlan:
-    target = {"into": shop.open("restored")} if "generation" not in options else {}
-    return plan_restore(shop.repository, taken.savepoint, opener=quick_store, **target, **options)  # type: ignore[arg-type]  # options are those of a plan
+def planned(shop: Workshop, taken: TakeResult, **options: Any) -> RestorePlan:
+    target: dict[str, Any] = {"into": shop.open("restored")} if "generation" not in options else {}
+    return plan_restore(
+        RestoreRequest(shop.repository, taken.savepoint, opener=quick_store, **target, **options)
+    )
 
 
-def said(shop: Workshop, taken: TakeResult, **options: object) -> str:
+def said(shop: Workshop, taken: TakeResult, **options: Any) -> str:
     """The message of the one refusal."""
     (refusal,) = planned(shop, taken, **options).refusals
     assert refusal.code == "sink-not-guarded" and refusal.exit_code == 8
@@ -76,14 +79,11 @@ def said(shop: Workshop, taken: TakeResult, **options: object) -> str:
     return refusal.message
 
 
-def next_generation(shop: Workshop, taken: TakeResult, **options: object) -> RestoreReport:
+def next_generation(shop: Workshop, taken: TakeResult, **options: Any) -> RestoreReport:
     return restore(
-        shop.repository,
-        taken.savepoint,
-        generation=shop.control(),
-        by=BY,
-        opener=quick_store,
-        **options,  # type: ignore[arg-type]  # options are those of a restore
+        RestoreRequest(
+            shop.repository, taken.savepoint, generation=shop.control(), by=BY, opener=quick_store, **options
+        )
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -81,10 +82,12 @@ def test_what_is_named_is_what_happens(spark: SparkSession, tmp_path: Path) -> N
     query.add(4)
     query.run(tmp_path / "ck", 1)  # batches 3 to 6
     with pytest.raises(RefusedError) as caught:
-        restore(repository, taken.savepoint, into=open_store(tmp_path / "restored"))
+        restore(RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored")))
     assert caught.value.code == "sink-not-guarded"
     assert "sent batches 3 to 6 after the savepoint's batch 2" in caught.value.message
-    report = restore(repository, taken.savepoint, into=open_store(tmp_path / "restored"), sink="accept")
+    report = restore(
+        RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "restored"), sink="accept")
+    )
     assert "repeated" in report.sink_effect and "skipped for good" in report.sink_effect
 
     query.add(2)
@@ -93,6 +96,6 @@ def test_what_is_named_is_what_happens(spark: SparkSession, tmp_path: Path) -> N
     assert sorted(query.rows("once").elements()) == list(range(7)), "the two new files are lost for good"
 
     query.roll_back(2)
-    restore(repository, taken.savepoint, into=open_store(tmp_path / "again"), sink="accept")
+    restore(RestoreRequest(repository, taken.savepoint, into=open_store(tmp_path / "again"), sink="accept"))
     query.run(tmp_path / "again", 3)
     assert sorted(query.rows("once").elements()) == list(range(9)), "as docs/howto/sinks.md says"

@@ -11,6 +11,7 @@ from streambank.checkpoint.sources import cannot_repeat
 from streambank.core.errors import RefusedError
 from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.settings import Brokers
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import take
 from streambank.storage.store import Store
@@ -52,7 +53,7 @@ def test_a_restore_is_refused_until_it_is_accepted(shop: Workshop) -> None:
     with pytest.raises(RefusedError) as caught:
         shop.restore(taken.savepoint)
     assert caught.value.code == "source-cannot-repeat" and "--source accept" in caught.value.hint
-    plan = plan_restore(shop.repository, taken.savepoint, into=shop.open("restored"))
+    plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.open("restored")))
     assert plan.possible_choices.source == ("accept",)
     assert plan.to_dict()["sources"][0]["repeatable"] is False
     report = shop.restore(taken.savepoint, source="accept")
@@ -63,7 +64,7 @@ def test_a_restore_where_the_query_stands_asks_nothing(shop: Workshop) -> None:
     taken = shop.take()
     control = shop.control()
     assert plan_restore(
-        shop.repository, taken.savepoint, generation=control, unmoved=True, opener=quick_store
+        RestoreRequest(shop.repository, taken.savepoint, generation=control, unmoved=True, opener=quick_store)
     ).possible
 
 

@@ -10,6 +10,7 @@ import pytest
 from streambank.checkpoint import closure, sources
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.core.errors import FormatError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import take
@@ -74,12 +75,14 @@ def test_an_unknown_version_is_refused_by_name_and_found_in_what_was_taken_befor
     (finding,) = [one for one in report.findings if one.code == "unknown-version"]
     assert (finding.severity, finding.file, report.restorable) == ("error", path, False)
     plan = plan_restore(
-        repository,
-        taken.savepoint,
-        job="orders",
-        into=open_store(str(tmp_path / "restored")),
-        source="accept",
-        sink="accept",
+        RestoreRequest(
+            repository,
+            taken.savepoint,
+            job="orders",
+            into=open_store(str(tmp_path / "restored")),
+            source="accept",
+            sink="accept",
+        )
     )
     assert any(says in one and "Spark will refuse it" in one for one in plan.warnings)
 

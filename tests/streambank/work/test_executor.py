@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import ConflictError, InputError, IntegrityError, RefusedError, StorageError
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.objects.objects import Objects
@@ -322,12 +323,14 @@ class TestRestoringElsewhere:
         shop.repository_store.write(key, bytes(data))
         with pytest.raises(IntegrityError):
             restore(
-                shop.repository,
-                savepoint,
-                job=JOB,
-                into=shop.open("there"),
-                sink="accept",
-                opener=quick_store,
+                RestoreRequest(
+                    shop.repository,
+                    savepoint,
+                    job=JOB,
+                    into=shop.open("there"),
+                    sink="accept",
+                    opener=quick_store,
+                ),
                 pace=Pace(executor=Elsewhere(tmp_path)),
             )
         assert closure_of(shop.open("there")) == {}

@@ -22,6 +22,7 @@ from streambank.driver.spec import write_launch
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
+from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
@@ -176,7 +177,9 @@ def test_the_flights_job_lives_on_s3(flights: Flights) -> None:
 
     assert verify(repository, "flights", savepoint, level="full").ok
     report = restore(
-        repository, "latest-good", job="flights", generation=job.records(), sink="rollback", by=BY
+        RestoreRequest(
+            repository, "latest-good", job="flights", generation=job.records(), sink="rollback", by=BY
+        )
     )
     assert report.savepoint == savepoint
     assert flights.checkpoint == f"{job.checkpoint}.g0002"

@@ -148,6 +148,7 @@ def restore(
     from streambank.cli.options import executor
     from streambank.control.processes import who
     from streambank.recovery.choices import parse_new_sinks
+    from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.restore import plan_restore
     from streambank.recovery.restore import restore as restore_savepoint
     from streambank.storage import open_store
@@ -163,33 +164,29 @@ def restore(
     machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
     opened = open_repository(repository)
     owner = _owner(opened, savepoint, job, jobs)
-    what: dict[str, Any] = {
-        "job": job,
-        "into": open_store(into) if into is not None else None,
-        "generation": owner.records if generation else None,
-        "control": None if generation else owner.records,
-        "guessed": not owner.declared,
-        "checkpoint": owner.checkpoint if generation else None,
-        "mode": mode.value,
-        "sink": sink.value,
-        "source": source.value,
-        "kafka": brokers_of(kafka, owner.kafka),
-        "new_sinks": parse_new_sinks(new_sink or []),
-    }
+    request = RestoreRequest(
+        opened,
+        savepoint,
+        job=job,
+        into=open_store(into) if into is not None else None,
+        generation=owner.records if generation else None,
+        control=None if generation else owner.records,
+        guessed=not owner.declared,
+        checkpoint=owner.checkpoint if generation else None,
+        mode=mode.value,
+        sink=sink.value,
+        source=source.value,
+        kafka=brokers_of(kafka, owner.kafka),
+        new_sinks=parse_new_sinks(new_sink or []),
+        link=link,
+        by=who("cli"),
+    )
     with console.progress() as progress:
         if dry_run:
-            plan = plan_restore(
-                opened, savepoint, **what, pace=Pace(executor=machines, progress=progress)
-            ).to_dict()
+            plan = plan_restore(request, pace=Pace(executor=machines, progress=progress)).to_dict()
         else:
-            done = restore_savepoint(
-                opened,
-                savepoint,
-                **what,
-                link=link,
-                pace=Pace(max_bytes_per_s=rate, executor=machines, progress=progress),
-                by=who("cli"),
-            ).to_dict()
+            pace = Pace(max_bytes_per_s=rate, executor=machines, progress=progress)
+            done = restore_savepoint(request, pace=pace).to_dict()
     if dry_run:
         console.answer(plan, lambda: _show_plan(plan))
     else:
