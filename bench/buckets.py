@@ -27,7 +27,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.s3.client import forget_clients
@@ -147,12 +147,12 @@ def _streambank(one: Round, workload: Workload, source: Path, restored: Path) ->
 
     checkpoint = open_store(source)
     repository = opened()
-    _counted(one, FULL, lambda: take(checkpoint, repository, "bench"))
+    _counted(one, FULL, lambda: take(TakeRequest(checkpoint, repository, "bench")))
     with one_more_batch(workload, source):
         repository = opened()
-        changed = _counted(one, CHANGED, lambda: take(checkpoint, repository, "bench"))
+        changed = _counted(one, CHANGED, lambda: take(TakeRequest(checkpoint, repository, "bench")))
         repository = opened()
-        again = _counted(one, UNCHANGED, lambda: take(checkpoint, repository, "bench"))
+        again = _counted(one, UNCHANGED, lambda: take(TakeRequest(checkpoint, repository, "bench")))
     repository = opened()
     report = _counted(
         one, VERIFY, lambda: verify(repository, "bench", changed.savepoint, "full", record=False)

@@ -23,7 +23,7 @@ from bench.workloads import Workload
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 
@@ -225,14 +225,14 @@ def _streambank(one: Round, workload: Workload, source: Path, folder: Path) -> N
 
         checkpoint = open_store(source)
         repository = opened()
-        full = one.timed(FULL, lambda: take(checkpoint, repository, "bench"))
+        full = one.timed(FULL, lambda: take(TakeRequest(checkpoint, repository, "bench")))
         with one_more_batch(workload, source) as added:
             before = _size(location)
             repository = opened()
-            changed = one.timed(CHANGED, lambda: take(checkpoint, repository, "bench"))
+            changed = one.timed(CHANGED, lambda: take(TakeRequest(checkpoint, repository, "bench")))
             moved = _size(location) - before
             repository = opened()
-            unchanged = one.timed(UNCHANGED, lambda: take(checkpoint, repository, "bench"))
+            unchanged = one.timed(UNCHANGED, lambda: take(TakeRequest(checkpoint, repository, "bench")))
             command = [sys.executable, "-m", "streambank", "take", str(source), "-r", str(location)]
             one.timed(
                 COMMAND,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.workloads import MB, LargeFiles
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work.executor import Executor, Pace, Threads
@@ -104,7 +104,8 @@ def _measure_one(place: Path, who: str, executor: Executor) -> list[Rate]:
     repository = Repository.open(open_store(place / "repository"), create=True)
     taking, verifying = _Watch(), _Watch()
     result = take(
-        open_store(place / "checkpoint"), repository, "bench", pace=Pace(executor=executor, progress=taking)
+        TakeRequest(open_store(place / "checkpoint"), repository, "bench"),
+        pace=Pace(executor=executor, progress=taking),
     )
     verifying.began = time.perf_counter()
     report = verify(

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 
 JOB = "keys"
@@ -51,13 +51,13 @@ def main(folder: Path, provider: str, keys: int) -> dict[str, Any]:
         _deliver(spark.range(first), source, 0)
         _wait(query, lambda: (checkpoint / "commits/0").exists())
         _wait(query, lambda: _snapshots(checkpoint) >= PARTITIONS)
-        earlier = take(open_store(checkpoint), repository, JOB, batch=0).savepoint
+        earlier = take(TakeRequest(open_store(checkpoint), repository, JOB, batch=0)).savepoint
         changed = spark.range(0, first, 12)
         _deliver(spark.range(first, keys).union(changed), source, 1)
         _wait(query, lambda: (checkpoint / "commits/1").exists())
     finally:
         query.stop()
-    later = take(open_store(checkpoint), repository, JOB, batch=1).savepoint
+    later = take(TakeRequest(open_store(checkpoint), repository, JOB, batch=1)).savepoint
     spark.stop()
     return {"earlier": earlier, "later": later}
 

@@ -29,7 +29,7 @@ from streambank.compaction.quiet_check import HELD
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging
@@ -139,7 +139,7 @@ def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[
     compact(open_store(str(compacted)), quarantine, CompactionRequest(stopped=True, watch=HELD))
     purge(Quarantine(quarantine))
     repository = Repository.open(open_store(str(folder / "repository")), create=True)
-    saved = take(open_store(str(left)), repository, "bench").savepoint
+    saved = take(TakeRequest(open_store(str(left)), repository, "bench")).savepoint
     order = RewriteRequest(operation="compact", where="key.key = 0")
     made = carry_out(
         spark, repository, "bench", saved, order, Staging("local[2]", str(folder / "work"), print)

@@ -16,7 +16,7 @@ from typing import Any
 
 from streambank.core.errors import NotFoundError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank.work.pace import give_way
 
@@ -32,7 +32,7 @@ def main(checkpoint: str, location: str, manner: str) -> None:
         answer: dict[str, Any] = {"seconds": [], "asked": 0, "replans": 0}
         while time.monotonic() < until:
             try:
-                result = take(source, repository, f"running-{manner}")
+                result = take(TakeRequest(source, repository, f"running-{manner}"))
             except NotFoundError:
                 continue  # nothing is committed yet
             answer["asked"] += 1

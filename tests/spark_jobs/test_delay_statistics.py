@@ -13,7 +13,7 @@ from spark_jobs.flights import delay_statistics as app
 from streambank.checkpoint.schema.compatibility import compare_schemas
 from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.state.read import Choice, export_state
 from streambank_spark.state.staging import Staging, materialized_savepoint
@@ -120,7 +120,7 @@ def test_from_version_to_version_nothing_is_lost(spark: SparkSession, tmp_path: 
     assert bench.state(one) == expected, "the delays of version 1 are not known"
 
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
-    savepoint = take(open_store(one), repository, "statistics").savepoint
+    savepoint = take(TakeRequest(open_store(one), repository, "statistics")).savepoint
     with materialized_savepoint(
         repository, "statistics", savepoint, Staging("local[2]", None, print)
     ) as laid:

@@ -19,7 +19,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.replicas.replicate import newest_first, open_replica, replicate
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work import plan_lines
@@ -59,7 +59,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(tmp_path: Path) -> tuple[Repository, str]:
     CHECKPOINT.build(tmp_path / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    return repository, take(open_store(tmp_path / "checkpoint"), repository, JOB).savepoint
+    return repository, take(TakeRequest(open_store(tmp_path / "checkpoint"), repository, JOB)).savepoint
 
 
 class Killer:

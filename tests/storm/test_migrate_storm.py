@@ -12,7 +12,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.migrate import ROCKSDB
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
@@ -68,7 +68,7 @@ def test_a_query_goes_on_from_rocksdb_as_if_it_had_always_been_there(
     begun = (tmp_path / "in", tmp_path / "checkpoint", tmp_path / "out")
     run_until(session_for(spark, "hdfs"), query, *begun, LAST)
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(open_store(tmp_path / "checkpoint"), repository, "job").savepoint
+    savepoint = take(TakeRequest(open_store(tmp_path / "checkpoint"), repository, "job")).savepoint
     order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
     workshop = Staging("local[2]", str(tmp_path / "work"), print)
     migrated = carry_out(spark, repository, "job", savepoint, order, workshop).savepoint

@@ -17,7 +17,7 @@ import pytest
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint
 from streambank_spark.state.staging import Staging
@@ -86,7 +86,9 @@ class Spoilt:
             session_for(base, layout), query, folder / "in", folder / "checkpoint", folder / "out", LAST
         )
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
-        self.savepoint = take(open_store(str(folder / "checkpoint")), self.repository, "job").savepoint
+        self.savepoint = take(
+            TakeRequest(open_store(str(folder / "checkpoint")), self.repository, "job")
+        ).savepoint
 
     def repair(self) -> Repaired:
         total = TOTAL.get(self.query.name, "value.sum")

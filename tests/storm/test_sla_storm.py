@@ -24,7 +24,7 @@ from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job as Declaration
 from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
 from streambank.sla.history.history import HistoryScan, Records
 from streambank.sla.objectives import HISTORY
@@ -137,7 +137,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
         )
         found = Stream(driver, declared)
         driver.wait_committed(WARM_BATCHES, "steady")
-        take(open_store(locations["steady"]), repository, "job/steady")
+        take(TakeRequest(open_store(locations["steady"]), repository, "job/steady"))
         policy = {
             name: limits for name, (limits, _, keeps) in {**BROKEN, **WARNED}.items() if keeps == "steady"
         }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.digest import digest_of
@@ -83,7 +83,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
 def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Repository, str]:
     unpack(f"4.3.0/{request.param}", tmp_path)
     repository = Repository.open(open_store(str(tmp_path / "repository")), create=True)
-    return repository, take(open_store(str(tmp_path / "checkpoint")), repository, JOB).savepoint
+    return repository, take(TakeRequest(open_store(str(tmp_path / "checkpoint")), repository, JOB)).savepoint
 
 
 def here(

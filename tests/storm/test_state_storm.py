@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.state.diff import diff_states
 from streambank_spark.state.digest import StoreDigest, digest_of
@@ -81,7 +81,7 @@ def test_every_layout_of_a_query_has_one_digest(
         content = [{key: value for key, value in row.items() if key != "partition"} for row in told]
         rows[name] = sorted(json.dumps(row, sort_keys=True) for row in content)
         repository = Repository.open(open_store(folder / "savepoints"), create=True)
-        taken = take(open_store(folder / "checkpoint"), repository, "orders")
+        taken = take(TakeRequest(open_store(folder / "checkpoint"), repository, "orders"))
         findings = look_deep(spark, repository, "orders", taken.savepoint, workshop)
         assert {finding.code for finding in findings} <= {"rows-not-counted"}, findings
     first = next(iter(rows))

@@ -7,7 +7,7 @@ from streambank.recovery.restore import restoring
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.workshop import BY
@@ -21,7 +21,7 @@ def remake(repository: Repository, job: str, savepoint: str) -> str:
         materialize(repository, manifest, place, owner=owner)
     change(place, manifest.batch, savepoint)
     with Holds(repository, "restore", BY).held(job, savepoint):
-        return take(place, repository, job, closure="minimal", derived_from=manifest).savepoint
+        return take(TakeRequest(place, repository, job, closure="minimal", derived_from=manifest)).savepoint
 
 
 def change(place: Store, batch: int, of: str) -> None:

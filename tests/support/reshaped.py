@@ -18,7 +18,7 @@ from streambank.recovery.choices import SinkChoice
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
@@ -189,8 +189,8 @@ class Course:
         store = open_store(str(checkpoint))
         before = None
         if also is not None:
-            before = take(store, self.repository, self.job, batch=also, sinks=sinks).savepoint
-        taken = take(store, self.repository, self.job, sinks=sinks)
+            before = take(TakeRequest(store, self.repository, self.job, batch=also, sinks=sinks)).savepoint
+        taken = take(TakeRequest(store, self.repository, self.job, sinks=sinks))
         assert taken.batch == LAST
         return taken.savepoint, before
 

@@ -10,7 +10,7 @@ from streambank.recovery.choices import SinkChoice
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
@@ -30,7 +30,7 @@ class Savepoints:
         """Take a savepoint of the newest committed batch, or of `batch`."""
         sinks = [FileSinkCapture(str(self.trial.sink))] if self.trial.query.file_sink else []
         checkpoint = open_store(self.trial.checkpoint)
-        result = take(checkpoint, self.repository, self.job, batch=batch, sinks=sinks)
+        result = take(TakeRequest(checkpoint, self.repository, self.job, batch=batch, sinks=sinks))
         return Saved(result.savepoint, result.batch)
 
     def lose_the_checkpoint(self) -> None:

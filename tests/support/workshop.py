@@ -8,7 +8,7 @@ from streambank.control.control import JobControl
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeResult, take
+from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import normalize_location, open_store
 from streambank.storage.local.store import LocalStore
@@ -54,8 +54,16 @@ class Workshop:
 
     def take(self, checkpoint: Store | None = None, **options: object) -> TakeResult:
         """Take a savepoint."""
+        pace = options.pop("pace", DEFAULT_PACE)
         sinks = [FileSinkCapture(self.sink_store.uri, self.sink_store)] if self.sink else []
-        return take(checkpoint or self.checkpoint, self.repository, JOB, sinks=sinks, **options)  # type: ignore[arg-type]  # options are those of take
+        request = TakeRequest(
+            checkpoint or self.checkpoint,
+            self.repository,
+            JOB,
+            sinks=sinks,
+            **options,  # type: ignore[arg-type]  # options are those of a take
+        )
+        return take(request, pace=pace)  # type: ignore[arg-type]  # so is the pace
 
     def restore(self, reference: str, name: str = "restored", **options: object) -> RestoreReport:
         """Restore into a directory of the workshop."""

@@ -7,7 +7,7 @@ queries of a driver ever are at the same point of the world.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import SinkCapture
-from streambank.savepoint.take import TakeResult, known_closure, take
+from streambank.savepoint.take import TakeRequest, TakeResult, known_closure, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -101,29 +101,45 @@ def savepoint_job(
     target = repository or open_repository(job, records, new=new_repository)
     taken = {}
     for name, (location, generation) in places.items():
-        facts = records.query_facts(name) or {}
-        place, brokers = open_store(location), Brokers(job.kafka)
-        taken[name] = take(
-            place,
+        request = TakeRequest(
+            open_store(location),
             target,
             job.savepoint_name(name),
             batch=batch,
             closure=chosen,
-            sinks=sinks_of(facts, place, brokers),
-            sources=kafka_sources(facts, brokers),
             note=note,
             pin=pin,
-            taken_by={**by, **({"reason": why} if why else {}), "records": records.store.uri},
+            taken_by={**by, **({"reason": why} if why else {})},
             new_query=new_query,
-            pace=pace,
-            lease_epoch=lambda: _epoch(records),
-            spark_version=facts.get("spark_version"),
             application=application_fingerprint(Path(job.application), job.args),
             conf=conf_fingerprint(job.spark),
         )
+        taken[name] = take(managed_take(request, records, name, Brokers(job.kafka)), pace=pace)
         record_taken(records, name, taken[name], generation=generation, by=by, why=why)
         _mark(job, records, name, target, by)
     return JobSavepoints(job.name, taken)
+
+
+def managed_take(request: TakeRequest, records: JobControl, query: str, brokers: Brokers) -> TakeRequest:
+    """The same request with what a job's records know of the query: sinks, sources, Spark and the lease.
+
+    Args:
+        request: What is asked; sinks that it names itself come first, and are not named twice.
+        records: The job's records.
+        query: The query's name, `main` for the only one.
+        brokers: How Kafka is reached.
+    """
+    facts = records.query_facts(query) or {}
+    named = {sink.path for sink in request.sinks}
+    known = sinks_of(facts, request.checkpoint, brokers)
+    return replace(
+        request,
+        sinks=[*request.sinks, *(sink for sink in known if sink.path not in named)],
+        sources=kafka_sources(facts, brokers),
+        taken_by={**request.taken_by, "records": records.store.uri},
+        lease_epoch=lambda: _epoch(records),
+        spark_version=facts.get("spark_version"),
+    )
 
 
 def open_repository(job: Job, records: JobControl, *, new: bool = False) -> Repository:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -58,35 +58,16 @@ from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import Meter
 
-__all__ = ["ClosureKind", "TakeResult", "known_closure", "take"]
+__all__ = ["ClosureKind", "TakeRequest", "TakeResult", "known_closure", "take"]
 
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
 
-def take(
-    checkpoint: Store,
-    repository: Repository,
-    job: str,
-    *,
-    batch: int | None = None,
-    closure: ClosureKind = "safe",
-    sinks: Sequence[SinkCapture] = (),
-    sources: SourceCapture | None = None,
-    note: str = "",
-    pin: bool = False,
-    taken_by: Mapping[str, Any] | None = None,
-    new_query: bool = False,
-    pace: Pace = DEFAULT_PACE,
-    max_replans: int = 8,
-    lease_epoch: Callable[[], str | None] | None = None,
-    spark_version: str | None = None,
-    application: Any = None,
-    conf: Any = None,
-    derived_from: Manifest | None = None,
-) -> TakeResult:
-    """Take a savepoint.
+@dataclass(frozen=True, slots=True)
+class TakeRequest:
+    """What a take is asked for.
 
-    Args:
+    Attributes:
         checkpoint: The query's live checkpoint; it is only read.
         repository: Where the savepoint goes.
         job: `job` or `job/query`.
@@ -98,7 +79,6 @@ def take(
         pin: Exempt it from retention.
         taken_by: Who takes it and why; user and host are added.
         new_query: The query id may be another one than that of the job's savepoints.
-        pace: Who does the work, how fast, and who is told.
         max_replans: How often to plan again before giving up.
         lease_epoch: Tells the epoch of the job's lease; another one afterwards means that drivers changed.
         spark_version: Spark that writes the checkpoint, where it is known.
@@ -107,6 +87,34 @@ def take(
         derived_from: The checkpoint was made from this savepoint of the same repository, which is held: it
             is of the same batch with other state. What that says of sinks, application and the checkpoint
             it was taken from is true of the new one, too.
+    """
+
+    checkpoint: Store
+    repository: Repository
+    job: str
+    _: KW_ONLY
+    batch: int | None = None
+    closure: ClosureKind = "safe"
+    sinks: Sequence[SinkCapture] = ()
+    sources: SourceCapture | None = None
+    note: str = ""
+    pin: bool = False
+    taken_by: Mapping[str, Any] = field(default_factory=dict)
+    new_query: bool = False
+    max_replans: int = 8
+    lease_epoch: Callable[[], str | None] | None = None
+    spark_version: str | None = None
+    application: Any = None
+    conf: Any = None
+    derived_from: Manifest | None = None
+
+
+def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
+    """Take a savepoint.
+
+    Args:
+        request: What is asked.
+        pace: Who copies, how fast, and who is told.
 
     Raises:
         InputError: A name, the note, the closure (`bad-choice`) or a sink cannot be right.
@@ -119,24 +127,21 @@ def take(
             could not be healed from the checkpoint and the sinks.
         StorageError: The environment failed.
     """
-    QueryRef.parse(job)
-    check_asked(note, max_replans, batch)
-    check_choice(closure, "closure", get_args(ClosureKind))
+    QueryRef.parse(request.job)
+    check_asked(request.note, request.max_replans, request.batch)
+    check_choice(request.closure, "closure", get_args(ClosureKind))
+    known = request if request.derived_from is None else request.derived_from
     details = {
         "taken_at": datetime.now(UTC),
-        "taken_by": {"user": user_name(), "host": socket.gethostname(), **(taken_by or {})},
-        "note": note,
-        "spark_version": spark_version,
-        "application": application,
-        "conf": conf,
+        "taken_by": {"user": user_name(), "host": socket.gethostname(), **request.taken_by},
+        "note": request.note,
+        **{name: getattr(known, name) for name in ("spark_version", "application", "conf")},
     }
-    if derived_from is not None:
-        details |= {name: getattr(derived_from, name) for name in ("spark_version", "application", "conf")}
-    work = _Take(checkpoint, repository, job, sinks, details, pace, lease_epoch, derived_from)
-    work.sources = sources
-    result = work.run(batch, closure, max_replans, new_query)
-    if pin:
-        repository.pin(job, result.savepoint)
+    result = _Take(request, details, pace).run(
+        request.batch, request.closure, request.max_replans, request.new_query
+    )
+    if request.pin:
+        request.repository.pin(request.job, result.savepoint)
     return result
 
 
@@ -153,32 +158,22 @@ def known_closure(text: str) -> ClosureKind:
 class _Take:
     """One take: what it was asked, and what has arrived so far."""
 
-    def __init__(
-        self,
-        checkpoint: Store,
-        repository: Repository,
-        job: str,
-        sinks: Sequence[SinkCapture],
-        details: Mapping[str, Any],
-        pace: Pace,
-        lease_epoch: Callable[[], str | None] | None,
-        derived_from: Manifest | None,
-    ) -> None:
-        self.checkpoint = checkpoint
-        self.repository = repository
-        self.job = job
-        self.sinks = sinks
-        self.sources: SourceCapture | None = None
+    def __init__(self, request: TakeRequest, details: Mapping[str, Any], pace: Pace) -> None:
+        self.checkpoint = request.checkpoint
+        self.repository = request.repository
+        self.job = request.job
+        self.sinks = request.sinks
+        self.sources = request.sources
         self.details = details
         self.executor = pace.who
         self.rate = pace.rate
-        self.lease_epoch = lease_epoch
-        self.derived_from = derived_from
+        self.lease_epoch = request.lease_epoch
+        self.derived_from = request.derived_from
         self.progress = pace.progress
-        self.reader = CheckpointReader(checkpoint)
+        self.reader = CheckpointReader(self.checkpoint)
         self.started = time.monotonic()
         self.arrived: Arrived | None = None
-        self.distrust = distrusted(repository.store, job)
+        self.distrust = distrusted(self.repository.store, self.job)
         self.new_files = 0
         self.budget = Budget(0, None)
 

@@ -240,22 +240,24 @@ class StreambankHook(StateHook):
         from streambank.job.savepoint import savepoint_job
         from streambank.kafka.recording import SourceRecorder
         from streambank.kafka.settings import Brokers, KafkaConnection
-        from streambank.savepoint.take import known_closure, take
+        from streambank.savepoint.take import TakeRequest, known_closure, take
         from streambank.sinks.file.capture import FileSinkCapture
 
         if checkpoint is not None:
             return take(
-                open_store(checkpoint),
-                self.repository(ref, create=True, checkpoint=checkpoint),
-                ref,
-                batch=batch,
-                closure=known_closure("safe" if closure is None else closure),
-                sinks=[FileSinkCapture(sink) for sink in file_sinks],
-                sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
-                note=note,
-                pin=pin,
-                new_query=new_query,
-                taken_by=by,
+                TakeRequest(
+                    open_store(checkpoint),
+                    self.repository(ref, create=True, checkpoint=checkpoint),
+                    ref,
+                    batch=batch,
+                    closure=known_closure("safe" if closure is None else closure),
+                    sinks=[FileSinkCapture(sink) for sink in file_sinks],
+                    sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
+                    note=note,
+                    pin=pin,
+                    new_query=new_query,
+                    taken_by=by,
+                ),
                 pace=Pace(executor=executor),
             ).to_dict()
         job, query = self.declared(ref)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from streambank.repository.holds import Holds
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.work.executor import Pace
 from streambank_spark.private.state_rewriter import quiet_session
 from streambank_spark.rewrite.expiry import Expired, PassedOver
@@ -176,13 +176,15 @@ def derive(
                 holds = Holds(repository, "restore", by)
                 with holds.held(job, savepoint):
                     taken = take(
-                        target,
-                        repository,
-                        job,
-                        closure="minimal",
-                        note=note,
-                        taken_by={**(by or {}), "reason": operation},
-                        derived_from=laid.manifest,
+                        TakeRequest(
+                            target,
+                            repository,
+                            job,
+                            closure="minimal",
+                            note=note,
+                            taken_by={**(by or {}), "reason": operation},
+                            derived_from=laid.manifest,
+                        ),
                         pace=Pace(progress=staging.progress),
                     )
                 for warning in holds.warnings:

@@ -25,7 +25,7 @@ from streambank.repository.holds import Holds
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.materialize import materialize
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import Store, local_path, open_store
 from streambank.storage.locations import is_inside
 from streambank.work.executor import Pace
@@ -111,7 +111,8 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True)
         taken = take(
-            source, repository, _LIVE, batch=batch, closure="minimal", pace=Pace(progress=staging.progress)
+            TakeRequest(source, repository, _LIVE, batch=batch, closure="minimal"),
+            pace=Pace(progress=staging.progress),
         )
         found = stack.enter_context(_laid_out(repository, _LIVE, taken.savepoint, work, staging))
         yield Materialized(source.uri, found.location, found.manifest)

@@ -19,7 +19,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.brokers import write_checkpoint
 from tests.support.jobs import poll
@@ -65,7 +65,9 @@ class Saved:
         sink = kafka_sink(facts, checkpoint, brokers)
         assert sink is not None
         sources = kafka_sources(facts, brokers)
-        self.id = take(checkpoint, self.repository, "job", sinks=[sink], sources=sources).savepoint
+        self.id = take(
+            TakeRequest(checkpoint, self.repository, "job", sinks=[sink], sources=sources)
+        ).savepoint
 
     @property
     def manifest(self) -> Manifest:

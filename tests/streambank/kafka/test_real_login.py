@@ -16,7 +16,7 @@ from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.brokers import write_checkpoint
 from tests.support.kafka import Kafka, running
@@ -63,7 +63,7 @@ class Saved:
         checkpoint = open_store(str(write_checkpoint(folder / "checkpoint", offsets)))
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         sources = kafka_sources(facts, asking(declared))
-        self.id = take(checkpoint, self.repository, "job", sources=sources).savepoint
+        self.id = take(TakeRequest(checkpoint, self.repository, "job", sources=sources)).savepoint
 
     @property
     def told(self) -> dict[str, Any]:

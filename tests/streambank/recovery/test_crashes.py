@@ -13,7 +13,7 @@ from streambank.core.errors import IntegrityError, RefusedError, StorageError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.position import read_saved_log
@@ -72,7 +72,8 @@ def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, i
         def run(store: FaultyStore) -> object:
             sinks = [FileSinkCapture(shop.sink_store.uri, shop.sink_store)]
             return take(
-                shop.checkpoint, Repository.open(store), JOB, sinks=sinks, pace=Pace(parallel=1), pin=True
+                TakeRequest(shop.checkpoint, Repository.open(store), JOB, sinks=sinks, pin=True),
+                pace=Pace(parallel=1),
             )
 
         return shop, run
@@ -95,7 +96,7 @@ def test_take_failing_at_any_call_of_the_checkpoint(tmp_path: Path, kind: Kind) 
     def prepared() -> tuple[Workshop, Callable[[FaultyStore], object]]:
         shop = fresh(tmp_path)
         shop.run(3)
-        return shop, lambda store: take(store, shop.repository, JOB, pace=Pace(parallel=1))
+        return shop, lambda store: take(TakeRequest(store, shop.repository, JOB), pace=Pace(parallel=1))
 
     shop, run = prepared()
     for call in range(1, calls_of(run, shop.checkpoint) + 1):

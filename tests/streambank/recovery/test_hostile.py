@@ -19,7 +19,7 @@ from streambank.core.errors import (
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
@@ -69,7 +69,7 @@ class TestCheckpoints:
             if name == "other":
                 (place / "readme.txt").write_text("hello")
             with pytest.raises(NotFoundError):
-                take(open_store(place), shop.repository, JOB)
+                take(TakeRequest(open_store(place), shop.repository, JOB))
         assert_nothing_saved(shop)
 
     @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ class TestRepositories:
         store = LocalStore(tmp_path / "ck", fsync=False)
         LiveCheckpoint(store).run(3)
         repository = Repository.open(store.child("savepoints-of-mine"), create=True)
-        result = take(store, repository, JOB)
+        result = take(TakeRequest(store, repository, JOB))
         paths = [entry.path for entry in repository.load(JOB, result.savepoint).files]
         assert not [path for path in paths if path.startswith("savepoints-of-mine")]
 

@@ -12,7 +12,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.resolve import choose
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -94,7 +94,7 @@ class TestLatestGood:
         assert shop.restore("latest-good").savepoint == newest.savepoint
         # what goes on from a restore is newer than what it was restored from, whatever its batches are called
         again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
-        from_there = take(again.store, shop.repository, JOB)
+        from_there = take(TakeRequest(again.store, shop.repository, JOB))
         assert from_there.batch < newest.batch
         assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
 
@@ -146,7 +146,7 @@ class TestLatestGood:
 
         shop.run(3)
         shop.take()
-        take(shop.checkpoint, shop.repository, "other")
+        take(TakeRequest(shop.checkpoint, shop.repository, "other"))
         with pytest.raises(InputError) as caught:
             shop.restore("latest-good")
         assert caught.value.code == "which-job"

@@ -8,7 +8,7 @@ from streambank.core.errors import InputError, RefusedError
 from streambank.doctor.checks.checkpoint import check_sink
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from tests.support.file_sinks import FileSinkWriter
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -93,7 +93,7 @@ class TestNewOutput:
             other.write(batch, [{"batch": batch}])
         stores = (shop.sink_store, other.store)
         sinks = [FileSinkCapture(store.uri, store) for store in stores]
-        taken = take(shop.checkpoint, shop.repository, JOB, sinks=sinks)
+        taken = take(TakeRequest(shop.checkpoint, shop.repository, JOB, sinks=sinks))
         with pytest.raises(InputError) as caught:
             shop.restore(taken.savepoint, new_sinks={store.uri: shop.open("new").uri for store in stores})
         assert caught.value.code == "two-sinks-one-directory"
@@ -144,7 +144,7 @@ class TestNewOutput:
         assert list(check_sink("new", new, live.last)) == []
         assert closure_of(shop.sink_store) == before
 
-        again = take(live.store, shop.repository, JOB, sinks=[FileSinkCapture(new.uri, new)])
+        again = take(TakeRequest(live.store, shop.repository, JOB, sinks=[FileSinkCapture(new.uri, new)]))
         third = restore(
             RestoreRequest(shop.repository, again.savepoint, generation=control, by=BY, opener=quick_store)
         )

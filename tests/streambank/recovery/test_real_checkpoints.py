@@ -13,7 +13,7 @@ from streambank.core.errors import FormatError, RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
@@ -33,7 +33,7 @@ def places(tmp_path: Path, name: str) -> tuple[Store, Repository]:
 @pytest.mark.parametrize("name", PLANNED)
 def test_taken_and_restored_every_byte_is_the_same_but_for_paths(tmp_path: Path, name: str) -> None:
     source, repository = places(tmp_path, name)
-    result = take(source, repository, JOB)
+    result = take(TakeRequest(source, repository, JOB))
     report = verify(repository, JOB, result.savepoint, "full")
     assert report.ok, report.findings
     target = quick_store(f"memory://{tmp_path.name}/restored")
@@ -58,7 +58,7 @@ def test_taken_and_restored_every_byte_is_the_same_but_for_paths(tmp_path: Path,
 def test_what_is_not_understood_is_refused(tmp_path: Path, name: str) -> None:
     source, repository = places(tmp_path, name)
     with pytest.raises(FormatError):
-        take(source, repository, JOB)
+        take(TakeRequest(source, repository, JOB))
     assert list(repository.manifests()) == []
 
 
@@ -75,7 +75,7 @@ def test_a_real_file_sink_is_taken_back(tmp_path: Path, name: str, batch: int) -
     source = quick_store(unpacked / "checkpoint")
     repository = Repository.open(quick_store(tmp_path / "repository"), create=True)
     sinks = [FileSinkCapture(output.uri, output)]
-    result = take(source, repository, JOB, batch=batch, sinks=sinks)
+    result = take(TakeRequest(source, repository, JOB, batch=batch, sinks=sinks))
     plan = plan_restore(RestoreRequest(repository, result.savepoint, into=quick_store(tmp_path / "restored")))
     assert [error.code for error in plan.refusals] == ["sink-would-lose-rows"]
     parts = [info.path for info in output.list() if info.path.startswith("part-")]
@@ -106,7 +106,7 @@ def test_a_real_file_sink_that_was_copied_away_is_refused(tmp_path: Path) -> Non
     output = quick_store(unpacked / "output")
     repository = Repository.open(quick_store(tmp_path / "repository"), create=True)
     sinks = [FileSinkCapture(output.uri, output)]
-    result = take(quick_store(unpacked / "checkpoint"), repository, JOB, sinks=sinks)
+    result = take(TakeRequest(quick_store(unpacked / "checkpoint"), repository, JOB, sinks=sinks))
     for choice in ("refuse", "rollback"):
         with pytest.raises(RefusedError, match="lacks 13 data files"):
             restore(

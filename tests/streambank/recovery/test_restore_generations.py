@@ -14,7 +14,7 @@ from streambank.core.errors import InputError, IntegrityError, RefusedError, Sto
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.work.executor import Pace
 from tests.support.file_sinks import FileSinkWriter
@@ -156,7 +156,7 @@ class TestGenerations:
         FileSinkWriter(shop.open("new-out")).write(4, [{"batch": 4}])
         went_on.run(1)
         sinks = [FileSinkCapture(new, shop.open("new-out"))]
-        second = take(went_on.store, shop.repository, JOB, sinks=sinks).savepoint
+        second = take(TakeRequest(went_on.store, shop.repository, JOB, sinks=sinks)).savepoint
         assert go_to(second) == {old: new}
         assert go_to(second, **{"new-out": newer}) == {old: newer, new: newer}
         # back in the first output, by a savepoint of it: nothing is left behind there

@@ -17,7 +17,7 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import TakeResult, not_asked, take
+from streambank.savepoint.take import TakeRequest, TakeResult, not_asked, take
 from streambank.storage import open_store
 from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
 
@@ -44,7 +44,7 @@ class World:
             brokers, SERVERS, "delays", committed_ms=lambda batch: 5000, begun=lambda batch: False
         )
         sources = SourceRecorder(brokers, [Reader(SERVERS, {"subscribe": "flights"})])
-        return take(self.checkpoint, self.repository, "flights", sinks=[sink], sources=sources)
+        return take(TakeRequest(self.checkpoint, self.repository, "flights", sinks=[sink], sources=sources))
 
     def restore(self, savepoint: str, into: str = "restored", **more: Any) -> Any:
         place = open_store(str(self.folder / into))
@@ -273,7 +273,7 @@ def test_what_was_asked_or_never_can_be_is_no_warning(world: World) -> None:
 
 
 def test_a_savepoint_of_before_is_not_known_until_somebody_says_where_its_kafka_is(world: World) -> None:
-    taken = take(world.checkpoint, world.repository, "flights")
+    taken = take(TakeRequest(world.checkpoint, world.repository, "flights"))
     (source,) = world.repository.load("flights", taken.savepoint).sources
     assert "kafka" not in source
     plan = world.plan(taken.savepoint)
@@ -286,10 +286,12 @@ def test_a_query_that_has_not_gone_on_is_not_asked_about(world: World) -> None:
     savepoint = world.take()
     manifest = world.repository.load("flights", savepoint)
     derived = take(
-        open_store(str(write_checkpoint(world.folder / "rewritten", OFFSETS))),
-        world.repository,
-        "flights-compacted",
-        derived_from=manifest,
+        TakeRequest(
+            open_store(str(write_checkpoint(world.folder / "rewritten", OFFSETS))),
+            world.repository,
+            "flights-compacted",
+            derived_from=manifest,
+        )
     )
     carried = world.repository.load("flights-compacted", derived.savepoint)
     assert carried.sources[0]["kafka"] == manifest.sources[0]["kafka"]
@@ -301,7 +303,7 @@ def test_a_file_sink_that_was_written_as_kafkas_refuses(world: World) -> None:
     sink = KafkaSinkCapture(
         world.broker.brokers(), None, None, committed_ms=lambda batch: 5, begun=lambda batch: False
     )
-    taken = take(world.checkpoint, world.repository, "flights", sinks=[sink])
+    taken = take(TakeRequest(world.checkpoint, world.repository, "flights", sinks=[sink]))
     found = [one for one in world.plan(taken.savepoint, source="accept").refusals]
     assert [one.code for one in found] == ["sink-not-known"]
     assert "names neither servers nor topic" in str(found[0])

@@ -10,7 +10,7 @@ import pytest
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.position import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
 from tests.support.workshop import JOB, Workshop, closure_of
@@ -32,11 +32,11 @@ class TestSinks:
 
     def test_a_batch_that_was_saved_without_its_sink_is_not_said_to_have_it(self, shop: Workshop) -> None:
         shop.run(5)
-        without = take(shop.checkpoint, shop.repository, JOB)
+        without = take(TakeRequest(shop.checkpoint, shop.repository, JOB))
         with pytest.raises(ConflictError) as caught:
             shop.take()
         assert caught.value.code == "taken-without-sink" and without.savepoint in caught.value.message
-        assert take(shop.checkpoint, shop.repository, JOB).already_there
+        assert take(TakeRequest(shop.checkpoint, shop.repository, JOB)).already_there
         shop.run(1)
         assert shop.take().savepoint == shop.take().savepoint
 
@@ -107,7 +107,9 @@ class TestSinks:
 
         shop.run(3)
         taken = take(
-            shop.checkpoint, shop.repository, JOB, sinks=sinks_from_descriptions(["ForeachBatchSink"])
+            TakeRequest(
+                shop.checkpoint, shop.repository, JOB, sinks=sinks_from_descriptions(["ForeachBatchSink"])
+            )
         )
         report = shop.restore(taken.savepoint)
         assert report.sinks[0]["guarded"] is False

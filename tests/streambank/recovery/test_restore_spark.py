@@ -14,7 +14,7 @@ from streambank.recovery.choices import SinkChoice
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank.work.executor import Pace
@@ -76,7 +76,7 @@ def test_file_sink_rows_are_there_exactly_once_after_a_rollback(
     query.run(tmp_path / "ck")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     sink = FileSinkCapture(str(query.output))
-    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
+    taken = take(TakeRequest(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink]))
     query.add(9)  # over two compactions
     query.run(tmp_path / "ck")
     assert query.rows() == query.all_rows()
@@ -105,7 +105,7 @@ def test_a_new_output_is_written_and_read_over_compactions(
     query.run(tmp_path / "ck")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     sink = FileSinkCapture(str(query.output))
-    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
+    taken = take(TakeRequest(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink]))
     target = open_store(tmp_path / "restored")
     if case == "fork":
         new = tmp_path / "fork=1" / "out"
@@ -134,7 +134,7 @@ def test_without_such_a_log_a_new_output_ends_the_query(spark: SparkSession, tmp
     query.run(tmp_path / "ck")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     sink = FileSinkCapture(str(query.output))
-    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink])
+    taken = take(TakeRequest(open_store(tmp_path / "ck"), repository, JOB, sinks=[sink]))
     report = restore(
         RestoreRequest(
             repository, taken.savepoint, into=open_store(tmp_path / "restored"), mode="fork", sink="accept"
@@ -155,7 +155,7 @@ def test_a_half_done_target_starts_no_query(spark: SparkSession, tmp_path: Path)
     query.add(2)
     query.run(tmp_path / "ck")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    taken = take(open_store(tmp_path / "ck"), repository, JOB)
+    taken = take(TakeRequest(open_store(tmp_path / "ck"), repository, JOB))
     target = quick_store(tmp_path / "restored")
     refused: list[str] = []
 

@@ -11,7 +11,7 @@ from streambank.core.errors import IntegrityError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from tests.support.checkpoints import unpack
@@ -52,10 +52,10 @@ def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
     checkpoint = open_store(unpack(cell, tmp_path / "was") / "checkpoint")
     repository = Repository.open(open_store(server.location()), create=True)
 
-    taken = take(checkpoint, repository, "orders")
+    taken = take(TakeRequest(checkpoint, repository, "orders"))
 
     assert verify(repository, "orders", taken.savepoint, level="full").ok
-    again = take(checkpoint, repository, "orders")
+    again = take(TakeRequest(checkpoint, repository, "orders"))
     assert (again.already_there, again.new_bytes) == (True, 0)
     here, there = open_store(tmp_path / "here"), open_store(server.location("s3a"))
     for into in (here, there):
@@ -71,7 +71,7 @@ def test_a_savepoint_on_s3_comes_back_local_and_on_s3(
 
     # From S3 to S3: what was restored there is a checkpoint like any other.
     elsewhere = Repository.open(open_store(server.location()), create=True)
-    copy = take(there, elsewhere, "orders")
+    copy = take(TakeRequest(there, elsewhere, "orders"))
     assert copy.batch == taken.batch
     assert verify(elsewhere, "orders", copy.savepoint, level="full").ok
     back = open_store(tmp_path / "back")
@@ -110,9 +110,9 @@ def test_damage_on_s3_is_found_and_passed_over(
     store = open_store(seaweedfs.location())
     repository = Repository.open(store, create=True)
     older, newer = sorted(CheckpointReader(checkpoint).inspect().retained_batches)[-2:]
-    good = take(checkpoint, repository, "orders", batch=older)
+    good = take(TakeRequest(checkpoint, repository, "orders", batch=older))
     packs = {info.path for info in store.list("packs")}
-    bad = take(checkpoint, repository, "orders", batch=newer)
+    bad = take(TakeRequest(checkpoint, repository, "orders", batch=newer))
     (pack,) = {info.path for info in store.list("packs")} - packs
     data = store.read(pack)
     store.write(pack, bytes([data[0] ^ 1]) + data[1:])

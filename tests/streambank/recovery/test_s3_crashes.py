@@ -16,7 +16,7 @@ from streambank.control.control import JobControl
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
@@ -76,7 +76,10 @@ def world(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> World:
 def run_take(world: World) -> None:
     sinks = [FileSinkCapture(world.shop.sink_store.uri, open_store(world.shop.sink_store.uri))]
     repository = Repository.open(open_store(world.shop.repository_store.uri))
-    take(open_store(world.shop.checkpoint.uri), repository, JOB, sinks=sinks, pace=Pace(parallel=1), pin=True)
+    take(
+        TakeRequest(open_store(world.shop.checkpoint.uri), repository, JOB, sinks=sinks, pin=True),
+        pace=Pace(parallel=1),
+    )
 
 
 def run_restore(world: World) -> None:

@@ -19,7 +19,7 @@ from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
 from streambank.recovery.reached import Reached
 from streambank.recovery.restore import RestoreReport, plan_restore, restore
 from streambank.recovery.sinks import kafka_refusals
-from streambank.savepoint.take import TakeResult, take
+from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.unguarded import harm_of, sink_name, sinks_from_descriptions
 from streambank.storage.store import Store
@@ -56,11 +56,13 @@ def managed(bare: Workshop) -> Workshop:
 def saved(shop: Workshop, sink: str = FOREACH, *, checkpoint: Store | None = None) -> TakeResult:
     managed = {"records": shop.control().store.uri} if shop.control().generation() is not None else {}
     return take(
-        checkpoint or shop.checkpoint,
-        shop.repository,
-        JOB,
-        sinks=sinks_from_descriptions([sink]),
-        taken_by=managed,
+        TakeRequest(
+            checkpoint or shop.checkpoint,
+            shop.repository,
+            JOB,
+            sinks=sinks_from_descriptions([sink]),
+            taken_by=managed,
+        )
     )
 
 
@@ -164,7 +166,7 @@ class TestBelow:
     def test_rollback_covers_no_unguarded_sink(self, tmp_path: Path) -> None:
         shop = Workshop(tmp_path).run(5)
         sinks = [FileSinkCapture(shop.sink_store.uri, shop.sink_store), *sinks_from_descriptions([FOREACH])]
-        taken = take(shop.checkpoint, shop.repository, JOB, sinks=sinks)
+        taken = take(TakeRequest(shop.checkpoint, shop.repository, JOB, sinks=sinks))
         shop.run(1)
         plan = planned(shop, taken, sink="rollback")
         (refusal,) = plan.refusals
@@ -191,25 +193,25 @@ class TestBelow:
 
 class TestNoSinkNamed:
     def test_a_bare_checkpoint_is_restored_and_told_what_may_come(self, bare: Workshop) -> None:
-        taken = take(bare.checkpoint, bare.repository, JOB)
+        taken = take(TakeRequest(bare.checkpoint, bare.repository, JOB))
         bare.run(3)
         report = bare.restore(taken.savepoint)
         assert "the query went on to batch 7" in report.sink_effect
         assert any("names no sink" in warning for warning in report.warnings)
 
     def test_at_the_newest_batch_that_is_said(self, bare: Workshop) -> None:
-        report = bare.restore(take(bare.checkpoint, bare.repository, JOB).savepoint)
+        report = bare.restore(take(TakeRequest(bare.checkpoint, bare.repository, JOB)).savepoint)
         assert "has not gone on after it" in report.sink_effect
 
     def test_a_sink_that_the_jobs_driver_told_of_counts(self, managed: Workshop) -> None:
-        taken = take(managed.checkpoint, managed.repository, JOB)
+        taken = take(TakeRequest(managed.checkpoint, managed.repository, JOB))
         managed.run(3)
         message = said(managed, taken, generation=managed.control())
         assert "the savepoint does not name it" in message and "batches 5 to 7" in message
 
     def test_a_sink_of_another_query_id_does_not(self, managed: Workshop) -> None:
         managed.control().record_query(None, {"query_id": "another", "sink": FOREACH})
-        taken = take(managed.checkpoint, managed.repository, JOB)
+        taken = take(TakeRequest(managed.checkpoint, managed.repository, JOB))
         managed.run(3)
         assert planned(managed, taken, generation=managed.control()).possible
 

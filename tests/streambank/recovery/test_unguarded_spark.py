@@ -15,7 +15,7 @@ from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank_spark.private.jvm import sink_of
@@ -78,7 +78,9 @@ def test_what_is_named_is_what_happens(spark: SparkSession, tmp_path: Path) -> N
     query.add(3)
     query.run(tmp_path / "ck", 1)
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    taken = take(open_store(tmp_path / "ck"), repository, JOB, sinks=sinks_from_descriptions([query.sink]))
+    taken = take(
+        TakeRequest(open_store(tmp_path / "ck"), repository, JOB, sinks=sinks_from_descriptions([query.sink]))
+    )
     query.add(4)
     query.run(tmp_path / "ck", 1)  # batches 3 to 6
     with pytest.raises(RefusedError) as caught:

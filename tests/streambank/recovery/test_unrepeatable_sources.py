@@ -13,7 +13,7 @@ from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.settings import Brokers
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.store import Store
 from tests.support.live_checkpoint import CONF, LiveCheckpoint
 from tests.support.workshop import JOB, Workshop, quick_store
@@ -73,7 +73,7 @@ def test_sparks_word_counts_where_the_driver_recorded_it(tmp_path: Path) -> None
     shop.live = SocketCheckpoint(shop.checkpoint, ("{batch}", '{"offset":1,"timestamp":2}'))
     shop.run(2)
     facts = {"kafka": {"streams": ["socket", "rate-micro-batch"]}}
-    taken = take(shop.checkpoint, shop.repository, JOB, sources=kafka_sources(facts, Brokers()))
+    taken = take(TakeRequest(shop.checkpoint, shop.repository, JOB, sources=kafka_sources(facts, Brokers())))
     found = shop.repository.load(JOB, taken.savepoint).sources
     assert [one["format"] for one in found] == ["socket", "rate-micro-batch"]
     assert [cannot_repeat(one) for one in found] == ["socket", None]

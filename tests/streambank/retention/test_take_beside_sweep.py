@@ -14,7 +14,7 @@ from streambank.core.errors import IntegrityError
 from streambank.repository.catalog import manifest_key
 from streambank.repository.repository import Repository, check_lasting
 from streambank.retention.sweep import sweep
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.interrupting_store import interrupting
@@ -97,7 +97,7 @@ def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock, sweeps: int
         store, checkpoint = MemoryStore(), MemoryStore()
         live = LiveCheckpoint(checkpoint, retain=6).run(5)
         repository = Repository.open(store, create=True)
-        parent = take(checkpoint, repository, "orders").savepoint
+        parent = take(TakeRequest(checkpoint, repository, "orders")).savepoint
         live.run(1)
         clock.advance(2 * HOUR_S)
 
@@ -114,11 +114,11 @@ def test_a_real_take_whose_parent_is_swept_at_any_call(clock: Clock, sweeps: int
 
     inner, live, _ = begin()
     store, counted = interrupting(inner, {})
-    take(live.store, Repository.open(store), "orders")
+    take(TakeRequest(live.store, Repository.open(store), "orders"))
     for number in range(1, counted.calls + 1, step):
         inner, live, disaster = begin()
         store, interrupted = interrupting(inner, {number: disaster})
-        result = take(live.store, Repository.open(store), "orders")
+        result = take(TakeRequest(live.store, Repository.open(store), "orders"))
         assert interrupted.happened == [number]
         assert result.savepoint in assert_whole(inner), number
 

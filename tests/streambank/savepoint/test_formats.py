@@ -13,7 +13,7 @@ from streambank.core.errors import FormatError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from tests.support.checkpoints import PLANNED, checkpoint
@@ -62,13 +62,13 @@ def test_an_unknown_version_is_refused_by_name_and_found_in_what_was_taken_befor
     repository = Repository.open(open_store(str(tmp_path / "repository")), create=True)
     store = open_store(str(place))
     with pytest.raises(FormatError, match=says) as refused:
-        take(store, repository, "orders")
+        take(TakeRequest(store, repository, "orders"))
     assert refused.value.code == "unknown-version" and refused.value.message.startswith(path)
 
     with monkeypatch.context() as earlier:
         earlier.setattr(closure, "require_schemas", lambda *_: None)
         earlier.setattr(sources, "check_initial_offsets", lambda *_: None)
-        taken = take(store, repository, "orders")
+        taken = take(TakeRequest(store, repository, "orders"))
 
     assert verify(repository, "orders", taken.savepoint, "quick").ok
     report = verify(repository, "orders", taken.savepoint, "full")

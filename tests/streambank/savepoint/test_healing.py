@@ -11,7 +11,7 @@ from streambank.core.errors import IntegrityError
 from streambank.repository.objects.large import object_key
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.trash import condemn, forget
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from tests.support.damage import anew, flip, heals, keys
 from tests.support.workshop import JOB, Workshop
@@ -107,5 +107,5 @@ def test_a_take_that_knows_nothing_of_the_sink(shop: Workshop) -> None:
         shop.repository_store.delete(key)
     anew(shop)
     with pytest.raises(IntegrityError) as refused:
-        take(shop.checkpoint, shop.repository, JOB)
+        take(TakeRequest(shop.checkpoint, shop.repository, JOB))
     assert refused.value.code == "savepoint-damaged"

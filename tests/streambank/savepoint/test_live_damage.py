@@ -19,7 +19,7 @@ from streambank.core.errors import NotFoundError
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank.storage.store import FileInfo, Store
 from tests.support.checkpoints import PLANNED, unpack
@@ -49,7 +49,7 @@ class Live:
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
 
     def take(self, batch: int | None = None) -> Live:
-        take(self.store, self.repository, "orders", batch=batch)
+        take(TakeRequest(self.store, self.repository, "orders", batch=batch))
         return self
 
     def planner(self) -> ClosurePlanner:

@@ -16,7 +16,7 @@ from streambank.repository import catalog
 from streambank.repository.manifest import FileEntry, encode, glance
 from streambank.repository.repository import Repository
 from streambank.repository.sealed import dumps
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.work.copy import CopyTask
@@ -46,12 +46,12 @@ def test_one_more_batch_reads_no_unchanged_file_and_moves_little_more_than_it(tm
     workload = LargeFiles(partitions=2, files=50, file_bytes=100_000)
     workload.build(tmp_path / "ck")
     repository = Repository.open(LocalStore(tmp_path / "repository", fsync=False), create=True)
-    take(LocalStore(tmp_path / "ck"), repository, JOB)
+    take(TakeRequest(LocalStore(tmp_path / "ck"), repository, JOB))
     added = workload.add_batch(tmp_path / "ck")
     before = {info.path: info.size_bytes for info in repository.store.list()}
 
     source = FaultyStore(LocalStore(tmp_path / "ck"))
-    result = take(source, repository, JOB)
+    result = take(TakeRequest(source, repository, JOB))
 
     new = {str(path.relative_to(tmp_path / "ck")) for path in added}
     opened = {call.key for call in source.calls if call.operation in READS}
@@ -116,7 +116,7 @@ def test_bundles_keep_the_order_and_are_small() -> None:
 def test_a_linked_restore_is_reported_until_it_is_gone(tmp_path: Path) -> None:
     LargeFiles(partitions=1, files=3).build(tmp_path / "ck")
     shop = Workshop(tmp_path / "shop")
-    result = take(LocalStore(tmp_path / "ck"), shop.repository, JOB)
+    result = take(TakeRequest(LocalStore(tmp_path / "ck"), shop.repository, JOB))
     assert verify(shop.repository, JOB, result.savepoint).findings == ()
 
     report = shop.restore(result.savepoint, link=True)
@@ -138,7 +138,7 @@ def test_a_linked_restore_is_reported_until_it_is_gone(tmp_path: Path) -> None:
 def test_a_linked_restore_still_finds_damage(tmp_path: Path) -> None:
     LargeFiles(partitions=1, files=2).build(tmp_path / "ck")
     shop = Workshop(tmp_path / "shop")
-    result = take(LocalStore(tmp_path / "ck"), shop.repository, JOB)
+    result = take(TakeRequest(LocalStore(tmp_path / "ck"), shop.repository, JOB))
     (first, *_) = sorted((tmp_path / "shop/repository/objects").rglob("*/*"))
     data = bytearray(first.read_bytes())
     data[500] ^= 1
@@ -150,7 +150,7 @@ def test_a_linked_restore_still_finds_damage(tmp_path: Path) -> None:
 def test_the_small_shape_needs_a_part(tmp_path: Path) -> None:
     SmallFiles(partitions=3).build(tmp_path)
     repository = Repository.open(LocalStore(tmp_path / "r", fsync=False), create=True)
-    assert take(LocalStore(tmp_path), repository, JOB).files == 3 * 17 + 6
+    assert take(TakeRequest(LocalStore(tmp_path), repository, JOB)).files == 3 * 17 + 6
 
 
 def test_giving_way_is_for_this_process_alone() -> None:

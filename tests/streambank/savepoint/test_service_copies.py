@@ -15,7 +15,7 @@ from streambank.core.errors import ConflictError, NotFoundError
 from streambank.repository.digest import digest_of
 from streambank.repository.objects import write
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
 from streambank.storage.s3 import client, s3_service_copy
@@ -78,7 +78,7 @@ def test_a_take_sends_no_large_file_and_reads_each_once(
         repository = Repository.open(open_store(seaweedfs.location()), create=True)
         begin, network.sent_bytes = len(network.requests), 0
 
-        taken = take(checkpoint, repository, "orders")
+        taken = take(TakeRequest(checkpoint, repository, "orders"))
 
         assert len(large_of(checkpoint)) == len(large_of(repository.store)) == 4
         assert taken.new_bytes > 4 * LARGE
@@ -94,7 +94,7 @@ def test_a_take_sends_no_large_file_and_reads_each_once(
         monkeypatch.setattr(S3Store, "copy_of", lambda store, file: None)
         network.sent_bytes = 0
         other = Repository.open(open_store(seaweedfs.location()), create=True)
-        take(checkpoint, other, "orders")
+        take(TakeRequest(checkpoint, other, "orders"))
         assert network.sent_bytes > 4 * LARGE
     assert uploads(seaweedfs) == []
 
@@ -107,7 +107,7 @@ def test_a_service_that_does_not_say_what_it_copied_is_not_believed(
         repository = Repository.open(open_store(moto_server.location()), create=True)
         network.sent_bytes = 0
 
-        taken = take(checkpoint, repository, "orders")
+        taken = take(TakeRequest(checkpoint, repository, "orders"))
 
         assert network.sent_bytes > 4 * LARGE
         tried = asked(network, "?uploads")
@@ -219,7 +219,7 @@ def test_where_the_service_refuses_the_bytes_are_sent(
             events.register(f"before-call.s3.{operation}", refuse)
         network.sent_bytes = 0
 
-        taken = take(checkpoint, repository, "orders")
+        taken = take(TakeRequest(checkpoint, repository, "orders"))
 
         assert refused and set(refused) == {"UploadPartCopy"}
         assert network.sent_bytes > 4 * LARGE

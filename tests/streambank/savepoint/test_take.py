@@ -8,7 +8,7 @@ import pytest
 
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import InputError, NotFoundError
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo
 from streambank.work.executor import Pace
@@ -100,7 +100,7 @@ class TestWhatIsSaved:
     def test_odd_job_names(self, shop: Workshop, job: str) -> None:
         shop.run(1)
         with pytest.raises(InputError):
-            take(shop.checkpoint, shop.repository, job)
+            take(TakeRequest(shop.checkpoint, shop.repository, job))
 
     def test_other_bad_input(self, shop: Workshop) -> None:
         shop.run(1)

@@ -12,7 +12,7 @@ import pytest
 from streambank.checkpoint.sources import SourceState
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import Captured
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.brokers import write_checkpoint
 
@@ -51,7 +51,7 @@ def test_a_cluster_that_takes_its_time_costs_no_plan(tmp_path: Path, which: str)
     asked: Any = {"sinks": [slow]} if which == "sink" else {"sources": slow}
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
 
-    taken = take(open_store(checkpoint), repository, "flights", **asked)
+    taken = take(TakeRequest(open_store(checkpoint), repository, "flights", **asked))
 
     assert (taken.batch, taken.replans, slow.asked) == (1, 0, 1)
     manifest = repository.load("flights", taken.savepoint)

@@ -15,7 +15,7 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo, Held, Store
 from streambank.work import copy
@@ -206,7 +206,7 @@ class TestBesideALiveQuery:
         try:
             for _ in range(12):
                 try:
-                    taken.append(take(store, repository, JOB, max_replans=30))
+                    taken.append(take(TakeRequest(store, repository, JOB, max_replans=30)))
                 except ConflictError as error:
                     assert error.code == "take-cannot-converge"
         finally:
@@ -231,7 +231,9 @@ class TestTakesAtOnce:
         def work() -> None:
             barrier.wait()
             try:
-                results.append(take(shop.checkpoint, Repository.open(shop.repository_store), JOB))
+                results.append(
+                    take(TakeRequest(shop.checkpoint, Repository.open(shop.repository_store), JOB))
+                )
             except Exception as error:  # shown by the assertion below
                 results.append(error)
 

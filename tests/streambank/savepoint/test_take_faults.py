@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import Fault, FaultyStore, Kind
 from tests.support.workshop import JOB, Workshop
@@ -19,7 +19,7 @@ class TestFaults:
         shop.run(4)
         store = FaultyStore(shop.repository_store, Fault("full", operations=WRITE, key="packs/"))
         with pytest.raises(StorageError) as caught:
-            take(shop.checkpoint, Repository.open(store), JOB)
+            take(TakeRequest(shop.checkpoint, Repository.open(store), JOB))
         store.assert_fired()
         assert caught.value.code == "disk-full"
         assert list(shop.repository.manifests()) == []
@@ -40,8 +40,8 @@ class TestFaults:
         shop.run(4)
         store = FaultyStore(shop.repository_store, Fault("lost-reply", operations=WRITE, key="savepoints/"))
         with pytest.raises(StorageError):
-            take(shop.checkpoint, Repository.open(store), JOB)
-        result = take(shop.checkpoint, shop.repository, JOB)
+            take(TakeRequest(shop.checkpoint, Repository.open(store), JOB))
+        result = take(TakeRequest(shop.checkpoint, shop.repository, JOB))
         assert result.already_there
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 

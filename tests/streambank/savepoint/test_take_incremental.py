@@ -6,7 +6,7 @@ import pytest
 
 from streambank.core.errors import ConflictError, IntegrityError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from tests.support.faulty_store import READS, FaultyStore
 from tests.support.live_checkpoint import LiveCheckpoint
@@ -54,7 +54,7 @@ class TestIncremental:
         repository = Repository.open(shop.repository_store)
         assert not verify(repository, JOB, first.savepoint, record=False).ok
         shop.run(1)
-        second = take(shop.checkpoint, repository, JOB)
+        second = take(TakeRequest(shop.checkpoint, repository, JOB))
         assert verify(Repository.open(shop.repository_store), JOB, second.savepoint, "full").restorable
 
     def test_known_damage_is_not_shared(self, shop: Workshop) -> None:
@@ -96,7 +96,7 @@ class TestAgain:
         for info in list(shop.repository_store.list("packs")):
             shop.repository_store.delete(info.path)
         with pytest.raises(IntegrityError) as caught:
-            take(shop.checkpoint, Repository.open(shop.repository_store), JOB)
+            take(TakeRequest(shop.checkpoint, Repository.open(shop.repository_store), JOB))
         assert caught.value.code == "savepoint-damaged"
 
     def test_another_query_id_is_a_conflict_unless_meant(self, shop: Workshop) -> None:
@@ -104,12 +104,12 @@ class TestAgain:
         shop.take()
         other = LiveCheckpoint(shop.open("other"), seed=1).run(4)
         with pytest.raises(ConflictError) as caught:
-            take(other.store, shop.repository, JOB)
+            take(TakeRequest(other.store, shop.repository, JOB))
         assert caught.value.code == "another-query"
         assert "--new-query" in caught.value.hint
-        assert take(other.store, shop.repository, JOB, new_query=True).batch == 3
-        take(other.run(1).store, shop.repository, JOB)  # both ids are the job's now
-        assert take(other.store, shop.repository, f"{JOB}/second").batch == 4
+        assert take(TakeRequest(other.store, shop.repository, JOB, new_query=True)).batch == 3
+        take(TakeRequest(other.run(1).store, shop.repository, JOB))  # both ids are the job's now
+        assert take(TakeRequest(other.store, shop.repository, f"{JOB}/second")).batch == 4
 
     def test_the_same_batch_of_another_timeline_is_another_savepoint(self, shop: Workshop) -> None:
         shop.run(4)
@@ -119,4 +119,4 @@ class TestAgain:
             other.store.read("offsets/3").decode().replace('"batchTimestampMs": 3', '"batchTimestampMs": 4')
         )
         other.store.write("offsets/3", text.encode())
-        assert take(other.store, shop.repository, JOB).savepoint != first.savepoint
+        assert take(TakeRequest(other.store, shop.repository, JOB)).savepoint != first.savepoint

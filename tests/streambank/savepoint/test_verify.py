@@ -8,7 +8,7 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError, StorageError
 from streambank.repository.repository import Repository
 from streambank.savepoint.spark_checksums import crc32c
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
@@ -100,7 +100,7 @@ class TestSparkChecksums:
     def test_of_a_real_checkpoint_agree(self, tmp_path: Path, name: str) -> None:
         source = checkpoint(name).into(quick_store(f"memory://{tmp_path.name}/ck"))
         repository = Repository.open(quick_store(f"memory://{tmp_path.name}/repository"), create=True)
-        result = take(source, repository, JOB)
+        result = take(TakeRequest(source, repository, JOB))
         roles = [entry.role for entry in repository.load(JOB, result.savepoint).files]
         assert "checksum" in roles
         assert verify(repository, JOB, result.savepoint, "full").ok
@@ -108,14 +108,14 @@ class TestSparkChecksums:
     def test_damage_before_the_savepoint_was_taken_is_found(self, tmp_path: Path) -> None:
         source = checkpoint("4.3.0/ids-changelog-window").into(quick_store(f"memory://{tmp_path.name}/ck"))
         repository = Repository.open(quick_store(f"memory://{tmp_path.name}/repository"), create=True)
-        first = take(source, repository, JOB)
+        first = take(TakeRequest(source, repository, JOB))
         entries = repository.load(JOB, first.savepoint).files
         path = next(entry.path for entry in entries if entry.path.endswith(".changelog.crc"))
         main = path.removesuffix(".crc")
         data = bytearray(source.read(main))
         data[-1] ^= 1
         source.write(main, bytes(data))
-        second = take(source, repository, "again")
+        second = take(TakeRequest(source, repository, "again"))
         report = verify(repository, "again", second.savepoint, "full")
         assert [(finding.code, finding.file) for finding in report.findings] == [("spark-checksum", main)]
         assert not report.restorable

@@ -14,7 +14,7 @@ from streambank.core.units import utc_now
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.start import start_job
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
@@ -141,7 +141,7 @@ def test_a_checkpoint_alone_is_judged_by_its_files(tmp_path: Path) -> None:
     place, there = str(tmp_path / "orders"), str(tmp_path / "repository")
     alone = assess_checkpoint(place, repository=there, policy=policy)
     assert by_name(alone)["savepoint_age"].level == "breach"
-    take(live.store, repository, "orders/left")
+    take(TakeRequest(live.store, repository, "orders/left"))
     found = assess_checkpoint(place, repository=there, name="orders/left", policy=policy)
     assert by_name(found, "left")["savepoint_age"].level == "ok" and found.job == "orders"
 

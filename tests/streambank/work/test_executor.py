@@ -18,7 +18,7 @@ from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
@@ -74,7 +74,7 @@ class TestTakingElsewhere:
         here = shop.take()
         repository = second_repository(shop)
         machines = Elsewhere(tmp_path, times=times, at_once=at_once)
-        there = take(shop.checkpoint, repository, JOB, pace=Pace(executor=machines))
+        there = take(TakeRequest(shop.checkpoint, repository, JOB), pace=Pace(executor=machines))
         assert len(machines.plans[0]) > 3, "a plan of one portion shows little"
         manifest = repository.load(JOB, there.savepoint)
         assert content(manifest) == content(shop.repository.load(JOB, here.savepoint))
@@ -115,7 +115,8 @@ class TestTakingElsewhere:
         repository = second_repository(shop)
         orphans: list[set[str]] = []
         result = take(
-            shop.checkpoint, repository, JOB, pace=Pace(executor=Elsewhere(tmp_path, attempt=first_dies))
+            TakeRequest(shop.checkpoint, repository, JOB),
+            pace=Pace(executor=Elsewhere(tmp_path, attempt=first_dies)),
         )
         assert killed and any(orphans)
         report = verify(Repository.open(repository.store), JOB, result.savepoint, "full")
@@ -135,7 +136,7 @@ class TestTakingElsewhere:
             return run_portion(header, portion)
 
         machines = Elsewhere(tmp_path, attempt=purged_meanwhile)
-        result = take(shop.checkpoint, shop.repository, JOB, pace=Pace(executor=machines))
+        result = take(TakeRequest(shop.checkpoint, shop.repository, JOB), pace=Pace(executor=machines))
         assert gone and result.replans == 1
         assert result.batch == 19
         planned = [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streambank.core.errors import RefusedError
+from streambank.savepoint.take import TakeRequest
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
@@ -78,7 +79,7 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
     from streambank.savepoint.take import take
 
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    take(open_store(write_checkpoint(tmp_path / "checkpoint", OFFSETS)), repository, "orders")
+    take(TakeRequest(open_store(write_checkpoint(tmp_path / "checkpoint", OFFSETS)), repository, "orders"))
     extra = {"repository": str(tmp_path / "repository")}
     monkeypatch.setenv(
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})

@@ -14,7 +14,7 @@ from streambank.replicas.replicate import newest_first, replicate_to
 from streambank.repository.catalog import manifest_key
 from streambank.repository.repository import Repository
 from streambank.retention.expired import set_aside
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import key_locations
 from streambank_spark.rewrite.expiry import Key
@@ -61,7 +61,8 @@ class Site:
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
         self.checkpoint = open_store(recorded / "checkpoint")
         self.names = [
-            take(self.checkpoint, self.repository, JOB, batch=batch).savepoint for batch in (6, 7, 8)
+            take(TakeRequest(self.checkpoint, self.repository, JOB, batch=batch)).savepoint
+            for batch in (6, 7, 8)
         ]
 
     def replicate(self) -> str:
@@ -131,7 +132,7 @@ def test_what_cannot_be_read_is_unknown_and_never_without_it(
     assert gone, "a key that only came later"
     path = site.folder / "repository" / manifest_key(JOB, middle)
     path.write_bytes(path.read_bytes()[:-9])
-    third = take(site.checkpoint, site.repository, JOB, batch=5).savepoint
+    third = take(TakeRequest(site.checkpoint, site.repository, JOB, batch=5)).savepoint
     set_aside(site.repository, JOB, third)
     site.repository.store.delete(manifest_key(JOB, third))
     jobs = site.folder / "jobs.toml"
@@ -187,7 +188,7 @@ def test_a_key_that_no_operator_has_is_an_error_that_names_them_all(
 ) -> None:
     source = open_store(unpack(f"4.3.0/{name}", tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(source, repository, JOB).savepoint
+    savepoint = take(TakeRequest(source, repository, JOB)).savepoint
     workshop = Staging("local[2]", str(tmp_path / "work"), print)
     with pytest.raises(kind) as caught:
         carry_out(spark, repository, JOB, savepoint, RewriteRequest(operation="erase", key=key), workshop)

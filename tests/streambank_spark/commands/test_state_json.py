@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank
@@ -27,9 +27,11 @@ def test_every_example_of_state_is_what_the_command_answers(
     install_commands(monkeypatch)
     checkpoint = open_store(unpack("4.3.0/rocksdb-window", tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
-    old, new = (take(checkpoint, repository, "orders", batch=batch).savepoint for batch in (3, 7))
+    old, new = (
+        take(TakeRequest(checkpoint, repository, "orders", batch=batch)).savepoint for batch in (3, 7)
+    )
     other = unpack("4.3.0/hdfs-dedup", tmp_path / "plain") / "checkpoint"
-    plain = take(open_store(other), repository, "plain").savepoint
+    plain = take(TakeRequest(open_store(other), repository, "plain")).savepoint
     sql = "SELECT key.k AS k, value.sum AS total FROM state"
     arguments: dict[str, list[str | Path]] = {
         "rescale": [new, "--partitions", "3"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank, succeed
@@ -33,8 +33,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = Repository.open(open_store(folder / "savepoints"), create=True)
     for name in ("hdfs-join", "ids-changelog-transform", "hdfs-dedup", "rocksdb-window"):
         source = open_store(unpack(f"4.3.0/{name}", folder / name) / "checkpoint")
-        take(source, repository, name)
-    take(open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3)
+        take(TakeRequest(source, repository, name))
+    take(
+        TakeRequest(
+            open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3
+        )
+    )
     return folder / "savepoints"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bench.workloads import LargeFiles
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.work import plan_lines
@@ -96,15 +96,13 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
     CHECKPOINT.build(tmp_path / "checkpoint")
     source = open_store(tmp_path / "checkpoint")
     here = Repository.open(open_store(tmp_path / "here"), create=True)
-    expected = here.load(JOB, take(source, here, JOB).savepoint)
+    expected = here.load(JOB, take(TakeRequest(source, here, JOB)).savepoint)
 
     for _ in range(KILLS):
         repository = Repository.open(open_store(s3.location()), create=True)
         killer = Killer(cluster)
         result = take(
-            source,
-            repository,
-            JOB,
+            TakeRequest(source, repository, JOB),
             pace=Pace(executor=executor(cluster, python, say=killer.say), progress=killer.progress),
         )
         # The fault fired in the middle, and Spark lost an executor.

@@ -16,7 +16,7 @@ from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import load_jobs
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
 from streambank.sla.skew.hot_key_record import read_hot_keys
 from streambank.storage import open_store
@@ -96,8 +96,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repository = Repository.open(open_store(folder / "savepoints"), create=True)
     for name in ("hdfs-join", "ids-changelog-transform", "ids-changelog-join3", "rocksdb-window"):
         source = open_store(unpack(f"4.3.0/{name}", folder / name) / "checkpoint")
-        take(source, repository, name)
-    take(open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3)
+        take(TakeRequest(source, repository, name))
+    take(
+        TakeRequest(
+            open_store(folder / "rocksdb-window" / "checkpoint"), repository, "rocksdb-window", batch=3
+        )
+    )
     return folder / "savepoints"
 
 

@@ -12,7 +12,7 @@ from streambank.checkpoint.closure import PROVIDER
 from streambank.checkpoint.rewritten import DERIVED_FROM
 from streambank.core.errors import IntegrityError, StreambankError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark.rewrite import migrate as migrating
@@ -39,7 +39,7 @@ class Bench:
         self.workshop = Staging("local[2]", str(folder / "work"), print)
         self.checkpoint = unpack(name, folder) / "checkpoint"
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
-        self.savepoint = take(open_store(self.checkpoint), self.repository, "job").savepoint
+        self.savepoint = take(TakeRequest(open_store(self.checkpoint), self.repository, "job")).savepoint
 
     def migrate(self, partitions: int | None = None) -> Derived:
         order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)

@@ -11,7 +11,7 @@ import pytest
 
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StreambankError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.rewrite import repair, row_patch
 from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint, repair_state
@@ -36,7 +36,7 @@ class Bench:
         self.spark, self.folder = spark, folder
         checkpoint = open_store(unpack(f"4.3.0/{name}", folder) / "checkpoint")
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
-        self.savepoint = take(checkpoint, self.repository, JOB).savepoint
+        self.savepoint = take(TakeRequest(checkpoint, self.repository, JOB)).savepoint
         self.workshop = Staging("local[2]", str(folder / "work"), print)
 
     def rows(self, savepoint: str | None) -> dict[str, list[tuple[str, Any]]]:

@@ -16,7 +16,7 @@ from streambank.core.errors import InputError, IntegrityError, RefusedError
 from streambank.recovery.resolve import choose
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_spark.rewrite import rewrite
@@ -53,7 +53,7 @@ class Bench:
         unpack(f"4.3.0/{name}", folder)
         self.repository = Repository.open(open_store(str(folder / "repository")), create=True)
         self.checkpoint = open_store(str(folder / "checkpoint"))
-        self.savepoint = take(self.checkpoint, self.repository, "job").savepoint
+        self.savepoint = take(TakeRequest(self.checkpoint, self.repository, "job")).savepoint
 
     def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
         workshop = Staging("local[2]", str(self.folder / "work"), print)
@@ -113,7 +113,7 @@ def test_latest_good_is_the_savepoint_and_not_what_was_made_from_it(
     made = bench.ask(where="true").savepoint
     assert made is not None and made != bench.savepoint
     assert choose(bench.repository, "latest-good", "job", record=False).manifest.savepoint == bench.savepoint
-    again = take(bench.checkpoint, bench.repository, "job")
+    again = take(TakeRequest(bench.checkpoint, bench.repository, "job"))
     assert again.already_there and again.savepoint == bench.savepoint
 
 
@@ -136,7 +136,7 @@ def test_state_of_variables_goes_with_its_timers_and_can_be_spread_anew(
 def test_what_was_idle_is_told_by_two_savepoints(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(spark, "hdfs-session", tmp_path)
     batches = CheckpointReader(bench.checkpoint).closure().batch
-    earlier = take(bench.checkpoint, bench.repository, "job", batch=batches - 1).savepoint
+    earlier = take(TakeRequest(bench.checkpoint, bench.repository, "job", batch=batches - 1)).savepoint
     then, now = bench.rows(earlier), bench.rows(bench.savepoint)
     same = {row["key"]["k"] for row in now} & {row["key"]["k"] for row in then}
     idle = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import Answer, streambank
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def saved(checkpoint: Path, folder: Path) -> Repository:
     repository = Repository.open(open_store(folder), create=True)
-    take(open_store(checkpoint), repository, "orders")
+    take(TakeRequest(open_store(checkpoint), repository, "orders"))
     return repository
 
 

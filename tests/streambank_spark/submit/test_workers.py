@@ -13,7 +13,7 @@ import pytest
 
 from streambank.driver.installed import Installation
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import Submission
@@ -54,7 +54,7 @@ def test_state_is_compacted_from_an_environment_that_is_not_active(tmp_path: Pat
     """The first `python3` of the path is another one: it would not have what the rewriting takes."""
     checkpoint = unpack("4.3.0/hdfs-window", tmp_path / "recorded") / "checkpoint"
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
-    savepoint = take(open_store(checkpoint), repository, "job").savepoint
+    savepoint = take(TakeRequest(open_store(checkpoint), repository, "job")).savepoint
     (tmp_path / "bin").mkdir()
     other, used = tmp_path / "bin" / "python3", tmp_path / "used"
     other.write_text(f"#!/bin/sh\necho used >> {used}\nexit 1\n")

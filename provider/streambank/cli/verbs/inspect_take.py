@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +35,6 @@ from streambank.cli.output import console
 if TYPE_CHECKING:
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.control.control import JobControl
-    from streambank.kafka.settings import Brokers
     from streambank.savepoint.sinks import SinkCapture
     from streambank.savepoint.take import TakeResult
     from streambank.storage.store import Store
@@ -184,10 +182,13 @@ def take(
     from streambank.checkpoint.reader import CheckpointReader
     from streambank.cli.options import executor
     from streambank.cli.verbs.savepoints import declared_kafka
+    from streambank.control.processes import who
     from streambank.declaration.kafka import kafka_sink as capture_of
     from streambank.declaration.kafka import kafka_sources
+    from streambank.job.savepoint import managed_take, record_taken
     from streambank.repository.header import check_apart
     from streambank.repository.repository import Repository
+    from streambank.savepoint.take import TakeRequest
     from streambank.savepoint.take import take as take_savepoint
     from streambank.sinks.file.capture import FileSinkCapture
     from streambank.storage import open_store
@@ -205,57 +206,42 @@ def take(
     _refuse_lost(place, job, jobs, source)
     target = Repository.open(place, create=True)
     brokers = brokers_of(kafka, declared_kafka(job, jobs))
-    managed = _managed(target.store.uri, job, jobs, source, brokers)
     named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
     if kafka_sink is not None:
         facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
         named += [one for one in (capture_of(facts, source, brokers),) if one is not None]
-    known = {sink.path for sink in named}
+    request = TakeRequest(
+        source,
+        target,
+        job,
+        batch=batch,
+        closure=closure.value,
+        sinks=named,
+        sources=kafka_sources({}, brokers),
+        note=note,
+        pin=pin,
+        taken_by={"via": "cli"},
+        new_query=new_query,
+    )
+    managed = _managed(target.store.uri, job, jobs, source)
+    if managed is not None:
+        request = managed_take(request, managed.control, managed.query, brokers)
     with console.progress() as progress:
-        result = take_savepoint(
-            source,
-            target,
-            job,
-            batch=batch,
-            closure=closure.value,
-            sinks=[*named, *(sink for sink in managed.sinks if sink.path not in known)],
-            sources=kafka_sources(managed.facts, brokers),
-            note=note,
-            pin=pin,
-            taken_by=managed.taken_by,
-            new_query=new_query,
-            pace=Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress),
-            lease_epoch=managed.epoch,
-            spark_version=managed.spark_version,
-        )
-    managed.record(result)
+        pace = Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress)
+        result = take_savepoint(request, pace=pace)
+    if managed is not None:
+        by, generation = who("cli"), managed.generation
+        record_taken(managed.control, managed.query, result, generation=generation, by=by)
     console.answer(result.to_dict(), lambda: show_taken(result))
 
 
 @dataclass(frozen=True, slots=True)
 class _Managed:
-    """What the records of a managed job tell about a checkpoint of it; nothing for any other checkpoint."""
+    """The records of a managed job, and which of its queries and generations a checkpoint is."""
 
-    sinks: Sequence[SinkCapture] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    spark_version: str | None = None
-    epoch: Callable[[], str | None] | None = None
-    control: JobControl | None = None
-    query: str = ""
-    generation: int = 0
-
-    @property
-    def taken_by(self) -> dict[str, str]:
-        """What the savepoint says of who took it, besides user and host."""
-        return {"via": "cli"} | ({} if self.control is None else {"records": self.control.store.uri})
-
-    def record(self, result: TakeResult) -> None:
-        """Leave the event of a job's savepoint; nothing for any other checkpoint."""
-        from streambank.control.processes import who
-        from streambank.job.savepoint import record_taken
-
-        if self.control is not None:
-            record_taken(self.control, self.query, result, generation=self.generation, by=who("cli"))
+    control: JobControl
+    query: str
+    generation: int
 
 
 def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
@@ -280,26 +266,19 @@ def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Sto
             raise lost
 
 
-def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store, brokers: Brokers) -> _Managed:
+def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) -> _Managed | None:
     """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
     from streambank.cli.verbs.savepoints import declared_job
     from streambank.control.control import JobControl
     from streambank.core.names import QueryRef
-    from streambank.job.savepoint import sinks_of
 
     asked = QueryRef.parse(name)
     declared = declared_job(asked.job, jobs)
     control = declared.records() if declared else JobControl.open(f"{repository}/jobs", asked.job)
     generation = control.generation(asked.query)
     if generation is None or generation.location != checkpoint.uri:
-        return _Managed()
-    facts = control.query_facts(asked.query) or {}
-
-    def epoch() -> str | None:
-        return str(max(control.lease.claims.records.numbers(), default=0))
-
-    sinks = sinks_of(facts, checkpoint, brokers)
-    return _Managed(sinks, facts, facts.get("spark_version"), epoch, control, asked.name, generation.number)
+        return None
+    return _Managed(control, asked.name, generation.number)
 
 
 def show_taken(result: TakeResult) -> None:

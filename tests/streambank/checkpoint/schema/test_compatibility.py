@@ -13,7 +13,7 @@ from streambank.checkpoint.schema.query import OperatorSchema, QuerySchema, Stor
 from streambank.checkpoint.schema.store import Columns
 from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.checkpoints import unpack
 from tests.support.cli import streambank
@@ -172,7 +172,7 @@ def test_what_nobody_can_tell_is_said() -> None:
 def test_a_savepoint_has_the_schema_of_its_checkpoint(name: str, tmp_path: Path) -> None:
     checkpoint = open_store(unpack(name, tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
-    savepoint = take(checkpoint, repository, "orders").savepoint
+    savepoint = take(TakeRequest(checkpoint, repository, "orders")).savepoint
     batch, schema = schema_of_checkpoint(checkpoint)
     assert schema_of_savepoint(repository, "orders", savepoint) == (batch, schema)
     assert bool(schema.operators) is (name != "4.3.0/stateless")
@@ -188,7 +188,9 @@ def test_the_command_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     window = unpack("4.3.0/rocksdb-window", tmp_path / "one") / "checkpoint"
     join = unpack("4.3.0/hdfs-join", tmp_path / "two") / "checkpoint"
     repository = Repository.open(open_store(tmp_path / "savepoints"), create=True)
-    old, new = (take(open_store(window), repository, "orders", batch=batch).savepoint for batch in (3, 7))
+    old, new = (
+        take(TakeRequest(open_store(window), repository, "orders", batch=batch)).savepoint for batch in (3, 7)
+    )
     place = ("-r", tmp_path / "savepoints")
     same = streambank("state", "schema", old, *place, "--against", new, "--json")
     assert (same.code, same.document["verdict"]) == (0, "same")

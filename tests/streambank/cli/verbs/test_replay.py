@@ -10,7 +10,7 @@ import pytest
 from streambank.kafka.broker import Patience
 from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
 from tests.support.cli import streambank
@@ -46,7 +46,7 @@ def repository(broker: SlowBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for batches in (1, 2, 3):
         checkpoint = write_checkpoint(tmp_path / "checkpoint", OFFSETS, batches)
         sources = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
-        take(open_store(str(checkpoint)), opened, "orders", sources=sources)
+        take(TakeRequest(open_store(str(checkpoint)), opened, "orders", sources=sources))
 
     def connect(servers: str, properties: Any, timeout_s: float, patience: Patience) -> FakeBroker:
         assert timeout_s == 3.0
@@ -85,7 +85,7 @@ def test_a_topic_that_was_made_anew_between_two_savepoints_is_told_by_both(
     opened = Repository.open(open_store(str(repository)))
     checkpoint = write_checkpoint(tmp_path / "checkpoint", OFFSETS, 4)
     sources = SourceRecorder(broker.brokers(), [Reader(SERVERS, {"subscribe": "flights"})])
-    newest = take(open_store(str(checkpoint)), opened, "orders", sources=sources).savepoint
+    newest = take(TakeRequest(open_store(str(checkpoint)), opened, "orders", sources=sources)).savepoint
     found = streambank("list", "-r", repository, "--replay", "--json").document
     assert [one["replay"]["state"] for one in found] == ["gone"] * 4
     told = streambank("show", newest, "-r", repository, "--json").document["replay"]

@@ -19,7 +19,7 @@ from streambank.repository.objects import write
 from streambank.repository.objects.fsync_batch import FsyncBatch
 from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
@@ -95,14 +95,14 @@ def test_nobody_counts_on_names_that_a_killed_writer_left_before_they_were_durab
     names = Names(monkeypatch, store.root)
     names.kill_at = kill_at
     with pytest.raises(SimulatedCrash):
-        take(checkpoint, Repository.open(store), "orders", pace=Pace(parallel=1))
+        take(TakeRequest(checkpoint, Repository.open(store), "orders"), pace=Pace(parallel=1))
     assert names.kill_at == ""
     left = {info.path.rpartition("/")[0] for info in store.list() if info.path.startswith(kill_at)}
     lost = left - set(names.synced)  # what a power cut may take now
     assert lost
 
     names.synced.clear()
-    result = take(checkpoint, Repository.open(store), "orders", pace=Pace(parallel=1))
+    result = take(TakeRequest(checkpoint, Repository.open(store), "orders"), pace=Pace(parallel=1))
     assert lost <= set(names.synced)
     listed = "savepoints/orders"
     if not result.already_there:
@@ -187,7 +187,7 @@ def test_a_take_after_a_kill_writes_only_what_had_not_arrived(tmp_path: Path) ->
 
     store = FaultyStore(inner)
     repository = Repository.open(store)
-    result = take(LocalStore(tmp_path / "ck"), repository, "orders")
+    result = take(TakeRequest(LocalStore(tmp_path / "ck"), repository, "orders"))
 
     written = [call for call in store.calls if call.operation == "write_named"]
     assert len(written) == 20 - len(arrived)

@@ -17,7 +17,7 @@ from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.judge.facts import (
@@ -129,8 +129,8 @@ def saved(folder: Path, batches: int) -> tuple[Repository, list[str]]:
     ids = []
     for _ in range(batches):
         live.run(2)
-        ids.append(take(live.store, repository, "flights").savepoint)
-        take(live.store, repository, "flights/left")
+        ids.append(take(TakeRequest(live.store, repository, "flights")).savepoint)
+        take(TakeRequest(live.store, repository, "flights/left"))
     return repository, ids
 
 

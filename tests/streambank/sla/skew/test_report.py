@@ -12,7 +12,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError
 from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.view import SavedFiles
 from streambank.sla.skew.report import SkewReport, skew_of_checkpoint, skew_of_closure, skew_of_savepoint
 from streambank.storage.memory import MemoryStore
@@ -156,7 +156,7 @@ def test_a_checkpoint_that_moves_is_read_again(monkeypatch: pytest.MonkeyPatch) 
 def test_a_savepoint_tells_what_its_checkpoint_does(name: str) -> None:
     source = checkpoint(name).into(MemoryStore())
     repository = Repository.open(MemoryStore(), create=True)
-    saved = take(source, repository, "orders")
+    saved = take(TakeRequest(source, repository, "orders"))
     manifest = repository.load("orders", saved.savepoint)
     report = skew_of_savepoint(repository, manifest)
     assert report.location == f"orders/{saved.savepoint}"
@@ -167,7 +167,7 @@ def test_a_savepoint_tells_what_its_checkpoint_does(name: str) -> None:
 def test_a_savepoint_that_lost_bytes_says_so() -> None:
     source = checkpoint("4.3.0/rocksdb-window").into(MemoryStore())
     repository = Repository.open(MemoryStore(), create=True)
-    saved = take(source, repository, "orders")
+    saved = take(TakeRequest(source, repository, "orders"))
     manifest = repository.load("orders", saved.savepoint)
     (pack,) = keys(repository.store, "packs")
     for where in range(40, len(repository.store.read(pack)), 97):

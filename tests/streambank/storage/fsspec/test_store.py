@@ -15,7 +15,7 @@ import pytest
 
 from streambank.core.errors import ConflictError, FormatError, InputError, NotFoundError, StorageError
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.fsspec import store as fsspec_store
@@ -122,10 +122,10 @@ def test_a_checkpoint_there_is_saved(files: Store, tmp_path: Path) -> None:
         files.write(info.path, source.read(info.path))
     repository = Repository.open(open_store(f"{BLOBS}:/{tmp_path}/repository"), create=True)
 
-    taken = take(files, repository, "orders")
+    taken = take(TakeRequest(files, repository, "orders"))
 
     assert verify(repository, "orders", taken.savepoint, level="full").ok
-    assert take(files, repository, "orders").already_there
+    assert take(TakeRequest(files, repository, "orders")).already_there
 
 
 def test_large_files_pass_through_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
