@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("verb", nargs="?", choices=("run", "up", "down"), default="run")
     parser.add_argument("--port", type=int, help="where Airflow listens on loopback (default: a free port)")
-    parser.add_argument("--home", type=Path, help="where everything goes (default: .streambank/demo)")
+    parser.add_argument(
+        "--home", type=Path, help="the folder for everything that is written (default: .streambank/demo)"
+    )
     options = parser.parse_args(argv)
     places = Places(options.home.absolute()) if options.home else default_places()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # Airflow would start twice as slowly
@@ -66,13 +68,13 @@ def tell(places: Places, *, port: int | None, stay: bool) -> int:
     ending.be_interruptible()
     processes.adopt_orphans()
     if not ending.may_be_replaced(places):
-        print(f"{places.home} holds something else than a demo: choose another folder", file=sys.stderr)
+        print(f"{places.home} holds something other than a demo: choose another folder", file=sys.stderr)
         return 1
     shutil.rmtree(places.home, ignore_errors=True)
     for folder in (places.logs, places.data):
         folder.mkdir(parents=True)
     airflow = Airflow(f"http://{ports.HOST}:{port}", airflow_parts.USER, airflow_parts.write_password(places))
-    screen.say(f"Everything goes to {places.home}; Airflow gets port {port} of {ports.HOST}, which is free")
+    screen.say(f"Everything is written to {places.home}; Airflow listens on {ports.HOST}, port {port}")
     screen.say(f"Watch along at {airflow.url} (user {airflow.user}, password {airflow.password})")
     story = Story(places, airflow, screen)
     running: subprocess.Popen[bytes] | None = None

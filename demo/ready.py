@@ -49,7 +49,7 @@ def is_ready(check: str) -> bool:
                     return True
     except OSError:
         return False
-    raise ValueError(f"{check} is no check: http, kafka, postgres and tcp are")
+    raise ValueError(f"{check} is not a known check: use http, kafka, postgres or tcp")
 
 
 def _http(url: str, text: str) -> bool:

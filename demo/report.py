@@ -152,7 +152,7 @@ class Report:
     def _fault_table(self) -> Table:
         table = _table("Killed in the middle")
         table.add_column("part")
-        for name in ("away", "job went on after", "batch"):
+        for name in ("away", "job continued after", "batch"):
             table.add_column(name, justify="right", no_wrap=True)
         for fault in self.faults:
             table.add_row(fault.part, f"{fault.away_s:.1f} s", f"{fault.goes_on_s:.1f} s", str(fault.batch))
@@ -166,7 +166,7 @@ class Report:
         if self.source_effect:
             table.add_row("its input", self.source_effect)
         table.add_row(
-            "how old it was (RPO)", f"{self.rpo_s:.1f} s, {self.lost_batches} batches computed again"
+            "age of the savepoint (RPO)", f"{self.rpo_s:.1f} s, {self.lost_batches} batches computed again"
         )
         table.add_row(
             "disaster to next committed batch (RTO)",
@@ -175,7 +175,7 @@ class Report:
         if self.rows:
             same = "equal" if self.rows.get("equal") else "DIFFERENT"
             table.add_row(
-                "output against the batch computation",
+                "output compared with the batch computation",
                 f"{self.rows.get('found')} rows of {self.rows.get('expected')}: {same}",
             )
         table.add_row("listened on", ", ".join(self.listening))

@@ -54,7 +54,7 @@ class Airflow:
                 return self._send(method, path, body)
             except _UnauthorizedError:
                 self.token = ""
-        raise RestError(f"{method} {path}: the login is not accepted")
+        raise RestError(f"{method} {path}: Airflow does not accept the login")
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         request = urllib.request.Request(

@@ -151,9 +151,11 @@ class Story:
             name, files = self.job.destroy_checkpoint()
             killed = self.job.kill_driver()
             self.job.delete_rest(checkpoint)  # what it wrote until then
-            step.detail = f"{files} files of {name} gone, killed {' and '.join(killed) or 'nobody'}"
+            step.detail = (
+                f"{files} files of {name} are deleted; killed: {' and '.join(killed) or 'no process'}"
+            )
         if not killed:
-            raise WaitedTooLongError("there was no driver to kill: the story does not hold")
+            raise WaitedTooLongError("there was no driver to kill, so the story proves nothing")
 
     def restore(self) -> None:
         """Trigger the restore DAG, read its plan, approve it as a person would, wait for the first batch."""
@@ -176,7 +178,7 @@ class Story:
         time.sleep(READING_S)
         self.report.approval_s = round((datetime.now(UTC) - self.disaster_at).total_seconds(), 1)
         with self.screen.step(
-            "Approved over the API; a new generation is laid out and the job started"
+            "Approved over the API; a new generation is written and the job is started"
         ) as step:
             self.airflow.wait_for_task(
                 dag_id,
@@ -186,7 +188,7 @@ class Story:
                 meanwhile=lambda: self._approve(dag_id, run),
             )
             done = self.airflow.result(dag_id, run, "restore")
-            step.detail = f"generation {done['generation']}, goes on after batch {done['batch']}"
+            step.detail = f"generation {done['generation']}, continues after batch {done['batch']}"
         self._note_recovery(plan, done)
 
     def _approve(self, dag_id: str, run: str) -> None:
@@ -241,14 +243,14 @@ class Story:
             run = self.airflow.trigger(dag_id, {"savepoint": True, "note": "the end"})
             self.airflow.wait(dag_id, run, timeout_s=180 * self.patience, meanwhile=self.check)
             if self.job.driver():
-                raise WaitedTooLongError("the driver still runs after it was stopped")
+                raise WaitedTooLongError("the driver is still running after the stop")
             last = max(Repository.open(open_store(self.repository)).manifests(JOB), key=_batch_of)
             figures = self._figures(last.savepoint, AT_THE_STOP)
             step.detail = f"no driver left; {figures.savepoint} holds batch {figures.batch}"
 
     def prove(self) -> None:
         """Compare every row of the output with a batch computation over the same input."""
-        with self.screen.step("The proof: output against a batch computation, row for row") as step:
+        with self.screen.step("The proof: output compared with a batch computation, row by row") as step:
             self.report.rows = self._compare(within_s=0)
             step.detail = f"{self.report.rows['found']} of {self.report.rows['expected']} rows"
         self._judge()

@@ -31,20 +31,24 @@ with DAG(
             None,
             type=["null", "string"],
             title="Folder",
-            description="The folder that the streaming job reads, where it reads files.",
+            description="The folder that the streaming job reads, if it reads files.",
         ),
         "kafka": Param(
             os.environ.get(KAFKA_VARIABLE),
             type=["null", "string"],
             title="Kafka",
-            description="Where no folder is named: HOST:PORT of a broker.",
+            description="HOST:PORT of a broker, if no folder is given.",
         ),
         "topic": Param("flights", type="string", minLength=1, title="Topic", description="With Kafka."),
         "rows_per_file": Param(
             4000, type="integer", minimum=1, title="Departures in one file, or in one portion of a topic"
         ),
         "gap_ms": Param(
-            1000, type="integer", minimum=0, title="Pause", description="Milliseconds between two of them."
+            1000,
+            type="integer",
+            minimum=0,
+            title="Pause",
+            description="Milliseconds between two files or portions.",
         ),
         "skip": Param(
             0,
@@ -52,7 +56,7 @@ with DAG(
             minimum=0,
             maximum=ALL,
             title="Departures to leave out",
-            description="With Kafka: how many of the year's first ones are in the topic already.",
+            description="With Kafka: how many of the year's first departures are in the topic already.",
         ),
         "limit": Param(
             ALL,
@@ -60,13 +64,13 @@ with DAG(
             minimum=1,
             maximum=ALL,
             title="Departures",
-            description="How many in all, those that are left out among them.",
+            description="The total number, including those that are left out.",
         ),
         "closing_only": Param(
             False,
             type="boolean",
             title="Only the closing record",
-            description="With Kafka: it closes all windows. Ask for it when the job has read all departures.",
+            description="With Kafka: it closes all windows. Send it when the job has read all departures.",
         ),
     },
 ) as dag:

@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Start the stack, end it, or tell the story on one of its own."""
     parser = argparse.ArgumentParser(prog="python -m demo.stack", description=__doc__.partition(":")[0])
     parser.add_argument("verb", nargs="?", choices=("up", "down", "test"), default="up")
-    parser.add_argument("--home", type=Path, help="where everything goes (default: .streambank/stack)")
+    parser.add_argument(
+        "--home", type=Path, help="the folder for everything that is written (default: .streambank/stack)"
+    )
     parser.add_argument("--keep", action="store_true", help="down: leave the data for the next start")
     for name, port in addresses.PREFERRED.items():
         parser.add_argument(
@@ -85,7 +87,7 @@ def run(places: StackPlaces, wanted: dict[str, int | None], *, tested: bool) -> 
         fresh = prepare(places, fresh=tested)
         began = True
         stack = whole.assemble(places, addresses.choose(wanted))
-        screen.say(f"Everything goes to {places.home}; all parts listen on loopback only")
+        screen.say(f"Everything is written to {places.home}; all parts listen on loopback only")
         running = keeper.start(places, stack.airflow.url, stack.parts, stay=not tested)
         check = _checker(places, running)
         wait_for_parts(stack, screen, check)
@@ -140,7 +142,7 @@ def prepare(places: StackPlaces, *, fresh: bool) -> bool:
     """
     whole.check_what_is_needed()
     if not ending.may_be_replaced(places):
-        raise MissingError(f"{places.home} holds something else than a stack: choose another with --home")
+        raise MissingError(f"{places.home} holds something other than a stack: choose another with --home")
     if ending.marked(places):
         raise MissingError(
             f"Processes of an earlier stack are left in {places.home}: make stack-down ends them"
@@ -212,7 +214,7 @@ def tell_result(told: Story, screen: Screen, places: StackPlaces, code: int) -> 
 def down(places: StackPlaces, *, keep: bool) -> int:
     """End the stack, and remove what it wrote unless told to keep it."""
     if places.home.exists() and not ending.may_be_replaced(places):
-        print(f"{places.home} holds something else than a stack", file=sys.stderr)
+        print(f"{places.home} holds something other than a stack", file=sys.stderr)
         return 1
     code = ending.down(places, what="the stack", whose="its jobs")
     if code == 0 and places.home.exists():

@@ -45,7 +45,7 @@ def main() -> int:
     # Neither what this shell has set nor a .env of this checkout is to decide.
     variables = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     code = subprocess.run(words, cwd=folder, env=variables, timeout=TIMEOUT_S, check=False).returncode
-    print(f"{FILE.name}: {'right' if code == 0 else 'wrong'}, says {Path(words[0]).name}")
+    print(f"{Path(words[0]).name}: {FILE.name} is {'valid' if code == 0 else 'not valid'}")
     return 1 if code else 0
 
 

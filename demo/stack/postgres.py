@@ -114,7 +114,7 @@ def _as_system_user(folder: Path) -> tuple[str, ...]:
     try:
         user = pwd.getpwnam(SYSTEM_USER)
     except KeyError:
-        raise MissingError(f"There is no user {SYSTEM_USER}: {MISSING}") from None
+        raise MissingError(f"The user {SYSTEM_USER} does not exist: {MISSING}") from None
     for parent in folder.parents:
         mode = parent.stat().st_mode
         if not mode & stat.S_IXOTH and user.pw_uid != parent.stat().st_uid:

@@ -103,13 +103,13 @@ class StackStory(Story):
                 for partition, spot in kept["partitions"].items()
             ]
             return f"it has read {', '.join(read)}; what follows can be replayed {one.sentence(utc_now())}"
-        raise WaitedTooLongError(f"savepoint {manifest.savepoint} carries no offsets of a topic")
+        raise WaitedTooLongError(f"savepoint {manifest.savepoint} has no offsets of a topic")
 
     def restore(self) -> None:
         """As the demo does it; the plan has to say that the topic still has what comes next."""
         Story.restore(self)
         if not self.report.source_effect:
-            raise WaitedTooLongError("the restore's plan says nothing of the topic that the job reads")
+            raise WaitedTooLongError("the restore's plan does not mention the topic that the job reads")
 
     def kill_and_bring_back(self, what: str) -> None:
         """Kill a part without warning while flights come; until it is back, and the job has read them all."""
@@ -123,20 +123,20 @@ class StackStory(Story):
             part, state = self.stack.part(name), self._state()
             process = processes.look_at(state.services[name])
             if process is None:
-                raise WaitedTooLongError(f"{name} does not run: there is nothing to kill")
+                raise WaitedTooLongError(f"{name} is not running, so it cannot be killed")
             killed_at = time.monotonic()
             os.kill(process.pid, signal.SIGKILL)
             self._wait_until(
                 lambda: self._is_back(name, state.again.get(name, 0), part.ready),
                 BACK_WITHIN_S * self.patience,
-                f"{name} was not brought back",
+                f"{name} did not come back",
             )
             away_s = time.monotonic() - killed_at
             number = self._until_all_is_read(f"after {name} was brought back")
             goes_on_s = time.monotonic() - killed_at
             if number <= before.number:
                 raise WaitedTooLongError(
-                    f"all was read before {name} was killed: that proves nothing of what came after it"
+                    f"all flights were read before {name} was killed, so the test proves nothing"
                 )
             self.report.faults.append(Fault(name, round(away_s, 1), round(goes_on_s, 1), number))
             where = f"; the driver was on {driver_is_on}" if driver_is_on else ""
@@ -159,7 +159,7 @@ class StackStory(Story):
             return bool(found)
 
         self._wait_until(
-            holds_it, BACK_WITHIN_S * self.patience, "no worker has the driver: it is not on the cluster"
+            holds_it, BACK_WITHIN_S * self.patience, "no worker runs the driver: it is not on the cluster"
         )
         return min(workers - found), found.pop()
 
@@ -190,7 +190,7 @@ class StackStory(Story):
             except (NotFoundError, StorageError) as error:
                 seen[:] = [str(error)]
                 return False
-            seen[:] = [f"read until {sorted(read.items())} of {sorted(ends.items())}"]
+            seen[:] = [f"read up to {sorted(read.items())} of {sorted(ends.items())}"]
             return bool(read) and read == ends
 
         self._wait_until(all_is_read, timeout_s, f"the job does not go on {when}", seen)
@@ -211,10 +211,10 @@ class StackStory(Story):
 
     def to_the_end(self) -> None:
         """The rest of the flights comes, then the record that closes all windows, and all rows are due."""
-        with self.screen.step("The rest of the flights comes, and is read") as step:
+        with self.screen.step("The remaining flights arrive, and the job reads them") as step:
             self.let_flights_come(ALL, gap_ms=0)
             number = self._until_all_is_read("after the restore")
-            step.detail = f"{self.fed} flights came in all, batch {number} is committed"
+            step.detail = f"{self.fed} flights arrived in total, batch {number} is committed"
         conf = {"kafka": self.stack.addresses.kafka, "topic": FLIGHTS_TOPIC, "closing_only": True}
         self.run_of_replay = self.airflow.trigger(REPLAY_DAG, conf)
         Story.to_the_end(self)
@@ -230,13 +230,15 @@ class StackStory(Story):
 
     def prove_the_replica(self) -> None:
         """Every savepoint that the savepoint DAG took is in the replica as well."""
-        with self.screen.step("The replica on the disk holds what the savepoint DAG took") as step:
+        with self.screen.step("The replica on disk holds the savepoints that the savepoint DAG took") as step:
             replica = Repository.open(open_store(self.stack.places.replica))
             there = {one.savepoint for one in replica.manifests(JOB)}
             taken = {one.savepoint for one in self.report.savepoints if one.kind != AT_THE_STOP}
             missing = taken - there
             if missing:
-                raise WaitedTooLongError(f"the replica lacks {', '.join(sorted(missing))}")
+                raise WaitedTooLongError(
+                    f"these savepoints are missing in the replica: {', '.join(sorted(missing))}"
+                )
             step.detail = f"{len(there)} savepoints"
 
 

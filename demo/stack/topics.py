@@ -61,7 +61,7 @@ def make(admin: Any, topic: str) -> str:
         found = admin.list_topics(timeout=ASK_TIMEOUT_S).topics
     except KafkaException as error:
         return str(error)
-    return "" if topic in found and found[topic].partitions else "it is not there yet"
+    return "" if topic in found and found[topic].partitions else "it does not exist yet"
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--gap-hours", type=float, default=12.0)
     parser.add_argument("--ttl-hours", type=float, default=24.0)
     parser.add_argument("--files-per-trigger", type=int, default=1)
-    parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
+    parser.add_argument("--trigger", default="1 second", help="the time between two batches")
     args = parser.parse_args()
 
     spark = SparkSession.builder.appName("aircraft_sessions").getOrCreate()

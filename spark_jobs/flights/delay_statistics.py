@@ -134,10 +134,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="default: OUTPUT.checkpoint")
     parser.add_argument("--version", type=int, choices=sorted(VERSIONS), default=max(VERSIONS))
     parser.add_argument("--initial-state", metavar="DIR", help="an export of the state of version 2")
-    parser.add_argument("--after", metavar="FILE", help="the name of the last file that is in it")
+    parser.add_argument(
+        "--after", metavar="FILE", help="the name of the last input file whose rows are in --initial-state"
+    )
     args = parser.parse_args()
     if (args.initial_state is None) is not (args.after is None) or (args.after and args.version != 3):
-        parser.error("--initial-state and --after go together, and with version 3")
+        parser.error("--initial-state and --after go together, and need --version 3")
 
     spark = SparkSession.builder.appName("delay_statistics").getOrCreate()
     for name, value in CONF.items():

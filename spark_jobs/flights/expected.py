@@ -119,7 +119,9 @@ def topic_rows(servers: str, topic: str, within_s: float = 120.0) -> Iterator[di
             while position < end:
                 messages = consumer.consume(min(1000, end - position), timeout=within_s)
                 if not messages:
-                    raise OSError(f"{topic}/{number} at {servers} gives nothing from {position} on, of {end}")
+                    raise OSError(
+                        f"{topic}/{number} at {servers} sent nothing from {position} on; its end is {end}"
+                    )
                 for message in messages:
                     if message.error() is not None:
                         raise OSError(f"{topic}/{number} at {servers}: {message.error()}")
@@ -360,9 +362,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("application", choices=sorted(COLUMNS))
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--input", type=Path, metavar="DIR", help="the directory that it has read")
-    source.add_argument("--kafka", metavar="HOST:PORT", help="or the servers of the topic (hourly_delays)")
-    parser.add_argument("--topic", help="with --kafka: its name")
+    source.add_argument(
+        "--input", type=Path, metavar="DIR", help="the directory that the application has read"
+    )
+    source.add_argument(
+        "--kafka",
+        metavar="HOST:PORT",
+        help="or the servers of the topic that it has read (hourly_delays only)",
+    )
+    parser.add_argument("--topic", help="with --kafka: the name of the topic")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--watermark-hours", type=float, default=1.0)
     parser.add_argument("--gap-hours", type=float, default=12.0)

@@ -112,11 +112,13 @@ def main() -> None:
     parser.add_argument("--input", required=True)
     parser.add_argument("--output", required=True)
     parser.add_argument("--checkpoint", help="default: OUTPUT.checkpoint")
-    parser.add_argument("--salts", type=int, default=1, help="over how many keys each airport is spread")
-    parser.add_argument("--files-per-trigger", type=int, default=1)
-    parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
     parser.add_argument(
-        "--available-now", action="store_true", help="end when all that is there has been read"
+        "--salts", type=int, default=1, help="the number of keys that each airport is spread over"
+    )
+    parser.add_argument("--files-per-trigger", type=int, default=1)
+    parser.add_argument("--trigger", default="1 second", help="the time between two batches")
+    parser.add_argument(
+        "--available-now", action="store_true", help="end when all available input has been read"
     )
     args = parser.parse_args()
     if args.salts < 1:

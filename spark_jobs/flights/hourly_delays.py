@@ -73,17 +73,17 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """What the application is told; ends the program where that does not go together."""
     parser = argparse.ArgumentParser(description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--input", metavar="DIR", help="a directory that files come to")
-    source.add_argument("--kafka", metavar="HOST:PORT", help="or the servers of a topic")
-    parser.add_argument("--topic", help="with --kafka: its name")
+    source.add_argument("--input", metavar="DIR", help="the directory to read files from")
+    source.add_argument("--kafka", metavar="HOST:PORT", help="or the servers of the topic to read")
+    parser.add_argument("--topic", help="with --kafka: the name of the topic")
     parser.add_argument("--output", required=True)
     parser.add_argument("--checkpoint", help="default: OUTPUT.checkpoint")
     parser.add_argument("--watermark", default="1 hour")
     parser.add_argument("--files-per-trigger", type=int, default=1)
     parser.add_argument("--records-per-trigger", type=int, default=2000)
-    parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
+    parser.add_argument("--trigger", default="1 second", help="the time between two batches")
     parser.add_argument(
-        "--available-now", action="store_true", help="end when all that is there has been read"
+        "--available-now", action="store_true", help="end when all available input has been read"
     )
     args = parser.parse_args(argv)
     if (args.kafka is None) != (args.topic is None):

@@ -52,11 +52,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka", required=True, metavar="HOST:PORT")
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--to", required=True, help="the topic that gets the hours")
+    parser.add_argument("--to", required=True, help="the topic to write the hourly delays to")
     parser.add_argument("--checkpoint", help="default: /tmp/origin_delays.checkpoint")
     parser.add_argument("--watermark", default="12 hours")
     parser.add_argument("--records-per-trigger", type=int, default=2000)
-    parser.add_argument("--trigger", default="1 second", help="processing time between two batches")
+    parser.add_argument("--trigger", default="1 second", help="the time between two batches")
     args = parser.parse_args()
 
     spark = SparkSession.builder.appName("origin_delays").getOrCreate()

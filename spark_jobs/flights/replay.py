@@ -319,18 +319,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("target", type=Path, nargs="?", help="the directory that the streaming query reads")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="feed a Kafka topic instead of a directory")
-    parser.add_argument("--topic", help="with --kafka: its name; it has to be there")
-    parser.add_argument("--repeat-every", type=int, default=0, help="with --kafka: each so many twice")
-    parser.add_argument("--closing-only", action="store_true", help="with --kafka: only the closing record")
+    parser.add_argument("--topic", help="with --kafka: the name of the topic, which must exist")
     parser.add_argument(
-        "--skip", type=int, default=0, help="with --kafka: leave out so many at the beginning"
+        "--repeat-every", type=int, default=0, help="with --kafka: write every Nth record twice"
     )
-    parser.add_argument("--rows-per-file", type=int, default=2000, help="for a topic: so many in one go")
+
     parser.add_argument(
-        "--speed", type=float, default=0.0, help="event seconds per second; 0: as fast as it goes"
+        "--closing-only", action="store_true", help="with --kafka: write only the closing record"
     )
-    parser.add_argument("--gap-ms", type=int, default=50, help="least time between two files, or portions")
-    parser.add_argument("--limit", type=int, help="only the first so many departures of the year")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="with --kafka: leave out this many departures at the beginning"
+    )
+    parser.add_argument(
+        "--rows-per-file", type=int, default=2000, help="departures in one file, or in one portion of a topic"
+    )
+    parser.add_argument(
+        "--speed", type=float, default=0.0, help="event seconds per second; 0: as fast as possible"
+    )
+    parser.add_argument(
+        "--gap-ms", type=int, default=50, help="the shortest time between two files or portions"
+    )
+    parser.add_argument(
+        "--limit", type=int, help="replay only this many departures, from the beginning of the year"
+    )
     parser.add_argument("--no-closing", action="store_true", help="leave out the closing record")
     parser.add_argument(
         "--data", type=Path, help="folder with flights.csv.zip and weather.csv (default: the package's)"
@@ -351,7 +362,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.kafka == "":
         parser.error("name either a directory, or --kafka and --topic")
     if args.skip and args.kafka is None:
-        parser.error("--skip is for a topic: a replay into a directory goes on by itself")
+        parser.error("--skip is for a topic: a replay into a directory continues where it stopped")
     try:
         flights = departures(args.data or data_dir())[: args.limit]
         if args.kafka is not None:

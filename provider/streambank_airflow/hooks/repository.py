@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.storage import open_store
-from streambank.work.executor import Pace
 from streambank_airflow.hooks.declared import DeclarationHook, connected
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ class RepositoryHook(DeclarationHook):
             StreambankError: The repository cannot be read.
         """
         from streambank.replicas.replicate import newest_first, replicate_to
+        from streambank.work.executor import Pace
         from streambank.work.pace import parse_rate
 
         rate = parse_rate(max_rate) if max_rate is not None else None

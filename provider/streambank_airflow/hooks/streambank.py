@@ -13,7 +13,6 @@ from streambank.control.operation import Lines
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import MAIN
 from streambank.storage import open_store
-from streambank.work.executor import Pace
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.declared import DEFAULT_CONN_ID, connected
 from streambank_airflow.hooks.jobs import TELL_EVERY_S
@@ -242,6 +241,7 @@ class StreambankHook(StateHook):
         from streambank.kafka.settings import Brokers, KafkaConnection
         from streambank.savepoint.take import TakeRequest, known_closure, take
         from streambank.sinks.file.capture import FileSinkCapture
+        from streambank.work.executor import Pace
 
         if checkpoint is not None:
             return take(
@@ -308,6 +308,7 @@ class StreambankHook(StateHook):
             NotFoundError: There is no such savepoint.
         """
         from streambank.savepoint.verify import known_level, verify
+        from streambank.work.executor import Pace
 
         repository = self.repository(ref)
         job, found = repository.find(self.newest(ref) if savepoint == LATEST else savepoint, ref)
@@ -354,6 +355,7 @@ class StreambankHook(StateHook):
         from streambank.recovery.approval import HELD, obstacles
         from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import plan_restore
+        from streambank.work.executor import Pace
 
         plan = plan_restore(
             RestoreRequest(
@@ -394,6 +396,7 @@ class StreambankHook(StateHook):
         """Restore a savepoint; see `plan_restore` and `streambank.recovery.restore.restore`."""
         from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import restore
+        from streambank.work.executor import Pace
 
         report = restore(
             RestoreRequest(

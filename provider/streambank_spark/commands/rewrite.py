@@ -255,9 +255,7 @@ def show(order: RewriteRequest, found: Derived) -> None:
     show_going(found)
     console.line()
     if found.savepoint is not None:
-        console.line(
-            f"Restore {found.savepoint} to go on with it. The query, and {found.of}, are as they were."
-        )
+        console.line(f"Restore {found.savepoint} to use it. The query and {found.of} are unchanged.")
     elif order.dry_run:
         console.line("Nothing was written.")
     else:

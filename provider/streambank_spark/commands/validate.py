@@ -164,7 +164,7 @@ def _show_repaired(document: dict[str, Any]) -> None:
             console.line(f"  + {_text(sample['after'])}")
     console.line()
     if document["savepoint"] is not None:
-        console.line(f"Restore {document['savepoint']} to go on with it. {document['of']} is as it was.")
+        console.line(f"Restore {document['savepoint']} to use it. {document['of']} is unchanged.")
     elif document["ok"]:
         console.line("No row is broken, so nothing was written.")
     else:

@@ -46,7 +46,7 @@ def require_known_spark(version: str) -> None:
     """
     if not any(version.startswith(f"{known}.") for known in KNOWN_SPARK):
         raise FormatError(
-            f"The runner does not know Spark {version}; it stops queries through a private part of Spark.",
+            f"The runner does not support Spark {version}: it stops queries through a private part of Spark.",
             code="spark-not-supported",
             hint=f"Run the job with PySpark {' or '.join(KNOWN_SPARK)}.",
         )

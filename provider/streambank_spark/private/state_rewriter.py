@@ -39,7 +39,7 @@ def require_known_spark(version: str) -> None:
     """
     if not any(version.startswith(f"{known}.") for known in KNOWN_SPARK):
         raise FormatError(
-            f"State cannot be rewritten with Spark {version}: it takes a private part of Spark.",
+            f"State cannot be rewritten with Spark {version}: the rewrite needs a private part of Spark.",
             code="spark-not-supported",
             hint=f"Run it with PySpark {' or '.join(KNOWN_SPARK)}; the query may run on another one.",
         )
@@ -124,7 +124,7 @@ def rewrite_stores(
         raise StorageError(
             f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",
             code="spark-failed",
-            hint="The whole of it is in the driver's log. The savepoint is as it was.",
+            hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error
 
 

@@ -72,10 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 where all of it was tried; what went wrong in a portion is in the report.
     """
-    parser = argparse.ArgumentParser(prog="execute_plan.py", description="Work on a plan of Streambank.")
+    parser = argparse.ArgumentParser(prog="execute_plan.py", description="Carry out a plan of Streambank.")
     parser.add_argument("--plan", type=Path, required=True)
     parser.add_argument("--report", type=Path, required=True)
-    parser.add_argument("--owner", type=int, help="end with this process, which is on this machine")
+    parser.add_argument("--owner", type=int, help="end when this process on this machine ends")
     options = parser.parse_args(argv)
     if options.owner is not None:
         end_with(options.owner, end_group)
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             failure = StorageError(
                 f"Spark gave up: {_first_line(error)}",
                 code="spark-failed",
-                hint="The whole of it is in the log of Spark's driver.",
+                hint="The full message is in the log of Spark's driver.",
             )
             report.write([json.dumps({"error": failure.to_dict()})])
             raise

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise StorageError(
                 f"Spark could not read the state: {str(error).strip().splitlines()[0]}",
                 code="spark-failed",
-                hint="The whole of it is in the driver's log. Of a running query, inspect a savepoint.",
+                hint="The full message is in the driver's log. If the query runs, inspect a savepoint.",
             ) from error
         finally:
             spark.stop()
@@ -80,26 +80,32 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--checkpoint", help="a checkpoint directory: a path or a URI")
     what.add_argument(
         "--savepoint",
-        help="a savepoint's id, or the unique beginning of one; with --jobs the newest if left out",
+        help="a savepoint's id, or the unique beginning of one (default with --jobs: the newest good one)",
     )
-    parser.add_argument("--batch", type=int, help="of a checkpoint: a committed batch that is retained")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        help="with --checkpoint: a committed batch that Spark still retains (default: the newest)",
+    )
     parser.add_argument(
         "--against", metavar="SAVEPOINT", help="an earlier savepoint: show what changed since"
     )
     parser.add_argument("--repository", "-r", help="the repository of the savepoints")
-    parser.add_argument("--jobs", metavar="FILE", help="the declared jobs, instead of --repository")
-    parser.add_argument("--job", help="whose savepoints: job, or job/query")
+    parser.add_argument(
+        "--jobs", metavar="FILE", help="the file that declares the jobs, instead of --repository"
+    )
+    parser.add_argument("--job", help="the job of the savepoint: job, or job/query")
     parser.add_argument(
         "--record",
         action="store_true",
-        help="keep the size of the largest key among the job's records, for `hot_key` of its SLA",
+        help="store the size of the largest key in the job's records, for `hot_key` of its SLA",
     )
     parser.add_argument("--operator", type=int, help="only this stateful operator")
-    parser.add_argument("--part", help="only this: left, right, a state variable, a store")
+    parser.add_argument("--part", help="only this part: left, right, a state variable, a store")
     parser.add_argument("--by", default="key", help="what counts as a key: an SQL expression (default: key)")
     parser.add_argument("--top", type=int, default=TOP, help="how many keys to show")
     parser.add_argument(
-        "--work", help="where savepoints are laid out; on a cluster, all machines must see it"
+        "--work", help="staging directory for savepoints; on a cluster, all machines must see it"
     )
     parser.add_argument("--report", type=Path, help="write the answer here, as JSON")
     return parser
@@ -109,7 +115,11 @@ def _check(options: argparse.Namespace) -> None:
     if (options.jobs is not None or options.record) and (options.jobs is None or options.job is None):
         raise InputError("--jobs and --job go together.", code="usage", hint="Give --jobs FILE --job NAME.")
     if options.record and (options.operator is not None or options.part is not None):
-        raise InputError("--record is for all of the state.", code="usage", hint="Leave out what narrows it.")
+        raise InputError(
+            "--record needs all of the state.",
+            code="usage",
+            hint="Leave out the options that select a part of it.",
+        )
     if options.jobs is not None:
         _declared(options)
     if options.checkpoint is None and options.savepoint is None:
@@ -122,7 +132,9 @@ def _check(options: argparse.Namespace) -> None:
             "A savepoint needs its repository.", code="usage", hint="Give --repository LOCATION."
         )
     if options.batch is not None and options.checkpoint is None:
-        raise InputError("--batch is for checkpoints.", code="usage", hint="A savepoint is of one batch.")
+        raise InputError(
+            "--batch is for checkpoints.", code="usage", hint="A savepoint holds only one batch."
+        )
     if options.top < 1:
         raise InputError("--top must be at least 1.", code="usage", hint="Say how many keys to show.")
 
@@ -151,7 +163,9 @@ def _job_of(options: argparse.Namespace) -> tuple[Job, str | None]:
     job = load_jobs(options.jobs).job(asked.job)
     if asked.query not in job.query_names:
         known = ", ".join(job.savepoint_name(one) for one in job.query_names)
-        raise InputError(f"{options.job} is no query.", code="which-query", hint=f"Say which: {known}.")
+        raise InputError(
+            f"{options.job} is not a declared query.", code="which-query", hint=f"Use one of: {known}."
+        )
     return job, asked.query
 
 

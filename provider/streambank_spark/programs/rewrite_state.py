@@ -31,10 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or that of the error (errors.py).
     """
-    parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Write a savepoint's state anew.")
-    parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what is to be done")
-    parser.add_argument("--report", type=Path, required=True, help="write here, as JSON, what was done")
-    parser.add_argument("--owner", type=int, help="end with this process, which is on this machine")
+    parser = argparse.ArgumentParser(prog="rewrite_state.py", description="Rewrite the state of a savepoint.")
+    parser.add_argument("--plan", type=Path, required=True, help="a JSON file that says what to do")
+    parser.add_argument("--report", type=Path, required=True, help="write the result here, as JSON")
+    parser.add_argument("--owner", type=int, help="end when this process on this machine ends")
     options = parser.parse_args(argv)
     if options.owner is not None:
         end_with(options.owner, end_group)
@@ -55,7 +55,7 @@ def _read(path: Path) -> dict[str, Any]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{path} is no plan: {error}.", code="usage", hint="See docs/howto/compaction.md."
+            f"{path} is not a valid plan: {error}.", code="usage", hint="See docs/howto/compaction.md."
         ) from error
 
 
@@ -75,7 +75,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         raise StorageError(
             f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",
             code="spark-failed",
-            hint="The whole of it is in the driver's log. The savepoint is as it was.",
+            hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error
     finally:
         spark.stop()

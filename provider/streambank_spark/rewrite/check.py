@@ -19,9 +19,7 @@ from streambank.core.errors import IntegrityError
 from streambank_spark.state.digest import Counted, count_all, digest_frame
 from streambank_spark.state.store_rows import StoreRows
 
-_HINT = (
-    "Nothing was saved, and the query and its savepoint are as they were. Report it, with the Spark version."
-)
+_HINT = "Nothing was saved. The query and its savepoint are unchanged. Report this, with the Spark version."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +84,18 @@ def _compare(
     place = f"operator {before.operator}, store {before.name}"
     wanted = before.partitions if partitions is None or before.alone else partitions
     if after.partitions != wanted:
-        raise _differs(f"{place} has {after.partitions} partitions and not {wanted}")
+        raise _differs(f"{place} has {after.partitions} partitions instead of {wanted}")
     rows, digest, odd = count_all(after)
     if seen is None:
         seen = Counted(before.frame.count(), *digest_frame(kept))
     if (rows, digest) != (seen.rows, seen.digest):
-        raise _differs(f"{place} has {rows:,} rows ({digest}) and not {seen.rows:,} ({seen.digest})")
+        raise _differs(f"{place} has {rows:,} rows ({digest}) instead of {seen.rows:,} ({seen.digest})")
     if odd and (partitions is not None or odd != count_all(before.of(kept))[2]):
-        raise _differs(f"{odd:,} rows of {place} are in a partition where Spark does not look for them")
+        raise _differs(f"{odd:,} rows of {place} are in the wrong partition, where Spark would not find them")
     return Compared(
         before.operator, before.name, seen.rows_before, rows, digest, before.partitions, after.partitions
     )
 
 
 def _differs(what: str) -> IntegrityError:
-    return IntegrityError(
-        f"The state that was written is not what it has to be: {what}.", code="rewrite-differs", hint=_HINT
-    )
+    return IntegrityError(f"The state that was written is wrong: {what}.", code="rewrite-differs", hint=_HINT)

@@ -153,7 +153,7 @@ def derive(
         state = QueryState(spark, laid.location)
         if write is rewrite:
             check_rewritable(state, partitions)
-        say("Looking for what goes")
+        say("Looking for rows to remove")
         gone = [] if decide is None else decide(state)
         mended = [] if mend is None else mend(state)
         kept_by_spark = [each.sized.persist() for each in gone]
@@ -166,7 +166,7 @@ def derive(
                 counts = _counted(list(store_rows(session, state)), gone) if gone else {}
                 return Derived(laid.of, state.closure.batch, _going(gone, keys, counts))
             with place_beside(laid.location) as target:
-                say("Writing the state anew, and reading it again")
+                say("Rewriting the state, and reading it again")
                 token = f"{savepoint} {operation} {uuid.uuid4().hex[:12]}"
                 more: dict[str, Any] = {"mended": mended} if mended else {}
                 done = write(
@@ -229,24 +229,24 @@ def _going(gone: Sequence[Expired], keys: Sequence[int], counts: Counts) -> tupl
 _MEANINGS = (
     (
         ("stateStoreSave",),
-        "A key that comes again starts from zero; what append mode had not given out yet is never given.",
+        "A key that comes again starts from zero; results that append mode had not written yet are lost.",
     ),
     (
         ("sessionWindow",),
-        "Its open sessions are never given out; rows that come later begin new ones.",
+        "Its open sessions are never written to the output; later rows begin new ones.",
     ),
     (
         ("dedupe",),
-        "A row that was seen before is taken for a new one, and given out once more.",
+        "A row that was seen before counts as new, and is written to the output again.",
     ),
     (
         ("symmetricHashJoin",),
-        "Rows that waited for the other side are gone: what comes later finds none of them, and an outer "
-        "join never gives them out as unmatched.",
+        "Rows that waited for the other side are gone: later rows do not match them, and an outer join "
+        "never writes them to the output as unmatched.",
     ),
     (
         ("flatMapGroupsWithState", "applyInPandasWithState", "transformWithState"),
-        "The function finds no state for the key when it comes again; its timeouts and timers are gone, too, "
+        "If the key comes again, the function finds no state for it; its timeouts and timers are gone too, "
         "and never fire.",
     ),
 )

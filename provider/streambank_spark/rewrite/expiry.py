@@ -26,7 +26,7 @@ from streambank_spark.state.read import is_key
 from streambank_spark.state.state import TIMERS, Part, QueryState
 
 _NOW, _WATERMARK = "{now}", "{watermark}"
-_VALUES = " Its values may tell of somebody all the same."
+_VALUES = " Its values may still hold data about this key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None 
     if len(found) != 1:
         known = ", ".join(f"{one.operator} ({one.name})" for one in found) or "none"
         raise InputError(
-            "The expression is about the state of one operator, and it is not said which.",
+            "The expression applies to one operator, and the query has several.",
             code="which-operator",
-            hint=f"Name it with --operator; there are: {known}.",
+            hint=f"Name one with --operator: {known}.",
         )
     return [_where(state, rule, found[0])]
 
@@ -167,14 +167,14 @@ def _named(state: QueryState, rule: Key, passed_over: list[PassedOver]) -> list[
     )
     if any(_keyed(state, one.operator) for one in passed_over if rule.operator in (None, one.operator)):
         raise InputError(
-            f"{rule.text} names no key of any operator: {whys}",
+            f"{rule.text} does not name a key of any operator: {whys}",
             code="bad-key-text",
             hint="`streambank state schema` shows the keys: give the fields of one as a JSON object.",
         )
     raise RefusedError(
-        f"The query keeps nothing by a key: {whys or 'it has no state.'}",
+        f"The query keeps no state by key: {whys or 'it has no state.'}",
         code="no-key",
-        hint="There is nothing of anybody to erase by a key; what was summed up cannot be taken out again.",
+        hint="Nothing can be erased by key. What was added to a sum cannot be taken out again.",
     )
 
 
@@ -192,9 +192,9 @@ def rows_of_key(
     state.operators(rule.operator)  # there is such a one
     for operator in state.operators():
         if rule.operator not in (None, operator.operator):
-            why = "it was not asked for: another operator was named."
+            why = "it was not selected: --operator named another one."
         elif not _keyed(state, operator.operator):
-            why = "it keeps one state for all input, in whose values anybody may be."
+            why = "it keeps one state for all input, and its values may include this key's data."
         else:
             try:
                 parts = state.parts(operator)
@@ -240,7 +240,7 @@ def _units(frame: DataFrame, operator: OperatorState, part: Part) -> Column:
         raise RefusedError(
             f"Operator {operator.operator} ({operator.name}) keeps one state for all input: it has no keys.",
             code="no-key",
-            hint="Nothing of it can expire. To begin it anew, start the job with an empty checkpoint.",
+            hint="None of it can expire. To start from zero, start the job with an empty checkpoint.",
         )
     return unit
 
@@ -273,7 +273,7 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
     if _WATERMARK in text:
         if state.closure.watermark_ms is None:
             raise InputError(
-                "The expression asks for the watermark, and the query has none.",
+                "The expression uses {watermark}, but the query has no watermark.",
                 code="bad-expression",
                 hint="Use {now}, or a timestamp.",
             )
@@ -284,15 +284,15 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
         kind = frame.select(F.expr(text).alias("flag")).schema["flag"].dataType.simpleString()
     except (AnalysisException, ParseException) as error:
         raise InputError(
-            f"{rule.expression!r} cannot be asked of {part.name}: {str(error).strip().splitlines()[0]}",
+            f"{rule.expression!r} cannot be used on {part.name}: {str(error).strip().splitlines()[0]}",
             code="bad-expression",
             hint=f"It has {_columns(frame)}. Name a side or a state variable with --part.",
         ) from error
     if kind != "boolean":
         raise InputError(
-            f"{rule.expression!r} is a {kind}, and not true or false.",
+            f"{rule.expression!r} gives a {kind} instead of true or false.",
             code="bad-expression",
-            hint="Compare it with something.",
+            hint="Write a comparison, such as value.count > 0.",
         )
     return F.coalesce(F.expr(text), F.lit(False))
 
@@ -312,7 +312,7 @@ def _idle(state: QueryState, since: QueryState, operator: OperatorState) -> Expi
     now, then = _contents(state, operator), _contents(since, before)
     if now.schema[UNIT].dataType != then.schema[UNIT].dataType:
         raise InputError(
-            f"The keys of operator {operator.operator} are of another type in the earlier savepoint.",
+            f"The keys of operator {operator.operator} have another type in the earlier savepoint.",
             code="not-earlier",
             hint="Compare with a savepoint that was taken since the application changed.",
         )

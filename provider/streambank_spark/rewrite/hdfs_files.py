@@ -99,7 +99,7 @@ def check_codec(codec: str | None) -> str:
         raise RefusedError(
             f"HDFS-backed state compressed with {found} cannot be rewritten.",
             code="unknown-codec",
-            hint=f"It can with {' or '.join(CODECS)}; RocksDB state can with any.",
+            hint=f"The codec must be {' or '.join(CODECS)}. RocksDB state can be rewritten with any codec.",
         )
     return found
 
@@ -111,7 +111,7 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise StorageError(
-            f"Rewriting HDFS-backed state takes the package {name.partition('.')[0]}; it is not installed.",
+            f"Rewriting HDFS-backed state needs the package {name.partition('.')[0]}. It is missing.",
             code="missing-package",
             hint="Install streambank[state], on the executors too.",
         ) from error
@@ -136,7 +136,7 @@ def _decompress(data: bytes, codec: str, path: str) -> bytes:
         except struct.error as error:
             raise FormatError(f"{path} ends within a block.", code="half-written", hint=_DAMAGED) from error
         if magic != MAGIC:
-            raise FormatError(f"{path} is no LZ4 stream.", code="half-written", hint=_DAMAGED)
+            raise FormatError(f"{path} is not an LZ4 stream.", code="half-written", hint=_DAMAGED)
         position += _HEADER.size
         if plain_bytes == 0:
             return b"".join(pieces)

@@ -111,7 +111,8 @@ def rewrite_hdfs_stores(
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be rewritten.",
             code="row-checksum",
-            hint=f"{ROW_CHECKSUM} is fixed by the first batch: begin the job anew, or with RocksDB.",
+            hint=f"The first batch fixes {ROW_CHECKSUM}: start with an empty checkpoint without it, or with "
+            "RocksDB.",
         )
     ship(state.session.sparkContext, PACKAGES)
     for operator in closure.operators:
@@ -128,7 +129,7 @@ def rewrite_hdfs_stores(
             if repair is not None:
                 made = _run(state, work, repair.bytes_of.rdd.map(_change_of))
                 if made != repair.rows:
-                    lacking = f"{repair.rows - made:,} of them are stored in another way"
+                    lacking = f"{repair.rows - made:,} of them are stored in another format"
                     raise not_encoded(repair.place, lacking)
                 continue
             if going is None:

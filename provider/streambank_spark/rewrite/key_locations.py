@@ -219,8 +219,8 @@ def deletion(repository: Repository, holding: Sequence[Holding]) -> list[str]:
 
 
 EXPIRED_WHY = (
-    "it is expired: nobody reads it, `streambank undelete` brings it back, and its bytes are there until "
-    "sweeps have deleted them"
+    "it is expired, and was not searched: `streambank undelete` brings it back, and its bytes are there "
+    "until sweeps have deleted them"
 )
 
 
@@ -271,7 +271,7 @@ class Live:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        why = "unknown: it holds the key until the job goes on from the new savepoint, and this is deleted"
+        why = "unknown: it may hold the key until the job runs from the new savepoint and this is deleted"
         return {
             "location": self.location,
             "generation": self.generation,

@@ -140,14 +140,14 @@ def check_migratable(state: QueryState) -> None:
         raise RefusedError(
             f"The checkpoint has no operator metadata (operator {', '.join(unnamed)}): Spark 3.5 wrote it.",
             code="no-operator-metadata",
-            hint="Spark's writer needs it. Begin anew with RocksDB, or keep the HDFS-backed state.",
+            hint="Spark's writer needs it. Start with an empty checkpoint and RocksDB, or keep this state.",
         )
     limits = [str(one.operator) for one in closure.operators if one.name == GLOBAL_LIMIT]
     if limits:
         raise RefusedError(
             f"The state of a limit (operator {', '.join(limits)}) cannot be written as RocksDB.",
             code="limit-state",
-            hint="Spark's private writer does not know a limit. Begin anew with RocksDB.",
+            hint="Spark's writer does not support a limit. Start with an empty checkpoint and RocksDB.",
         )
     schemas = {file.path.split("/")[1] for file in closure.files if file.role == "schema"}
     bare = [str(one.operator) for one in closure.operators if str(one.operator) not in schemas]
@@ -161,11 +161,11 @@ def check_migratable(state: QueryState) -> None:
         raise RefusedError(
             "HDFS-backed state with checksums of its rows cannot be written as RocksDB.",
             code="row-checksum",
-            hint=f"{ROW_CHECKSUM} is fixed by the first batch: begin anew with RocksDB.",
+            hint=f"The first batch fixes {ROW_CHECKSUM}: start with an empty checkpoint and RocksDB.",
         )
     if (closure.spark.codec or CODECS[0]) not in CODECS:
         raise RefusedError(
             f"HDFS-backed state compressed with {closure.spark.codec} cannot be written as RocksDB.",
             code="unknown-codec",
-            hint=f"It can with {' or '.join(CODECS)}: the codec is fixed by the first batch.",
+            hint=f"The codec must be {' or '.join(CODECS)}, and the first batch fixes it.",
         )

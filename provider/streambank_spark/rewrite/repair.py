@@ -87,9 +87,9 @@ class Assignment:
             raise _changes_key(text)
         if match is None or root != VALUE or not column:
             raise InputError(
-                f"The repair {text!r} assigns no column of the value.",
+                f"The repair {text!r} does not assign a column of the value.",
                 code="bad-expression",
-                hint="Write it so: --repair '0: value.count = greatest(value.count, 0)'.",
+                hint="Example: --repair '0: value.count = greatest(value.count, 0)'.",
             )
         given = match["operator"]
         return cls(
@@ -102,9 +102,9 @@ class Assignment:
 
 def _changes_key(text: str) -> RefusedError:
     return RefusedError(
-        f"The repair {text!r} would change a key, by which Spark finds the row.",
+        f"The repair {text!r} would change a key. Spark finds the row by its key.",
         code="repair-key",
-        hint="Other columns of the value can be repaired; a key can be taken away: `streambank state erase`.",
+        hint="Repair other columns of the value, or remove the key: `streambank state erase`.",
     )
 
 
@@ -143,7 +143,7 @@ def _mend(
     ]
     place = f"operator {part.operator}, {part.name}"
     if not mine:
-        raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no repair is given for them.")
+        raise _not_repaired(f"{rows:,} rows of {place} break a rule, and no --repair applies to them.")
     (operator,) = state.operators(part.operator)
     _check(state, operator, part, frame)
     new = _assigned(frame, mine, place)
@@ -158,11 +158,11 @@ def _check(state: QueryState, operator: OperatorState, part: Part, frame: DataFr
     conf = state.closure.offset_conf
     if VALUE not in frame.columns or len(operator.stores) != 1:
         raise RefusedError(
-            f"Rows of {place} cannot be repaired: they are no single values by their keys, or Spark keeps "
-            "more about them elsewhere.",
+            f"Rows of {place} cannot be repaired: a key has more than one value there, or Spark keeps "
+            "more about the rows elsewhere.",
             code="repair-part",
-            hint="Repair what the query reads, and begin it anew; or let the keys go: `streambank state "
-            "compact --where`.",
+            hint="Repair the input and start the query with an empty checkpoint, or remove the keys: "
+            "`streambank state compact --where`.",
         )
     encoding = conf.get(_ENCODING, "unsaferow")
     if encoding.lower() != "unsaferow":
@@ -171,7 +171,7 @@ def _check(state: QueryState, operator: OperatorState, part: Part, frame: DataFr
         raise RefusedError(
             f"Rows of {place} have checksums of their own, and cannot be repaired.",
             code="row-checksum",
-            hint=f"Run the query without {_ROW_CHECKSUM} for its next snapshots.",
+            hint=f"Run the query without {_ROW_CHECKSUM} until it has written new snapshots.",
         )
 
 
@@ -194,7 +194,7 @@ def _assigned(frame: DataFrame, assignments: Sequence[Assignment], place: str) -
         kind = _kind(frame.schema[VALUE].dataType, one.column.split("."))
         try:
             if kind is None:
-                raise AnalysisException(message=f"{place} has no column value.{one.column}.")
+                raise AnalysisException(message=f"{place} has no column named value.{one.column}.")
             value = value.withField(one.column, F.expr(one.expression).cast(kind))
             frame.select(value)
         except AnalysisException as error:
@@ -224,12 +224,14 @@ def _evaluate(mended: Mended, place: str) -> None:
         ) from error
     if first != again:
         raise InputError(
-            f"The repair of {place} gives another value each time.",
+            f"The repair of {place} gives a different value each time.",
             code="bad-expression",
-            hint="Write constants in the place of rand(), uuid() or current_timestamp().",
+            hint="Use constants instead of rand(), uuid() or current_timestamp().",
         )
     if still:
-        raise _not_repaired(f"{still:,} of {mended.rows:,} rows of {place} would break a rule all the same.")
+        raise _not_repaired(
+            f"{still:,} of {mended.rows:,} rows of {place} would still break a rule after the repair."
+        )
 
 
 def _not_repaired(what: str) -> InputError:

@@ -76,9 +76,9 @@ class RewriteRequest:
         unknown = set(data) - {one.name for one in fields(cls)}
         if unknown or data.get("operation") not in OPERATIONS:
             raise InputError(
-                f"This is no order: {', '.join(sorted(unknown)) or data.get('operation')}.",
+                f"The request is not valid: {', '.join(sorted(unknown)) or data.get('operation')}.",
                 code="usage",
-                hint=f"The operation is one of {', '.join(OPERATIONS)}.",
+                hint=f"The operation must be one of {', '.join(OPERATIONS)}.",
             )
         order = cls(**data)
         order.check()
@@ -112,7 +112,11 @@ class RewriteRequest:
         if (self.partitions is not None and self.partitions < 1) or (
             self.max_rows is not None and self.max_rows < 1
         ):
-            raise InputError("It takes 1 at least.", code="usage", hint="Give a whole number above 0.")
+            raise InputError(
+                "--partitions and --max-rows must be at least 1.",
+                code="usage",
+                hint="Give a whole number above 0.",
+            )
 
 
 def carry_out(
@@ -224,9 +228,9 @@ def _older(repository: Repository, job: str, savepoint: str, seconds: float) -> 
     ]
     if not old:
         raise NotFoundError(
-            f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
+            f"No savepoint of {job} was taken at {before:%Y-%m-%d %H:%M} UTC or earlier.",
             code="no-such-savepoint",
-            hint="What was idle for so long is not known: keep savepoints for longer, or use --where.",
+            hint="Which keys were idle for so long is not known: keep savepoints longer, or use --where.",
         )
     return max(old, key=_moment).savepoint
 

@@ -140,9 +140,9 @@ def check_rewritable(state: QueryState, partitions: int | None) -> None:
         )
     if provider == "hdfs" and partitions is not None:
         raise RefusedError(
-            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
+            "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
             code="hdfs-backed",
-            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
+            hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
         )
 
 
@@ -152,7 +152,7 @@ def _require_as_encoded(stores: Sequence[StoreRows], repairs: Iterable[Mended]) 
     for one in repairs:
         found = one.found_raw(by_name[one.named].frame)
         if found != one.rows:
-            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another way")
+            raise not_encoded(one.place, f"{one.rows - found:,} of them are stored in another format")
 
 
 def _change(

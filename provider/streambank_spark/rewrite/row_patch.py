@@ -99,9 +99,7 @@ class Mended:
         )
         rows, found = digest_frame(after)
         if (rows, found) != (rest_rows + self.rows, _sum((rest, repaired))):
-            raise _differs(
-                f"{self.place} has {rows:,} rows ({found}), and other ones than those that had to be"
-            )
+            raise _differs(f"the {rows:,} rows of {self.place} ({found}) are not the expected ones")
         broken = after.where(~self.holds).count()
         if broken:
             raise _differs(f"{broken:,} rows of {self.place} break a rule")
@@ -132,15 +130,15 @@ def not_encoded(place: str, why: str) -> RefusedError:
     return RefusedError(
         f"Rows of {place} cannot be repaired: {why}.",
         code="repair-encoding",
-        hint="Only rows that are stored as plain UnsafeRow can. Let the keys go instead: `streambank state "
-        "compact --where`.",
+        hint="Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead: "
+        "`streambank state compact --where`.",
     )
 
 
 def _differs(what: str) -> IntegrityError:
     return IntegrityError(
-        f"The repaired state is not what it has to be: {what}.",
+        f"The repaired state is wrong: {what}.",
         code="rewrite-differs",
-        hint="Nothing was saved, and the query and its savepoint are as they were. Report it, with the Spark "
+        hint="Nothing was saved. The query and its savepoint are unchanged. Report this, with the Spark "
         "version.",
     )

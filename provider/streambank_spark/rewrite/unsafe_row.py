@@ -94,9 +94,9 @@ def plain(column: Column, kind: DataType) -> Column:
     if isinstance(kind, (*_NUMBERS, BinaryType, DecimalType, NullType)):
         return column
     raise RefusedError(
-        f"State with a {kind.simpleString()} in its key cannot be rewritten where it is HDFS-backed.",
+        f"HDFS-backed state with a {kind.simpleString()} in its key cannot be rewritten.",
         code="key-type",
-        hint="Move the query to RocksDB first: there Spark itself rewrites the state.",
+        hint="Move the query to RocksDB first: Spark itself rewrites RocksDB state.",
     )
 
 

@@ -70,15 +70,15 @@ def parse(argv: Sequence[str]) -> LaunchSpec:
     if entry.launch is not None:
         if command:
             raise InputError(
-                "--launch names the application itself.",
+                "--launch already names the application.",
                 code="bad-arguments",
-                hint="Leave out what comes after it.",
+                hint="Leave out the application and its arguments.",
             )
         return _read(entry.launch)
     jobs = entry.jobs or os.environ.get("STREAMBANK_JOBS")
     if not jobs:
         raise InputError(
-            "No jobs file is known.", code="bad-arguments", hint="Give --jobs FILE, or set STREAMBANK_JOBS."
+            "No jobs file is given.", code="bad-arguments", hint="Give --jobs FILE, or set STREAMBANK_JOBS."
         )
     return _launch(load_jobs(jobs).job(entry.job), command)
 

@@ -123,7 +123,9 @@ class Poll:
                 self._on_stop(self._wish(request))
             else:
                 self._control.requests.answer(
-                    request.number, "refused", why=f"this driver does not know {request.kind!r}"
+                    request.number,
+                    "refused",
+                    why=f"this driver does not support requests of the kind {request.kind!r}",
                 )
 
     def _wish(self, request: Request) -> StopRequest:
@@ -220,4 +222,4 @@ class ControlJournal:
         try:
             self._control.record_event(kind, launch_id=self._launch_id, epoch=self._epoch, **details)
         except StorageError as error:
-            print(f"streambank: it could not be recorded: {error.message}", file=sys.stderr, flush=True)
+            print(f"streambank: a record could not be written: {error.message}", file=sys.stderr, flush=True)

@@ -82,11 +82,11 @@ class Looks:
         if self.sources != other.sources:
             return "read something else"
         if self.output != other.output:
-            return f"wrote to {other.output}, and not to {self.output}"
+            return f"wrote to {other.output} instead of {self.output}"
         if self.operators != other.operators:
-            return f"kept state for {_listed(other.operators)}, and not for {_listed(self.operators)}"
+            return f"kept state for {_listed(other.operators)} instead of {_listed(self.operators)}"
         if self.checkpoint != other.checkpoint:
-            return f"named the checkpointLocation {other.checkpoint}, and not {self.checkpoint}"
+            return f"named the checkpointLocation {other.checkpoint} instead of {self.checkpoint}"
         return None
 
 
@@ -131,7 +131,7 @@ class Queries:
             seen = self._seen.setdefault(name, _Seen(looks))
             if seen.starting or any(not run.ended.is_set() for run in seen.runs):
                 raise RefusedError(
-                    f"Job {self.job} starts {_shown(spark_name)} while its query {name} runs.",
+                    f"Job {self.job} starts {_shown(spark_name)} while its query {name} is still running.",
                     code="undeclared-query" if name == MAIN else "query-runs-already",
                     hint=_DECLARE,
                 )
@@ -164,7 +164,7 @@ class Queries:
             return MAIN
         if spark_name is None or spark_name not in self.declared:
             raise RefusedError(
-                f"Job {self.job} declares {', '.join(sorted(self.declared))}, and not {_shown(spark_name)}.",
+                f"Job {self.job} declares {', '.join(sorted(self.declared))}, but not {_shown(spark_name)}.",
                 code="undeclared-query",
                 hint="Give the query a declared name with queryName(...), or declare its name.",
             )

@@ -25,7 +25,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
         raise connect_refused("the environment asks for it")
     if "PYSPARK_GATEWAY_PORT" not in environment:
         raise RefusedError(
-            "The runner was not started by spark-submit, so the JVM that it has to watch is not there.",
+            "The runner was not started by spark-submit, so there is no JVM to watch.",
             code="not-spark-submit",
             hint="spark-submit run_query.py --job NAME -- app.py ARGS, or streambank job start NAME.",
         )
@@ -33,16 +33,16 @@ def check_environment(environment: Mapping[str, str]) -> None:
     if environment.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         raise RefusedError(
             "PYSPARK_PIN_THREAD is off, so the runner cannot stop a query at a batch boundary: each of its "
-            "calls might come in another thread of the JVM.",
+            "calls might run in another thread of the JVM.",
             code="threads-not-pinned",
-            hint="Take PYSPARK_PIN_THREAD out of the driver's environment, or set it to true.",
+            hint="Remove PYSPARK_PIN_THREAD from the driver's environment, or set it to true.",
         )
 
 
 def connect_refused(why: str) -> RefusedError:
     """The refusal of Spark Connect: its queries run in a server that the runner neither sees nor stops."""
     return RefusedError(
-        f"Spark Connect cannot be run by the runner ({why}).",
+        f"The runner does not support Spark Connect ({why}).",
         code="connect-not-supported",
         hint=_CONNECT_HINT,
     )
@@ -96,9 +96,9 @@ def check_trigger(arguments: Mapping[str, Any]) -> None:
         if arguments.get(argument) is not None:
             code = "continuous-not-supported" if argument == "continuous" else "real-time-not-supported"
             raise RefusedError(
-                f"{what} cannot be run by the runner: its checkpoints have no batches.",
+                f"The runner does not support {what}: its checkpoints have no batches.",
                 code=code,
-                hint="Use processingTime, availableNow or once.",
+                hint="Use the trigger processingTime, availableNow or once.",
             )
 
 
@@ -110,9 +110,9 @@ def check_option(key: str, value: Any) -> None:
     """
     if key.lower() == "asyncprogresstrackingenabled" and str(value).lower() == "true":
         raise RefusedError(
-            "Asynchronous progress tracking cannot be run by the runner: its checkpoint is behind its sink.",
+            "The runner does not support asynchronous progress tracking: its checkpoint is behind its sink.",
             code="async-progress-not-supported",
-            hint="Leave out the option asyncProgressTrackingEnabled.",
+            hint="Remove the option asyncProgressTrackingEnabled.",
         )
 
 
@@ -135,7 +135,7 @@ def check_output(path: str | None, new_sinks: Mapping[str, str]) -> None:
     new = left_for(place, new_sinks)
     if new is not None:
         raise RefusedError(
-            f"The query is to write to {place}, but was restored to write to {new}.",
+            f"The query would write to {place}, but it was restored to write to {new}.",
             code="old-sink",
-            hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
+            hint="Let the application write to the new one. To use the old one, restore a savepoint of it.",
         )

@@ -252,9 +252,9 @@ class Driver:
             actual = jvm.jvm_pid()
             if actual != self.jvm_pid:
                 raise RefusedError(
-                    f"The session's JVM is process {actual}, not {self.jvm_pid} that started this driver.",
+                    f"The session's JVM is process {actual}, but process {self.jvm_pid} started this driver.",
                     code="foreign-jvm",
-                    hint="Let the application use the session of its spark-submit.",
+                    hint="Let the application use the session that spark-submit started.",
                 )
             self._java_handler = signals.watch_jvm(self._on_term)
 

@@ -73,9 +73,9 @@ def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
     why = why_unwanted(spec, control, epoch=claim.epoch)
     if why is not None:
         raise RefusedError(
-            f"This driver of job {spec.job} is not wanted any more: {why}.",
+            f"This driver of job {spec.job} is superseded: {why}.",
             code="not-wanted",
-            hint=f"Start the job if it is to run: `streambank job start {spec.job}`.",
+            hint=f"To run the job, start it: `streambank job start {spec.job}`.",
         )
 
 

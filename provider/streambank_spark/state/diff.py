@@ -148,7 +148,7 @@ def _note(before: DataFrame | None, after: DataFrame | None) -> str:
     if before is None or after is None:
         return f"Only the {'second' if before is None else 'first'} has this part."
     types = [[field.dataType.simpleString() for field in frame.schema.fields] for frame in (before, after)]
-    return "" if types[0] == types[1] else "Its columns have other types or names."
+    return "" if types[0] == types[1] else "The types or names of its columns differ."
 
 
 def _joined(before: DataFrame | None, after: DataFrame | None) -> DataFrame:

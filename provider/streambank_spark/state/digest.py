@@ -240,7 +240,7 @@ def _row_hash_pieces(seed: int, value: Column, kind: DataType) -> Iterator[tuple
         yield value, False
     elif not isinstance(kind, NullType):
         raise FormatError(
-            f"State of the type {kind.simpleString()} cannot be compared: the type is not known.",
+            f"State of the type {kind.simpleString()} cannot be compared: the type is not supported.",
             code="unknown-type",
             hint="Report it, with the Spark version.",
         )

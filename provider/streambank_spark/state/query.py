@@ -56,7 +56,7 @@ def run_query(state: QueryState, text: str) -> DataFrame:
         raise InputError(
             f"The query cannot be run: {first_line(error)}",
             code="bad-query",
-            hint=f"Give one SELECT over these views: {', '.join(names) or 'none, the query keeps no state'}.",
+            hint=f"Use one SELECT over these views: {', '.join(names) or 'none, the query keeps no state'}.",
         ) from error
 
 

@@ -156,14 +156,14 @@ def is_key(frame: DataFrame, text: str) -> Column:
     """
     kind = frame.schema[KEY].dataType
     if not isinstance(kind, StructType) or not kind.fields:
-        raise _bad_key(text, kind, "there is nothing to look up by")
+        raise _bad_key(text, kind, "this state has no key")
     try:
         wanted = json.loads(text)
     except ValueError:
         wanted = text
     if not isinstance(wanted, dict):
         if len(kind.fields) > 1:
-            raise _bad_key(text, kind, "it has several fields")
+            raise _bad_key(text, kind, "the key has several fields")
         # As it was given: a text that looks like a number is still a text.
         wanted = {kind.names[0]: wanted if isinstance(wanted, (list, str, type(None))) else text}
     return _matches(frame, column(KEY), kind, wanted, text)
@@ -180,21 +180,21 @@ def _matches(frame: DataFrame, value: Column, kind: StructType, wanted: dict[str
         elif given is None:
             conditions.append(inner.isNull())
         elif isinstance(given, (dict, list)):
-            raise _bad_key(text, kind, f"{field.name} is no such thing")
+            raise _bad_key(text, kind, f"the field {field.name} needs a plain value")
         else:
             plain = json.dumps(given) if isinstance(given, bool) else str(given)
             typed = F.lit(plain).try_cast(field.dataType)
             if frame.sparkSession.range(1).select(typed.isNull()).collect()[0][0]:
-                raise _bad_key(text, kind, f"{plain} is no {field.dataType.simpleString()}")
+                raise _bad_key(text, kind, f"{plain} is not a valid {field.dataType.simpleString()}")
             conditions.append(inner == typed)
     return reduce(and_, conditions)
 
 
 def _bad_key(text: str, kind: DataType, why: str) -> InputError:
     return InputError(
-        f"{text} names no key of this state: {why}.",
+        f"{text} does not name a key of this state: {why}.",
         code="bad-key-text",
-        hint=f"The key is {kind.simpleString()}: give its fields as a JSON object, or its only one as text.",
+        hint=f"The key is {kind.simpleString()}: give its fields as a JSON object, or a single one as text.",
     )
 
 
@@ -311,7 +311,7 @@ def export_state(spark: SparkSession, state: QueryState, target: str, choice: Ch
         raise RefusedError(
             f"{place.uri} is not empty.",
             code="target-not-empty",
-            hint="Export into a directory of its own: what is in this one may be somebody's.",
+            hint="Export into an empty directory: files that are already there might be overwritten.",
         )
     location = (target if "://" in target else place.uri).rstrip("/")
     written = []

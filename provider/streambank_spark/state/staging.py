@@ -104,9 +104,9 @@ def materialized_checkpoint(checkpoint: str, batch: int | None, staging: Staging
         place = open_store(f"{work}/repository-{uuid.uuid4().hex}")
         if is_inside(place.uri, source.uri):
             raise InputError(
-                f"{work} lies in the checkpoint {source.uri}.",
+                f"{work} is inside the checkpoint {source.uri}.",
                 code="inside-checkpoint",
-                hint="Give a --work beside it: nothing is ever written into a live checkpoint.",
+                hint="Give a --work outside of it: nothing is ever written into a live checkpoint.",
             )
         stack.callback(_remove, place)
         repository = Repository.open(place, create=True)
@@ -133,7 +133,7 @@ def _work(stack: ExitStack, staging: Staging) -> str:
         return for_spark(staging.work.rstrip("/"))
     if not staging.master.startswith("local"):
         raise InputError(
-            "On a cluster state is laid out where all of its machines see it.",
+            "On a cluster, all machines must see the staging directory for state.",
             code="usage",
             hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
         )
@@ -197,7 +197,7 @@ def require_shared(spark: SparkSession, location: str) -> None:
         reduce(DataFrame.unionAll, many).collect()
     except (PySparkException, Py4JError) as error:
         raise RefusedError(
-            f"An executor does not see {location}, which the driver has laid out: {first_line(error)}",
+            f"An executor does not see {location}, where the driver staged the state: {first_line(error)}",
             code="paths-not-shared",
-            hint="Give a --work that all machines see at the same path, or one such as s3://bucket/work.",
+            hint="Give a --work that all machines see at the same path, such as s3://bucket/work.",
         ) from error

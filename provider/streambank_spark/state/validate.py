@@ -51,9 +51,9 @@ class Rule:
         expression = (match["expression"] if match else text).strip()
         if not expression:
             raise InputError(
-                f"The rule {text!r} holds no expression.",
+                f"The rule {text!r} has no expression.",
                 code="bad-expression",
-                hint='Write it so: --rule "0: value.count >= 0".',
+                hint='Example: --rule "0: value.count >= 0".',
             )
         if match is None:
             return cls(expression, operator, part)

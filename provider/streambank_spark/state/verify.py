@@ -22,8 +22,8 @@ from streambank_spark.state.staging import Staging, materialized_savepoint, requ
 from streambank_spark.state.state import Part, QueryState, parts_of, store_part
 from streambank_spark.submit.session import first_line
 
-_EFFECT = "A query restored from this savepoint would fail, or go on with other state than it had."
-_HINT = "Restore another savepoint, and look at the Spark version that wrote this one."
+_EFFECT = "A query restored from this savepoint would fail, or go on with wrong state."
+_HINT = "Restore another savepoint, and check which Spark version wrote this one."
 
 
 def look_deep(
@@ -72,12 +72,12 @@ def _open(state: QueryState, part: Part, counted: int | None) -> Iterator[Findin
             "rows-not-counted",
             "info",
             where,
-            f"Spark reads it, {rows:,} rows; nothing in the savepoint says how many there must be.",
-            "That none is missing rests on the bytes alone, which are those that were saved.",
-            "RocksDB counts rows in its snapshots: a savepoint right after one has numbers to compare.",
+            f"Spark reads {rows:,} rows; the savepoint does not say how many there must be.",
+            "The bytes are those that were saved, but no row count confirms that no row is missing.",
+            "RocksDB counts rows in its snapshots: a savepoint taken right after one has a count to compare.",
         )
     elif counted != rows:
-        cause = f"Spark reads {rows:,} rows, and the savepoint says {counted:,}."
+        cause = f"Spark reads {rows:,} rows, but the savepoint says {counted:,}."
         yield Finding("rows-differ", "error", where, cause, _EFFECT, _HINT)
 
 

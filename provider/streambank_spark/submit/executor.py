@@ -219,12 +219,12 @@ class _Run:
 
     def _failed(self, why: str) -> StorageError:
         kept = (
-            " What has arrived is kept: a second try copies only the rest."
+            " Files that were copied are kept: a second try copies only the rest."
             if self.work.kind == "copy"
             else ""
         )
         return StorageError(
-            f"Spark at {self.executor.master} did not do all of it: {why}. Its output is in {self.output}.",
+            f"Spark at {self.executor.master} did not finish: {why}. Its output is in {self.output}.",
             code="spark-failed",
             hint=f"Read the log, and try again.{kept}",
         )
@@ -278,7 +278,7 @@ def write_properties(
         raise InputError(
             f"The Spark properties {given} cannot be read: {error}.",
             code="bad-spark-conf",
-            hint="Name a file of lines `spark.key value` that this user may read.",
+            hint="Name a file with lines such as `spark.key value` that this user may read.",
         ) from error
     lines = property_lines({"spark.ui.enabled": "false", **defaults})
     ours = {

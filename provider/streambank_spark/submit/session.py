@@ -97,12 +97,11 @@ def _failures(log: Path | None) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        where = f" The whole of it is in {log}." if log is not None else ""
+        where = f" The full message is in {log}." if log is not None else ""
         raise StorageError(
             f"Spark failed: {first_line(error)}",
             code="spark-failed",
-            hint="Give it more memory by --spark-conf spark.driver.memory=4g if that is what it lacks."
-            + where,
+            hint="If it ran out of memory, give it more: --spark-conf spark.driver.memory=4g." + where,
         ) from error
 
 

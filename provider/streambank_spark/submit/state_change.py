@@ -59,7 +59,7 @@ def submit_rewrite(plan: Mapping[str, Any], spark: SparkExecutor) -> dict[str, A
             log=log,
         )
         output = spark.output or str(log)
-        spark.say(f"{plan['order']['operation']}: Spark at {spark.master} is asked; its output: {output}")
+        spark.say(f"{plan['order']['operation']}: submitted to Spark at {spark.master}; its output: {output}")
         log.touch()
         with log.open(encoding="utf-8", errors="replace") as lines, spark.submit(submission) as running:
             rest = ""

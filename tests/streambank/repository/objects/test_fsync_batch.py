@@ -160,7 +160,7 @@ KILLED = """
 import os, pathlib, signal, sys
 from streambank.repository.objects import write
 from streambank.repository.repository import Repository
-from streambank.savepoint.take import take
+from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.local.store import LocalStore
 from streambank.work.executor import Pace
 
@@ -171,7 +171,8 @@ def progress(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint, repository = map(LocalStore, sys.argv[1:])
-take(checkpoint, Repository.open(repository, create=True), "orders", pace=Pace(parallel=1, progress=progress))
+request = TakeRequest(checkpoint, Repository.open(repository, create=True), "orders")
+take(request, pace=Pace(parallel=1, progress=progress))
 """
 
 
