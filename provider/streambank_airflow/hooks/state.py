@@ -108,7 +108,7 @@ class CompactionHook(HealthHook):
 
 LATEST = "latest"
 """How the newest savepoint, good or not, is called."""
-_ORDER = "streambank_spark.rewrite.request"
+_REQUEST = "streambank_spark.rewrite.request"
 
 
 class StateHook(CompactionHook):
@@ -120,7 +120,7 @@ class StateHook(CompactionHook):
         Raises:
             InputError: It cannot (code `usage`).
         """
-        importlib.import_module(_ORDER).Order.from_dict(order)
+        importlib.import_module(_REQUEST).RewriteRequest.from_dict(order)
 
     @connected
     def foresee(self, ref: str, order: Mapping[str, Any], *, elsewhere: bool) -> None:

@@ -252,7 +252,8 @@ class TestTakesAtOnce:
         shop.run(6)
         code = (
             "import sys; from streambank.repository.repository import Repository\n"
-            "from streambank.savepoint.take import TakeRequest, take; from streambank.storage import open_store\n"
+            "from streambank.savepoint.take import TakeRequest, take\n"
+            "from streambank.storage import open_store\n"
             "sys.stdin.readline()\n"
             "repository = Repository.open(open_store(sys.argv[2]), create=True)\n"
             "print(take(TakeRequest(open_store(sys.argv[1]), repository, 'orders')).already_there)\n"
