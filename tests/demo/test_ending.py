@@ -82,7 +82,7 @@ def test_a_folder_with_something_else_in_it_is_not_touched(places: Places) -> No
         check=False,
     )
     assert answer.returncode == 1
-    assert "holds something else than a demo" in answer.stderr
+    assert "holds something other than a demo" in answer.stderr
     assert (places.home / "thesis.tex").read_text() == "years of work"
 
 

@@ -88,7 +88,7 @@ def test_where_nobody_listens_nothing_is_ready(scheme: str) -> None:
 
 
 def test_what_is_no_check_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="is no check"):
+    with pytest.raises(ValueError, match="is not a known check"):
         is_ready("gopher://127.0.0.1:70")
 
 

@@ -252,7 +252,7 @@ def test_a_folder_with_something_else_in_it_is_not_touched(tmp_path: Path) -> No
     for verb in ("up", "down", "test"):
         answer = run(verb, "--home", str(tmp_path))
         assert answer.returncode == 1
-        assert "holds something else than a stack" in answer.stderr or "install" in answer.stderr
+        assert "holds something other than a stack" in answer.stderr or "install" in answer.stderr
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 

@@ -135,7 +135,7 @@ def test_a_driver_that_is_on_no_worker_ends_the_story(told: Told, monkeypatch: p
     monkeypatch.setattr(FlightsJob, "driver", lambda self: (SimpleNamespace(pid=os.getpid()),))
     monkeypatch.setattr("demo.stack.story.keeper.read_state", lambda places: SimpleNamespace(services={}))
     impatient(monkeypatch, told)
-    with pytest.raises(WaitedTooLongError, match="no worker has the driver: it is not on the cluster"):
+    with pytest.raises(WaitedTooLongError, match="no worker runs the driver: it is not on the cluster"):
         told.story._victim(story.A_WORKER)
 
 
@@ -158,7 +158,7 @@ def test_a_job_that_does_not_go_on_is_told_with_what_it_lacks(
     with pytest.raises(WaitedTooLongError) as caught:
         told.story._until_all_is_read("after kafka was brought back")
     assert "the job does not go on after kafka was brought back" in str(caught.value)
-    assert "read until [(('flights', 0), 49)] of [(('flights', 0), 50)]" in str(caught.value)
+    assert "read up to [(('flights', 0), 49)] of [(('flights', 0), 50)]" in str(caught.value)
 
 
 def killed(told: Told, monkeypatch: pytest.MonkeyPatch, commits: list[int]) -> list[tuple[int, int]]:
@@ -192,7 +192,7 @@ def test_a_part_is_killed_in_the_middle_and_the_fault_is_in_the_report(
 
 
 def test_a_fault_that_came_too_late_proves_nothing(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WaitedTooLongError, match="all was read before kafka was killed"):
+    with pytest.raises(WaitedTooLongError, match="all flights were read before kafka was killed"):
         killed(told, monkeypatch, [3, 4])
     assert not told.story.report.faults
 
@@ -236,7 +236,7 @@ def test_a_savepoint_says_how_far_it_has_read_and_how_long_it_can_be_replayed(to
     [
         (gone, "cannot be replayed from flights: Source 0 can no longer read"),
         (not_asked, "cannot be replayed from flights: Kafka was away"),
-        (of_files, "carries no offsets of a topic"),
+        (of_files, "has no offsets of a topic"),
     ],
 )
 def test_a_savepoint_that_cannot_be_replayed_ends_the_story(
@@ -252,7 +252,7 @@ def test_a_plan_that_says_nothing_of_the_topic_ends_the_story(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Story, "restore", lambda self: None)
-    with pytest.raises(WaitedTooLongError, match="the restore's plan says nothing of the topic"):
+    with pytest.raises(WaitedTooLongError, match="the restore's plan does not mention the topic"):
         told.story.restore()
     told.story.report.source_effect = "Kafka has everything after the savepoint: 7 records to read."
     told.story.restore()

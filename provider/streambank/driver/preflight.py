@@ -560,7 +560,7 @@ def check_output(query: DeclaredQuery, generation: Generation, output: Output) -
         raise RefusedError(
             f"The query would write to {place}, but was restored to write to {new}.",
             code="old-sink",
-            hint="Let the application write there. To go on in the old one, restore a savepoint of it.",
+            hint="Let the application write to the new one. To use the old one, restore a savepoint of it.",
         )
     facts = query.facts
     before = _recorded(facts, output)

@@ -115,9 +115,9 @@ def _check_state(closure: Closure, order: Mapping[str, Any]) -> None:
 def _check_rescale(closure: Closure, partitions: int) -> None:
     if closure.spark.provider == "hdfs":
         raise RefusedError(
-            "HDFS-backed state cannot be spread over another number of partitions: Spark refuses it, too.",
+            "The number of partitions of HDFS-backed state cannot be changed: Spark refuses it, too.",
             code="hdfs-backed",
-            hint="`streambank state migrate --partitions N` makes it RocksDB, in that many partitions.",
+            hint="`streambank state migrate --partitions N` turns it into RocksDB with that many partitions.",
         )
     # A store without keys has one partition, whatever is asked for.
     now = {store.partitions for one in closure.operators for store in one.stores} - {1}

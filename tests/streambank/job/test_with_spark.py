@@ -133,6 +133,6 @@ def test_a_driver_that_a_stop_could_not_see_coming_up_does_not_run(tmp_path: Pat
         poll(lambda: launcher.status(handle).state == "ended", timeout_s=120)
     finally:
         end_drivers(control)
-    assert "is not wanted any more" in (tmp_path / "driver.log").read_text()
+    assert "is superseded" in (tmp_path / "driver.log").read_text()
     assert not [one for one in control.events() if one.data.get("kind") == "query-started"]
     assert job_status(job).state == "stopped"

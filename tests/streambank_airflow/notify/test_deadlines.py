@@ -195,7 +195,7 @@ def test_a_restore_that_has_ended_well_or_was_rejected_alerts_nobody(
     assert not (tmp_path / "alert").exists()
     assert (ended["state"], ended["body"]) == (
         "success",
-        "The restore of job flights is not late: run ended-1 of flights.restore has ended well.",
+        "The restore of job flights is not late: run ended-1 of flights.restore has succeeded.",
     )
 
 
@@ -272,7 +272,7 @@ def test_airflows_own_triggerer_asks_what_became_of_a_run(managed: Managed, tmp_
     with triggerer(tmp_path):
         poll(told, timeout_s=120)
 
-    assert "run asked-for of flights.restore has ended well" in str(told())
+    assert "run asked-for of flights.restore has succeeded" in str(told())
     assert not (tmp_path / "alert").exists()
 
 

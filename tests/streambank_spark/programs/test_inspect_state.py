@@ -72,7 +72,7 @@ def test_the_names_of_state_variables_come_from_the_operator_s_own_metadata() ->
         (["--savepoint", "b7", "-r", "r", "--batch", "3"], "--batch is for checkpoints."),
         (["--checkpoint", "c", "--top", "0"], "--top must be at least 1."),
         (["--checkpoint", "c", "--record"], "--jobs and --job go together."),
-        (["--jobs", "f", "--job", "j", "--record", "--operator", "0"], "--record is for all of the state."),
+        (["--jobs", "f", "--job", "j", "--record", "--operator", "0"], "--record needs all of the state."),
         ([], "Say what to inspect."),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_savepoint_is_laid_out_for_as_long_as_it_is_read(saved: Path, tmp_path
 
 def test_where_it_cannot_be_laid_out_is_said(saved: Path, tmp_path: Path) -> None:
     wanted = options(*_ref(saved, "hdfs-join"))
-    with pytest.raises(InputError, match="all of its machines see it"):
+    with pytest.raises(InputError, match="all machines must see the staging directory"):
         laid_out("spark://elsewhere:7077", wanted, wanted.savepoint).__enter__()
     within = options(*_ref(saved, "hdfs-join"), "--work", saved)
     before = sorted(saved.rglob("*.json"))
@@ -262,7 +262,7 @@ def test_the_largest_key_of_a_declared_job_is_judged_by_its_sla(
     assert verdicts["hot_key"].level == "warn" and verdicts["hot_key"].value == fact.value
     said = json.dumps([one.to_dict() for one in verdicts.values()])
     assert found["top"][0]["key"]["k"] not in said, "nobody is told the key itself"
-    with pytest.raises(InputError, match="is no query"):
+    with pytest.raises(InputError, match="is not a declared query"):
         options(*named[:2], "--job", "rocksdb-window/left")
 
 

@@ -225,7 +225,7 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
         monkeypatch.setattr(repair, "_changes", _otherwise)
         with pytest.raises(RefusedError) as caught:
             bench.repair("value.sum < 0", "value.sum = -1")
-        assert caught.value.code == "repair-encoding" and "stored in another way" in str(caught.value)
+        assert caught.value.code == "repair-encoding" and "stored in another format" in str(caught.value)
         assert len(list(bench.repository.manifests(JOB))) == 1
         monkeypatch.undo()
 

@@ -115,14 +115,14 @@ FILES = {"output": Output("files", "file:///out"), "checkpoint": "file:///own"}
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"output": Output("foreachBatch")}, "wrote to files file:///out, and not to foreachBatch"),
-        ({"output": Output("files", "file:///other")}, "and not to files file:///other"),
-        ({"operators": ("Aggregate",)}, "kept state for nothing, and not for Aggregate"),
+        ({"output": Output("foreachBatch")}, "wrote to files file:///out instead of foreachBatch"),
+        ({"output": Output("files", "file:///other")}, "instead of files file:///other"),
+        ({"operators": ("Aggregate",)}, "kept state for nothing instead of Aggregate"),
         (
             {"checkpoint": "file:///second"},
-            "named the checkpointLocation file:///own, and not file:///second",
+            "named the checkpointLocation file:///own instead of file:///second",
         ),
-        ({"checkpoint": None}, "named the checkpointLocation file:///own, and not None"),
+        ({"checkpoint": None}, "named the checkpointLocation file:///own instead of None"),
     ],
 )
 def test_two_unnamed_queries_are_told_apart(one: Queries, other: dict[str, Any], said: str) -> None:

@@ -58,7 +58,7 @@ def test_another_number_of_rows_is_found(spark: SparkSession, tmp_path: Path) ->
     assert answer.code == 1
     (finding,) = answer.document["findings"]
     assert (finding["code"], finding["file"]) == ("rows-differ", "state/0, default")
-    assert finding["cause"] == "Spark reads 13 rows, and the savepoint says 14."
+    assert finding["cause"] == "Spark reads 13 rows, but the savepoint says 14."
     assert not verify(tmp_path / "savepoints", "quick").document["findings"]
     (summary,) = Repository.open(open_store(tmp_path / "savepoints")).manifests()
     assert summary.verified_ok is False, "a quick look does not take it back"

@@ -140,7 +140,7 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     with pytest.raises(StorageError) as caught:
         shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", {"spark.fake": how})))
     assert caught.value.code == "spark-failed" and why in caught.value.message
-    assert "What has arrived is kept" in caught.value.hint
+    assert "Files that were copied are kept" in caught.value.hint
     log = re.search(r"in (\S+spark\.log)\.", caught.value.message)
     assert log is not None and "this is what Spark says" in Path(log[1]).read_text()
     assert left(tmp_path) == ["spark.log"], "nothing that may hold a secret stays"

@@ -98,7 +98,7 @@ def test_a_plan_goes_in_and_a_report_comes_back(fake: Fake, tmp_path: Path) -> N
     assert arguments[arguments.index("--owner") + 1] == str(os.getpid())
     entry = next(each for each in arguments if each.endswith(".py"))
     assert entry == str(ROOT / "spark_jobs" / "rewrite_state.py")
-    assert fake.said[1:] == ["Looking for what goes"], "a line that came in two parts, and no other"
+    assert fake.said[1:] == ["Looking for rows to remove"], "a line that came in two parts, and no other"
     assert fake.left == []
 
 
