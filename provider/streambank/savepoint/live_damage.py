@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from streambank.checkpoint.closure import ClosurePlanner
-from streambank.checkpoint.cut_off import cut_off
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import Listing
 from streambank.checkpoint.shape import Closure
+from streambank.checkpoint.state.cut_off import cut_off
 from streambank.core.errors import ConflictError, FormatError, IntegrityError, NotFoundError, StreambankError
 from streambank.repository.digest import digest_of, split_digest
 from streambank.repository.manifest import FileEntry, Manifest

@@ -1,6 +1,6 @@
 """Runs a plan's tasks on Spark executors: the driver of `spark_jobs/execute_plan.py`.
 
-One Spark task is one portion of the plan (streambank/work/plan_lines.py). What comes back travels
+One Spark task is one portion of the plan (work/plan_lines.py). What comes back travels
 by an accumulator, whose updates Spark counts once for each portion however often it was tried, and is written
 to the report as it comes: who asked follows the file.
 """

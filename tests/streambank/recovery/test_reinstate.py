@@ -206,9 +206,9 @@ class TestUnmoved:
         else:
             shop.live.plan()
         wanted = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
-        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as Wanted
+        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
         assert [error.code for error in plan.refusals] == [code]
         with pytest.raises(RefusedError) as caught:
-            restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as Wanted
+            restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
         assert caught.value.code == code
         restore(RestoreRequest(shop.repository, made, **wanted))  # type: ignore[arg-type]  # control: it is that alone
