@@ -39,7 +39,7 @@ with open({seen!r}, "w") as seen:
 print("WARN what nobody wants to read")
 print("streambank: Looking for ", end="", flush=True)
 time.sleep(0.5)
-print("what goes", flush=True)
+print("rows to remove", flush=True)
 if "spark.fake=silent" in conf:
     print("java.lang.OutOfMemoryError")
     sys.exit(1)
