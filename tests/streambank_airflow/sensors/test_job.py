@@ -58,7 +58,7 @@ def test_a_sensor_gives_up_in_time(airflow_database: None, managed: Managed) -> 
 
 
 def test_a_state_that_there_is_not_is_refused_when_the_dag_is_read() -> None:
-    with pytest.raises(InputError, match="never 'runing'"):
+    with pytest.raises(InputError, match="'runing' is not a state"):
         StreamingJobStatusSensor(task_id="task", job="flights", states=["runing"])
 
 
