@@ -61,7 +61,7 @@ def test_it_is_made_again_from_what_airflow_stores() -> None:
 
 @pytest.mark.parametrize("moment", ["1970-01-01T00:00:05", "soon", ""])
 def test_a_moment_has_a_zone(moment: str) -> None:
-    with pytest.raises(InputError, match="moment (must be a time|is .*, without a time zone)"):
+    with pytest.raises(InputError, match=r"moment (must be a time|is .*, without a time zone)"):
         WatermarkTrigger(job="flights", moment=moment)
 
 
