@@ -19,7 +19,7 @@ from streambank.checkpoint.position import batches_of
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
 from streambank.core.units import age_text, utc_now
-from streambank.driver.log import recorded_failure, shown
+from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.spec import spec_of
 from streambank.repository.catalog import newest_good
 from streambank.repository.manifest import Manifest
@@ -188,7 +188,7 @@ def unloadable(
     """
     # A log also has what passed: a task that was tried again, a snapshot that Spark repaired.
     tail = () if _has_worked(control, launch_id) else lines
-    text = "\n".join([recorded_failure(control, launch_id, whole=True) or "", *tail])
+    text = "\n".join([recorded_failure(control, launch_id) or "", *tail])
     said = _HOPELESS.search(text)
     perhaps = _PERHAPS.search(text)
     if said is None and perhaps is None:

@@ -17,10 +17,10 @@ from streambank.core.errors import StreambankError
 from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
+from streambank.driver.failure import driver_failure
 from streambank.driver.launcher import Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import mark_stop
-from streambank.driver.log import last_error, recorded_failure
 from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 from streambank.repository.catalog import SavepointSummary
@@ -125,13 +125,13 @@ def _last_error(records: JobControl, launcher: Launcher, driver: Handle | None) 
     """What the runner recorded of a query that failed; else what the log says."""
     if driver is None:
         return None
-    failure = recorded_failure(records, driver.launch_id)
-    if failure is not None:
-        return failure
+    unknown = None
     try:
-        return last_error(launcher.log_lines(driver, _LINES))
+        lines = launcher.log_lines(driver, _LINES)
     except StreambankError as error:
-        return f"unknown, since {error.message}"
+        lines, unknown = [], f"unknown, since {error.message}"
+    failure = driver_failure(records, driver.launch_id, lines)
+    return unknown if failure is None else failure.cause
 
 
 def _saved(job: Job) -> dict[str, str]:

@@ -11,10 +11,10 @@ from streambank.control.control import JobControl
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
+from streambank.driver.failure import driver_failure
 from streambank.driver.launcher import Launcher
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import launched_handle
-from streambank.driver.log import last_error, recorded_failure
 from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
 
@@ -101,12 +101,11 @@ def died_alike(
 
 
 def _error(control: JobControl, launcher: Launcher, launch_id: str) -> str | None:
-    failure = recorded_failure(control, launch_id)
-    if failure is not None:
-        return failure
     spec = spec_of(control, launch_id)
     try:
         handle = launched_handle(control, launch_id, log=spec.log if spec else None)
-        return last_error(launcher.log_lines(handle, _LINES))
+        lines = launcher.log_lines(handle, _LINES)
     except StreambankError:
-        return None
+        lines = []  # what the runner recorded may do
+    failure = driver_failure(control, launch_id, lines)
+    return None if failure is None else failure.cause

@@ -22,6 +22,7 @@ from streambank.control.pruning import prune_and_tell
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
 from streambank.driver.damage import unloadable
+from streambank.driver.failure import driver_failure, failure_in, shown
 from streambank.driver.launcher import DriverState, Handle, Launcher
 from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.location import (
@@ -33,7 +34,6 @@ from streambank.driver.location import (
     launched_handle,
     record_location,
 )
-from streambank.driver.log import last_error, recorded_failure, shown
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
 
@@ -367,9 +367,8 @@ class _Start:
             exit_code=exit_code,
         )
         lines = self._log_lines()
-        failure = recorded_failure(self.control, self.launch.launch_id) if self.launch else None
-        failure = failure or last_error(lines)
-        why = f": {failure.splitlines()[0].rstrip('.;')}" if failure else ""
+        failure = driver_failure(self.control, self.launch.launch_id if self.launch else None, lines)
+        why = f": {failure.cause.rstrip('.;')}" if failure else ""
         message = f"The driver of job {self.job.name} ended{code} before its first batch{why}."
         if self.launch is not None:
             checkpoints = {name: query.checkpoint for name, query in self.launch.queries.items()}
@@ -400,13 +399,17 @@ class _Start:
         )
 
     def _log_hint(self, lines: list[str]) -> str:
-        """Where the driver's log is, and how it ends."""
+        """Where the driver's log is, and the last exception in it; without one, how it ends."""
         if self.handle is None or not self._has_log():
             return "Look at the driver's own log."
         known = [self._leftovers_hint()] if any(LEFTOVERS in line for line in lines) else []
         log = self.handle.log or self.handle.submission
-        where = f"Its log is {log} and ends:" if lines else f"Its log is {log}."
-        return "\n".join([*known, where, *(shown(line) for line in lines[-_LAST_LINES:])])
+        failure = failure_in(lines)
+        shows = failure.lines if failure else ()
+        where = f"Its log is {log}." if not lines else f"Its log is {log} and ends:"
+        if shows:
+            where = f"Its log is {log}. The exception in it:"
+        return "\n".join([*known, where, *(shows or map(shown, lines[-_LAST_LINES:]))])
 
     def _leftovers_hint(self) -> str:
         """What to do where Spark finds files of a first batch that was never planned."""

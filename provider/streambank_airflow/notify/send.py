@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 
 from streambank.declaration.notify import Notify
-from streambank.driver.log import HIDDEN, shown
+from streambank.driver.failure import HIDDEN, shown
 from streambank_airflow.failures import said
 from streambank_airflow.notify.notifiers import load_notifier
 

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from streambank.core.errors import StorageError
+from streambank.driver.failure import shown
 from streambank.driver.launchers.http import REFUSED, ask, entries, get_json, misshapen
-from streambank.driver.log import shown
 
 NOT_ALIVE = "Current state is not alive"
 """How every answer of a master begins that does not lead; it says nothing about any driver."""

@@ -37,9 +37,9 @@ from streambank.core.errors import InputError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.declaration.launch import LaunchPolicy
 from streambank.driver.environment import driver_environment, is_airflows
+from streambank.driver.failure import shown
 from streambank.driver.installed import Installation, entry_path, find_installation
 from streambank.driver.launchers.local import launch_argument, own_settings
-from streambank.driver.log import shown
 from streambank.driver.spec import LaunchSpec, property_lines
 from streambank.storage import local_path
 from streambank.storage.settings import CREDENTIALS, variables_for

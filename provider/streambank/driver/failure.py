@@ -1,0 +1,206 @@
+"""Why a driver died: the exception that ended it, found in what it recorded and in its log.
+
+A log holds hundreds of lines after the exception that ended the driver: frames of the JVM, the query's plan,
+the orderly end of Spark. The exception is the last block of lines that are not log lines and name an error. A
+block with a Python traceback counts before others: an uncaught exception of the application ends the driver,
+and Spark's own threads may still fail while it ends. What matters in a block comes last: the innermost cause
+("Caused by: ..."), or the error that a Python worker raised, which Spark repeats within its own message.
+
+What is shown leaves out what looks like a secret. A log is read by whoever may read the driver's host. A
+failed task's message goes further: to the page, to mail, to a chat. So what follows a name such as `password`
+or `access.key`, passwords in addresses, keys of AWS, and the values of this process's own secret variables
+are replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streambank.control.control import JobControl
+
+HIDDEN = "***"
+LINES = 40
+"""How many lines of an exception are shown."""
+_LONGEST = 500
+"""Characters of an error that are shown."""
+_FRAMES = 3
+"""How many frames of the JVM are shown in a row."""
+_NEWEST_EVENTS = 100
+"""Events among which a failure is looked for."""
+_SHORTEST_SECRET = 6
+"""A variable with fewer characters is no secret, and would be replaced in the middle of words."""
+
+_NAMES = (
+    r"(?:password|passwd|pwd|secret|token|credential|signature|authorization|api[._-]?key|access[._-]?key|"
+    r"account[._-]?key|private[._-]?key|connection[._-]?string)"
+)
+_VALUE = r"(?:\"[^\"]*\"|'[^']*'|(?:Bearer |Basic )?[^\s,;&)\]}]+)"
+_NAMED = re.compile(rf"([\w.-]*{_NAMES}[\w.-]*[\"']?\s*(?:=>|[=:])\s*){_VALUE}", re.IGNORECASE)
+_IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+_BEARER = re.compile(r"\b(Bearer|Basic) [A-Za-z0-9+/=._~-]{8,}")
+_OF_AWS = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
+_SECRET_VARIABLE = re.compile(_NAMES, re.IGNORECASE)
+_PLACE = re.compile(r"(?:OLD)?PWD|.*_(?:FILE|PATH|DIR|HOME)", re.IGNORECASE)
+"""Variables that say where something is: the shell's working directory, the file that holds a token."""
+
+_LOG_LINE = re.compile(r"\d\d(?:\d\d)?[/-]\d\d[/-]\d\d[ T]\d\d:\d\d:\d\d\S* +[A-Z]+ |\{\"ts\": ?\"|\{\"time")
+_LEVEL = re.compile(r"(?:\S+ )?\S+ (?:ERROR|FATAL) \S.*")
+_ERROR = re.compile(
+    r"(?:Caused by: |: )?(?:[A-Za-z_$][\w$]*\.)*"
+    r"[A-Za-z_$][\w$]*(?:Error|Exception|Interrupt|Fault|Refused)\b.*"
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r"\s+at \S")
+_WRAPPING = re.compile(
+    r"^(?:: )?[\w.$]*StreamingQueryException: \[STREAM_FAILED\] Query .*? terminated with exception: "
+)
+_CAPTURED = re.compile(r"^pyspark\.errors\.exceptions\.\w+\.")
+_STATE = re.compile(r"(?: SQLSTATE: \w{5})+;?$")
+_PLAN = "=== Streaming Query ==="
+_OPENS = (_TRACEBACK, "error:", "exception was thrown from the Python worker:")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What ended a driver.
+
+    Attributes:
+        cause: The innermost error in a sentence, without secrets and at most 500 characters long.
+        lines: Its exception from the head on, without secrets: at most `LINES`, and long runs of frames are
+            counted only. Empty where nothing but a sentence is known.
+    """
+
+    cause: str
+    lines: tuple[str, ...] = ()
+
+
+def driver_failure(control: JobControl, launch_id: str | None, lines: Sequence[str]) -> Failure | None:
+    """Why a driver died: what the runner recorded of its query, else what its log says.
+
+    Args:
+        control: The job's records.
+        launch_id: Its launch; None where that is not known.
+        lines: The end of its log.
+
+    Returns:
+        None where neither says anything.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    recorded = recorded_failure(control, launch_id) if launch_id is not None else None
+    logged = failure_in(lines)
+    if recorded is None:
+        return logged
+    cause = failure_in(recorded.splitlines())
+    return Failure(cause.cause if cause else shown(recorded), logged.lines if logged else ())
+
+
+def recorded_failure(control: JobControl, launch_id: str) -> str | None:
+    """Why a query of a launch failed, as the runner recorded it; None where it recorded no failure.
+
+    It may hold secrets: it is there to be searched, and to be shown by `shown` or `failure_in`.
+
+    Args:
+        control: The job's records.
+        launch_id: The launch.
+
+    Raises:
+        StorageError: The records cannot be read.
+    """
+    for record in control.event_records.history(newest=_NEWEST_EVENTS):
+        event = record.data
+        mine = event.get("kind") == "query-ended" and event.get("launch_id") == launch_id
+        if mine and event.get("failure"):
+            return str(event["failure"])
+    return None
+
+
+def failure_in(lines: Sequence[str], variables: Mapping[str, str] | None = None) -> Failure | None:
+    """What a log says went wrong last; None for an empty log.
+
+    Without an exception in it, that is the last line of level ERROR; else the last line.
+
+    Args:
+        lines: The end of the log.
+        variables: The environment whose secrets are left out; this process's by default.
+    """
+    blocks = [block for block in _blocks(lines) if any(map(_ERROR.match, block))]
+    python = [block for block in blocks if any(line.startswith(_TRACEBACK) for line in block)]
+    if blocks:
+        block = (python or blocks)[-1]
+        cause = [line for line in block if _ERROR.match(line) and not _opens(line)] or [
+            line for line in block if _ERROR.match(line)
+        ]
+        return Failure(
+            shown(_bare(cause[-1]), variables), tuple(shown(line, variables) for line in _short(block))
+        )
+    said = [line.strip() for line in lines if line.strip()]
+    found = next((line for line in reversed(said) if _LEVEL.match(line)), said[-1] if said else None)
+    return None if found is None else Failure(shown(found, variables))
+
+
+def shown(text: str, variables: Mapping[str, str] | None = None) -> str:
+    """A text without what looks like a secret, and not too long.
+
+    Args:
+        text: What is to be shown.
+        variables: The environment whose secrets are left out; this process's by default.
+    """
+    for name, value in (os.environ if variables is None else variables).items():
+        secret = _SECRET_VARIABLE.search(name) and not _PLACE.fullmatch(name)
+        if secret and len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, HIDDEN)
+    text = _NAMED.sub(rf"\g<1>{HIDDEN}", text)
+    text = _IN_ADDRESS.sub(rf"\g<1>{HIDDEN}", text)
+    text = _BEARER.sub(rf"\g<1> {HIDDEN}", text)
+    text = _OF_AWS.sub(HIDDEN, text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The runs of lines between log lines, without a query's plan."""
+    block: list[str] = []
+    planned = False
+    for line in [*lines, '{"ts":"']:
+        if _LOG_LINE.match(line):
+            if block:
+                yield block
+            block, planned = [], False
+        elif line.startswith(_PLAN):
+            planned = True
+        elif line.strip() and not planned:
+            block.append(line.rstrip())
+
+
+def _opens(line: str) -> bool:
+    """Whether the error that a line names is told by the lines below it."""
+    return line.endswith(_OPENS)
+
+
+def _bare(line: str) -> str:
+    """An error without what Spark wraps around it, and around its code."""
+    # What Python's traceback says of an exception of the JVM begins with its colon.
+    inner = _CAPTURED.sub("", _WRAPPING.sub("", line).removeprefix(": ").removeprefix("Caused by: "))
+    return _STATE.sub("", inner)
+
+
+def _short(block: Sequence[str]) -> list[str]:
+    """An exception with its long runs of frames counted, cut in the middle where it is still long."""
+    short: list[str] = []
+    frames = 0
+    for line in block:
+        frames = frames + 1 if _FRAME.match(line) else 0
+        if frames <= _FRAMES:
+            short.append(line)
+        elif frames == _FRAMES + 1:
+            short.append("\t... 1 more")
+        else:
+            short[-1] = f"\t... {frames - _FRAMES} more"
+    if len(short) <= LINES:
+        return short
+    half = LINES // 2
+    return [*short[:half], f"... {len(short) - 2 * half} lines more", *short[-half:]]

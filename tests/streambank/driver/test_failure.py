@@ -1,0 +1,129 @@
+"""Why a driver died, by its log and its records, without what looks like a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from streambank.driver.failure import LINES, failure_in, shown
+from tests.support.places import ROOT
+
+LOGS = ROOT / "tests" / "data" / "driver-logs"
+"""The ends of real logs: PySpark 4.3 ran an application of a few lines by spark-submit."""
+TRACEBACK = """
+26/11/22 05:00:00 ERROR MicroBatchExecution: Query main terminated with error
+Traceback (most recent call last):
+  File "app.py", line 3, in <module>
+    raise ValueError("no")
+ValueError: no such table
+    at java.base/java.lang.Thread.run(Thread.java:840)
+26/11/22 05:00:01 INFO SparkContext: SparkContext is stopping
+"""
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    failure = failure_in(lines)
+    return None if failure is None else failure.cause
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("python-worker", "ValueError: poison row 0"),
+        ("foreach-batch", "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'"),
+        ("expression", "[USER_RAISED_EXCEPTION] boom"),
+        (
+            "before-the-query",
+            "AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function "
+            "parameter with name `nope` cannot be resolved. Did you mean one of "
+            "the following? [`value`, `timestamp`].",
+        ),
+    ],
+)
+def test_the_innermost_error_of_a_real_log_is_the_cause(log: str, cause: str) -> None:
+    found = failure_in((LOGS / f"{log}.log").read_text().splitlines())
+    assert found is not None and found.cause == cause
+    assert found.lines[0] == "Traceback (most recent call last):"
+    assert len(found.lines) <= LINES + 1
+    assert any(cause.split(":")[0] in line for line in found.lines)
+    assert not any("SparkContext is stopping" in line or "Logical Plan" in line for line in found.lines)
+
+
+def test_long_runs_of_frames_are_counted() -> None:
+    frames = [f"\tat a.b.C.m{n}(C.java:{n})" for n in range(30)]
+    said = ["26/11/24 02:00:00 ERROR Q: bad", "a.b.BadException: one", *frames, "Caused by: a.b.Worse: two"]
+    found = failure_in(
+        [*said, "Caused by: a.b.WorseException: three", *frames, "26/11/24 02:00:01 INFO Q: bye"]
+    )
+    assert found is not None and found.cause == "a.b.WorseException: three"
+    assert found.lines[0] == "a.b.BadException: one"
+    assert found.lines.count("\t... 27 more") == 2
+    assert len(found.lines) == 11
+
+
+def test_an_exception_while_spark_ends_does_not_hide_the_one_that_ended_it() -> None:
+    shutdown = ["26/11/24 02:00:01 ERROR ShutdownHookManager: Exception", "java.io.IOException: not deleted"]
+    found = failure_in([*TRACEBACK.splitlines(), *shutdown])
+    assert found is not None and found.cause == "ValueError: no such table"
+
+
+def test_it_is_the_last_line_that_names_an_error() -> None:
+    assert last_error(TRACEBACK.splitlines()) == "ValueError: no such table"
+    java = [
+        "java.io.IOException: not written",
+        "\tat a.B.c(B.java:2)",
+        "Caused by: a.b.FullException: disk full",
+    ]
+    assert last_error([*java, "\tat a.B.c(B.java:1)"]) == "a.b.FullException: disk full"
+    through_python = [
+        "py4j.Py4JJavaError: An error occurred",
+        ": a.b.BadException: too little memory",
+        "\tat a.B",
+    ]
+    assert last_error(through_python) == "a.b.BadException: too little memory"
+
+
+def test_else_what_is_of_that_level_else_how_the_log_ends() -> None:
+    lines = ["26/11/22 05:00:00 ERROR Executor: lost", "26/11/22 05:00:01 INFO Executor: bye", ""]
+    assert last_error(lines) == lines[0]
+    assert last_error(["it does not feel well", ""]) == "it does not feel well"
+    assert last_error([]) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: password=hunter2hunter2 is wrong",
+        'Error: {"secret_key": "hunter2hunter2", "a": 1}',
+        "Error: fs.s3a.secret.key -> spark.hadoop.fs.s3a.access.key: hunter2hunter2",
+        "Error: jdbc:postgresql://me:hunter2hunter2@db/x refused",
+        "Error: Authorization: Bearer hunter2hunter2",
+        "Error: header Bearer hunter2hunter2",
+        "Error: url?sig=1&X-Amz-Signature=hunter2hunter2&x=1",
+        "Error: it said hunter2hunter2, which a variable holds",
+    ],
+)
+def test_secrets_are_left_out(said: str) -> None:
+    found = shown(said, {"MY_PASSWORD": "hunter2hunter2" if "variable" in said else ""})
+    assert "hunter2" not in found
+    assert "***" in found
+    assert found.startswith("Error: ")
+
+
+def test_the_working_directory_is_no_secret() -> None:
+    variables = {
+        "PWD": "/srv/jobs",
+        "OLDPWD": "/srv/old",
+        "MY_TOKEN_FILE": "/run/secrets/one",
+        "DB_PWD": "hunter2hunter2",
+    }
+    said = "FileNotFoundError: /srv/jobs/in, /srv/old/in, /run/secrets/one: hunter2hunter2"
+    assert shown(said, variables) == "FileNotFoundError: /srv/jobs/in, /srv/old/in, /run/secrets/one: ***"
+
+
+def test_what_is_no_secret_is_shown_but_not_at_any_length() -> None:
+    plain = "AnalysisException: [TABLE_NOT_FOUND] `orders` in s3://bucket/key:1"
+    assert shown(plain, {"HOME_TOKEN": "s3", "PATH": "orders"}) == plain
+    assert shown("AKIAABCDEFGHIJKLMNOP said no", {}) == "*** said no"
+    assert len(shown("x" * 2000, {})) == 504
