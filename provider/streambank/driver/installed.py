@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import streambank
-from streambank.core.errors import InputError, StorageError
+from streambank.core.errors import FormatError, InputError, StorageError
 
 ENTRY = "run_query.py"
+KNOWN_SPARK = ("4.3",)
+"""The minor versions of Spark whose private parts the runner knows."""
+_VERSION = re.compile(r"^__version__\b[^=]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 _PACKAGES = ("pyspark", "streambank_spark")
 _PROBE = f"""
 import importlib.util, json
@@ -38,6 +42,16 @@ class Installation:
     spark_home: Path
     entry: Path
     python_path: tuple[str, ...]
+
+    @property
+    def spark_version(self) -> str | None:
+        """The version that this PySpark says it is, such as `4.3.0`; None where it does not say."""
+        try:
+            text = (self.spark_home / "version.py").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+        said = _VERSION.search(text)
+        return said[1] if said else None
 
     @property
     def spark_submit(self) -> Path:
@@ -68,6 +82,29 @@ def find_installation(python: str = sys.executable) -> Installation:
             hint="Install pyspark 4.3 there, or name another interpreter as the job's `python`.",
         )
     return Installation(path, Path(origins["pyspark"]).parent, entry_path(), _python_path(path, origins))
+
+
+def require_known_spark(found: Installation) -> None:
+    """Refuse a Spark that the runner does not know, before a driver is launched with it.
+
+    A Spark whose version cannot be read passes: the runner in the driver asks again.
+
+    Raises:
+        FormatError: It is another version than `KNOWN_SPARK` (code `spark-not-supported`).
+    """
+    version = found.spark_version
+    if version is not None and not is_known_spark(version):
+        raise FormatError(
+            f"{found.python} has PySpark {version}. Streambank does not run jobs on this version.",
+            code="spark-not-supported",
+            hint=f"Install PySpark {' or '.join(KNOWN_SPARK)} there, or name another interpreter as the "
+            "job's `python`. Savepoints can be taken of any application's checkpoint.",
+        )
+
+
+def is_known_spark(version: str) -> bool:
+    """Whether the runner knows a version of Spark, such as `4.3.0`."""
+    return any(version.startswith(f"{known}.") for known in KNOWN_SPARK)
 
 
 def _places(python: str) -> tuple[os.stat_result, os.stat_result]:

@@ -59,6 +59,16 @@ class Launcher(Protocol):
     def log_path(self, control: JobControl, launch_id: str) -> str | None:
         """Where the log of a driver will be; None where nobody collects it as a file."""
 
+    def check(self, job: Job) -> None:
+        """Refuse a job that cannot be launched, before anything of a launch is recorded.
+
+        Raises:
+            FormatError: Its Spark is one that the runner does not support (code `spark-not-supported`).
+            InputError: Its application is not a PySpark program; or something that it needs is not installed.
+            NotFoundError: Its application is not there.
+            StorageError: Its interpreter does not run.
+        """
+
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """Start a driver; returns as soon as whoever runs it has accepted it.
 

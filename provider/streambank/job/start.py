@@ -182,6 +182,8 @@ class _Start:
         desired = self.control.desired()
         if obey_desired and desired is not None and desired.state == "stopped":
             return StartResult(self.job.name, "not-desired", seconds=self._seconds())
+        if (view := self.control.lease.view()) is None or view.free:
+            self.launcher.check(self.job)
         if desired is None or desired.state != "running":
             desired = self.control.set_desired("running", by=self.by, why=why)
         view = self.control.lease.settle()

@@ -26,10 +26,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from streambank.core.errors import FormatError
+from streambank.driver.installed import KNOWN_SPARK, is_known_spark
 from streambank_spark.private import jvm
-
-KNOWN_SPARK = ("4.3",)
-"""The minor versions of Spark whose private parts were read and tried."""
 
 _STATES = "org.apache.spark.sql.execution.streaming.runtime."
 _LOCK_WAIT_S = 1
@@ -44,7 +42,7 @@ def require_known_spark(version: str) -> None:
     Raises:
         FormatError: The version is not among `KNOWN_SPARK` (code `spark-not-supported`).
     """
-    if not any(version.startswith(f"{known}.") for known in KNOWN_SPARK):
+    if not is_known_spark(version):
         raise FormatError(
             f"The runner does not support Spark {version}: it stops queries through a private part of Spark.",
             code="spark-not-supported",

@@ -35,3 +35,4 @@ def test_nothing_is_launched_for_an_application_that_is_not_there(folder: Path) 
     assert launcher.find(job.records()) == []
     lock = job.records().operation_lock.view()
     assert lock is not None and lock.state == "ended"
+    assert job.records().desired() is None, "what cannot be launched is not meant to run"

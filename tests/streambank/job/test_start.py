@@ -12,7 +12,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.operation import OperationLock
 from streambank.control.processes import ProcessId, this_process
-from streambank.core.errors import ConflictError, RefusedError, StorageError
+from streambank.core.errors import ConflictError, FormatError, RefusedError, StorageError
 from streambank.declaration.declaration import Job
 from streambank.driver.installed import Installation
 from streambank.driver.launcher import Handle
@@ -122,6 +122,22 @@ def test_a_start_that_was_killed_leaves_a_driver_that_the_next_one_adopts(folder
     result = start(folder, job)
     assert (result.state, result.epoch) == ("already-running", 1)
     assert len(launches(job)) == 1
+
+
+def test_another_spark_is_refused_under_its_name_before_anything_is_launched(folder: Path) -> None:
+    job = declare(folder)
+    version = fake_installation(folder).spark_home / "version.py"
+    version.write_text('__version__: str = "3.5.9"\n')
+    with pytest.raises(FormatError) as refused:
+        start(folder, job)
+    assert refused.value.code == "spark-not-supported"
+    assert "PySpark 3.5.9" in refused.value.message and "`python`" in refused.value.hint
+    assert launches(job) == [] and job.records().desired() is None
+
+    version.write_text('__version__: str = "4.3.0"\n')
+    assert start(folder, job).state == "started"
+    version.write_text('__version__: str = "3.5.9"\n')
+    assert start(folder, job).state == "already-running", "a driver that runs is not asked"
 
 
 def test_a_driver_that_was_killed_is_replaced_at_once(folder: Path) -> None:

@@ -42,9 +42,12 @@ class KubernetesLauncher(Submitter):
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: Kubernetes keeps it."""
 
+    def check(self, job: Job) -> None:
+        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
+        check_is_pyspark(job.application)
+
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`."""
-        check_is_pyspark(spec.application)
         handle = self._handle(spec.launch_id)
         try:
             self.submission(job, spec).run(job, control, spec, self._environment, self._installation)

@@ -21,7 +21,7 @@ from streambank.declaration.declaration import Job
 from streambank.declaration.launch import IMAGE, TAG_PREFIX
 from streambank.driver.application import check_application
 from streambank.driver.environment import driver_environment
-from streambank.driver.installed import Installation, find_installation
+from streambank.driver.installed import Installation, find_installation, require_known_spark
 from streambank.driver.launcher import DriverState, Handle
 from streambank.driver.log import DriverLog
 from streambank.driver.spec import LaunchSpec
@@ -64,13 +64,13 @@ class LocalLauncher:
             root = state / "streambank" / control.name
         return str(root / "logs" / f"{launch_id}.log")
 
-    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """See `Launcher.submit`. The spec has been written among the job's records before.
+    def check(self, job: Job) -> None:
+        """See `Launcher.check`."""
+        check_application(job.application)
+        require_known_spark(self._installation or find_installation(job.python))
 
-        Raises:
-            NotFoundError: There is no such application (code `no-application`).
-        """
-        check_application(spec.application)
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`. The spec has been written among the job's records before."""
         found = self._installation or find_installation(job.python)
         log = Path(spec.log or self.log_path(control, spec.launch_id))
         settings = {

@@ -79,13 +79,12 @@ class StandaloneLauncher:
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: the worker keeps it."""
 
-    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
-        """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated.
+    def check(self, job: Job) -> None:
+        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
+        check_is_pyspark(job.application)
 
-        Raises:
-            InputError: The application is no PySpark program (code `not-pyspark`).
-        """
-        check_is_pyspark(spec.application)
+    def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
+        """See `Launcher.submit`. A submission that was not answered is looked for, and never repeated."""
         body = submission(job, control, spec, ship(control), self._environment)
         try:
             answer = self._ask_master("/v1/submissions/create", body)

@@ -49,9 +49,12 @@ class YarnLauncher(Submitter):
     def log_path(self, control: JobControl, launch_id: str) -> None:
         """See `Launcher.log_path`: YARN keeps it."""
 
+    def check(self, job: Job) -> None:
+        """See `Launcher.check`. Which Spark a cluster has is not known here: the runner checks it there."""
+        check_application(job.application)
+
     def submit(self, job: Job, control: JobControl, spec: LaunchSpec) -> Handle:
         """See `Launcher.submit`. The application is sent along; what it imports from beside it is not."""
-        check_application(spec.application)
         said = self.submission(job, spec).run(job, control, spec, self._environment, self._installation)
         match = _APPLICATION.search(said)
         if match is None:

@@ -242,8 +242,9 @@ def test_only_python_programs_are_sent(folder: Path, master: FakeMaster) -> None
     job = in_cluster(folder, master)
     control, spec = launched(job)
     with pytest.raises(InputError) as caught:
-        launcher_for(job).submit(job, control, replace(spec, application="/x/app.jar"))
+        launcher_for(job).check(replace(job, application="/x/app.jar"))
     assert caught.value.code == "not-pyspark"
+    launcher_for(job).check(replace(job, application="/only/there.py"))
     launcher_for(job).submit(job, control, replace(spec, application="/only/there.py"))
 
 

@@ -234,7 +234,7 @@ def test_what_spark_submit_says_of_a_failure_is_told_without_secrets(
     assert "no such queue" in caught.value.hint and "hunter2" not in caught.value.hint
     Path(spec.application).unlink()
     with pytest.raises(NotFoundError):
-        YarnLauncher(job.launch, {}, submit_with(folder, script)).submit(job, control, spec)
+        YarnLauncher(job.launch, {}, submit_with(folder, script)).check(job)
 
 
 def test_a_manager_that_refuses_or_is_down_is_told(folder: Path, manager: FakeManager) -> None:
