@@ -115,8 +115,8 @@ def compact(
         raise type(error)(
             f"{error.message} What had been moved by then is in {quarantine.uri}.",
             code=error.code,
-            hint=f"{error.hint} The query can be started; `streambank compact --undo` with that location "
-            "brings the files back.".strip(),
+            hint=f"{error.hint} The query can be started. To bring the files back, undo the compaction with "
+            "that location.".strip(),
         ) from error
     notes = (*report.notes, f"{gone} files had disappeared by themselves.") if gone else report.notes
     report = report.having(quarantine=quarantine.uri, notes=notes, seconds=time.monotonic() - began)

@@ -161,13 +161,13 @@ def _check_operator(closure: Closure, order: Mapping[str, Any]) -> None:
         raise InputError(
             f"The query has no stateful operator {asked}.",
             code="which-operator",
-            hint=f"Name it with --operator; there are: {known}.",
+            hint=f"Name one of its operators: {known}.",
         )
     if asked is None and order.get("where") and len(closure.operators) > 1:
         raise InputError(
             "The expression is about the state of one operator, and no operator is named.",
             code="which-operator",
-            hint=f"Name it with --operator; there are: {known}.",
+            hint=f"Name one of its operators: {known}.",
         )
 
 
@@ -257,5 +257,5 @@ def _older(repository: Repository | None, job: str, now: datetime, seconds: floa
     raise NotFoundError(
         f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
         code=TOO_YOUNG,
-        hint=f"It is not known yet which keys were idle for so long: {when}. Or use --where.",
+        hint=f"It is not known yet which keys were idle for so long: {when}. Or name the keys by a condition.",
     )

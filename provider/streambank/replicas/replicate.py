@@ -297,7 +297,7 @@ class _Copy:
         return type(error)(
             f"In {there}: {error.message}",
             code=error.code,
-            hint=f"`streambank repair -r {there} --from {here}` takes from here what is damaged there.",
+            hint=f"Repair {there} from {here}, which takes from here what is damaged there.",
         )
 
     def _failed(self, error: StreambankError, batch: int | None = None) -> Replicated:

@@ -5,7 +5,7 @@ It is the repository itself, listed; there is nothing beside it to keep in step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -35,6 +35,8 @@ from streambank.storage.store import FileInfo, Store, chunks
 EXPIRED = "expired"
 """Folder of the copies of expired manifests, by job and savepoint."""
 _GLANCE_BYTES = 64 << 10
+_NAMED = 5
+"""How many names a message gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +157,17 @@ def require_any(store: Store, job: str | None) -> None:
 
 def none_of(store: Store, job: str | None) -> NotFoundError:
     """The error of a job, or a repository, that has no savepoint."""
+    jobs = sorted({of_job for of_job, _ in listed(store)}) if job else []
     return NotFoundError(
         f"There is no savepoint{f' of {job}' if job else ''} in {store.uri}.",
         code="no-such-savepoint",
-        hint="`streambank list` shows those that are there.",
+        hint=f"There are savepoints of {_some(jobs)}." if jobs else "Take one, or name another repository.",
     )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few names, and that there are more."""
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def summarize(store: Store, job: str | None = None) -> Iterator[SavepointSummary]:
@@ -275,17 +283,24 @@ def find(store: Store, reference: str, job: str | None = None) -> tuple[str, str
         raise NotFoundError(
             f"There is no savepoint {reference}{f' of {job}' if job else ''} in {store.uri}.",
             code="no-such-savepoint",
-            hint="`streambank list` shows those that are there.",
+            hint=_newest(store, place or job),
         )
     if len(chosen) > 1:
-        more = ", ..." if len(chosen) > 5 else ""
-        names = ", ".join(f"{of_job}/{savepoint}" for of_job, savepoint in chosen[:5])
+        names = _some([f"{of_job}/{savepoint}" for of_job, savepoint in chosen])
         raise InputError(
-            f"{reference} could be any of {len(chosen)} savepoints: {names}{more}.",
+            f"{reference} could be any of {len(chosen)} savepoints: {names}.",
             code="ambiguous",
             hint="Give more of the id, or the job.",
         )
     return chosen[0]
+
+
+def _newest(store: Store, job: str | None) -> str:
+    """Which savepoints there are, the newest first, with the job where several have some."""
+    there = sorted(listed(store, job), key=lambda which: which[1], reverse=True)
+    several = len({of_job for of_job, _ in there}) > 1
+    names = [f"{of_job}/{savepoint}" if several else savepoint for of_job, savepoint in there]
+    return f"The newest that are there: {_some(names)}." if names else none_of(store, job).hint
 
 
 def manifest_name(job: str, savepoint: str) -> str:
@@ -298,7 +313,7 @@ def no_such_savepoint(job: str, savepoint: str) -> NotFoundError:
     return NotFoundError(
         f"There is no savepoint {savepoint} of {job}.",
         code="no-such-savepoint",
-        hint="`streambank list` shows those that are there.",
+        hint="List the savepoints to see those that are there: this one is gone, or was never taken.",
     )
 
 

@@ -52,7 +52,7 @@ class SavedFiles:
         if digest is None:
             raise NotFoundError(
                 f"The savepoint {self._manifest.savepoint} has no file {path}.",
-                hint="See what it has: streambank show.",
+                hint="Look at its manifest, which lists its files.",
             )
         if length is None or self._sizes[path] <= SMALL_BYTES:
             return self._whole(digest)[offset : None if length is None else offset + length]

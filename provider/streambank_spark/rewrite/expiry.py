@@ -146,7 +146,7 @@ def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None 
         raise InputError(
             "The expression applies to one operator, and the query has several.",
             code="which-operator",
-            hint=f"Name one with --operator: {known}.",
+            hint=f"Name one of its operators: {known}.",
         )
     return [_where(state, rule, found[0])]
 
@@ -286,7 +286,7 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
         raise InputError(
             f"{rule.expression!r} cannot be used on {part.name}: {str(error).strip().splitlines()[0]}",
             code="bad-expression",
-            hint=f"It has {_columns(frame)}. Name a side or a state variable with --part.",
+            hint=f"It has {_columns(frame)}. Name a side or a state variable as its part.",
         ) from error
     if kind != "boolean":
         raise InputError(

@@ -89,7 +89,7 @@ class Assignment:
             raise InputError(
                 f"The repair {text!r} does not assign a column of the value.",
                 code="bad-expression",
-                hint="Example: --repair '0: value.count = greatest(value.count, 0)'.",
+                hint="Example: 0: value.count = greatest(value.count, 0)",
             )
         given = match["operator"]
         return cls(
@@ -220,7 +220,7 @@ def _evaluate(mended: Mended, place: str) -> None:
         raise InputError(
             f"The repair of {place} cannot be computed: {first_line(error)}",
             code="bad-expression",
-            hint="Look at the broken rows: `streambank state validate` lists them.",
+            hint="Look at the broken rows: a validation lists them.",
         ) from error
     if first != again:
         raise InputError(
@@ -236,7 +236,7 @@ def _evaluate(mended: Mended, place: str) -> None:
 
 def _not_repaired(what: str) -> InputError:
     return InputError(
-        what, code="not-repaired", hint="Nothing was written. Give a --repair after which every rule holds."
+        what, code="not-repaired", hint="Nothing was written. Give a repair after which every rule holds."
     )
 
 

@@ -93,10 +93,10 @@ class RewriteRequest:
         rules = [self.where, self.idle_since, self.idle_for_s, self.key, self.provider or self.partitions]
         given = sum(rule is not None for rule in rules)
         needs = {
-            "compact": "--where, --idle-since or --idle-for",
-            "erase": "--key",
-            "rescale": "--partitions",
-            "migrate": "--provider rocksdb",
+            "compact": "a condition (where), a savepoint (idle since), or a time (idle for)",
+            "erase": "a key",
+            "rescale": "a number of partitions",
+            "migrate": "the provider rocksdb",
         }
         migrates = self.operation == "migrate"
         if (
@@ -105,15 +105,15 @@ class RewriteRequest:
             or self.provider not in (None, *PROVIDERS)
         ):
             raise InputError(
-                f"{self.operation} takes one of {needs[self.operation]}.",
+                f"{self.operation} needs {needs[self.operation]}, and nothing besides.",
                 code="usage",
-                hint=f"See `streambank state {self.operation} --help`.",
+                hint="Give exactly one rule that says what to do.",
             )
         if (self.partitions is not None and self.partitions < 1) or (
             self.max_rows is not None and self.max_rows < 1
         ):
             raise InputError(
-                "--partitions and --max-rows must be at least 1.",
+                "The number of partitions and the limit of rows must be at least 1.",
                 code="usage",
                 hint="Give a whole number above 0.",
             )
@@ -230,7 +230,7 @@ def _older(repository: Repository, job: str, savepoint: str, seconds: float) -> 
         raise NotFoundError(
             f"No savepoint of {job} was taken at {before:%Y-%m-%d %H:%M} UTC or earlier.",
             code="no-such-savepoint",
-            hint="Which keys were idle for so long is not known: keep savepoints longer, or use --where.",
+            hint="Which keys were idle for so long is not known: keep savepoints longer, or name the keys by a condition.",
         )
     return max(old, key=_moment).savepoint
 

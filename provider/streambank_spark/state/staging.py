@@ -135,7 +135,7 @@ def _work(stack: ExitStack, staging: Staging) -> str:
         raise InputError(
             "On a cluster, all machines must see the staging directory for state.",
             code="usage",
-            hint="Give --work LOCATION, such as a folder on a shared disk or on S3.",
+            hint="Give a work location, such as a folder on a shared disk or on S3.",
         )
     return stack.enter_context(TemporaryDirectory(prefix="streambank-inspect-"))
 

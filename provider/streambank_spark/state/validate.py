@@ -53,7 +53,7 @@ class Rule:
             raise InputError(
                 f"The rule {text!r} has no expression.",
                 code="bad-expression",
-                hint='Example: --rule "0: value.count >= 0".',
+                hint="Example: 0: value.count >= 0",
             )
         if match is None:
             return cls(expression, operator, part)

@@ -187,7 +187,7 @@ def read_saved_log(record: Mapping[str, Any], content: Mapping[str, bytes], now_
     except NotFoundError as error:
         raise IntegrityError(
             f"The savepoint does not hold the whole log of its file sink: {error}",
-            hint="Use another savepoint, or `streambank repair` this one from a replica.",
+            hint="Use another savepoint, or repair this one from a replica.",
         ) from error
     files = [file for name in names for file in parse_entry(bytes_by_name[name], log_key(name), roots)]
     if record.get("data_files", len(files)) != len({file.uri for file in files}):

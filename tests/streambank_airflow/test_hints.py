@@ -1,0 +1,110 @@
+"""Every hint that an operator can raise is in Airflow's words: by code, for every place that raises one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError, RefusedError, StorageError
+from streambank_airflow.hints import HINTS, hint_of, speaks_cli
+from tests.support.places import ROOT
+
+PROVIDER = ROOT / "provider"
+ONLY_COMMAND_LINE = (
+    "streambank/cli",
+    "streambank_spark/commands",
+    "streambank_spark/programs",
+    "streambank_spark/runner",
+)
+"""What no operator runs in its own process."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One place that makes an error."""
+
+    place: str
+    code: str | None
+    message: str
+    hint: str
+
+
+def raised() -> Iterator[Raised]:
+    for path in sorted(PROVIDER.rglob("*.py")):
+        name = str(path.relative_to(PROVIDER))
+        if name.startswith(ONLY_COMMAND_LINE):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            given = {word.arg: word.value for word in getattr(node, "keywords", [])}
+            if isinstance(node, ast.Call) and "hint" in given and node.args:
+                code = given.get("code")
+                known = constants.get(code.id) if isinstance(code, ast.Name) else getattr(code, "value", None)
+                yield Raised(f"{name}:{node.lineno}", known, text(node.args[0]), text(given["hint"]))
+
+
+def text(node: ast.expr) -> str:
+    """The literal parts of an expression, with `{}` for each value in it."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return " ".join(text(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+RAISED = list(raised())
+
+
+def test_errors_are_found() -> None:
+    assert len(RAISED) > 250
+    assert {"sink-would-lose-rows", "lease-held", "checkpoint-lost"} <= {one.code for one in RAISED}
+
+
+def test_what_an_operator_can_raise_has_a_hint_in_airflows_words() -> None:
+    missing = [one for one in RAISED if speaks_cli(one.hint) and one.code not in HINTS]
+    assert not missing, "\n".join(f"{one.place} {one.code}: {one.hint}" for one in missing)
+
+
+def test_no_message_names_an_option_of_the_command_line() -> None:
+    found = [one for one in RAISED if speaks_cli(one.message)]
+    assert not found, "\n".join(f"{one.place} {one.code}: {one.message}" for one in found)
+
+
+def test_no_hint_of_airflow_speaks_of_the_command_line() -> None:
+    assert [code for code, hint in HINTS.items() if speaks_cli(hint)] == []
+
+
+def test_every_hint_is_needed() -> None:
+    needed = {one.code for one in RAISED if speaks_cli(one.hint)}
+    assert HINTS.keys() - needed == set()
+
+
+def test_the_job_is_named() -> None:
+    error = RefusedError(
+        "No.", code="checkpoint-lost", hint="`streambank restore latest-good` brings it back."
+    )
+    assert hint_of(error, "orders").startswith("Trigger orders.restore.")
+    assert "<job>.restore" in hint_of(error)
+
+
+@pytest.mark.parametrize(
+    "hint", ["Look at the disk.", "Its log is a and ends:\nstreambank restore --job x", ""]
+)
+def test_other_hints_stay(hint: str) -> None:
+    assert hint_of(StorageError("No.", code="checkpoint-lost", hint=hint)) == hint
+
+
+def test_a_hint_of_an_unknown_code_stays() -> None:
+    error = InputError("No.", code="of-another-version", hint="Use --sink accept.")
+    assert hint_of(error) == "Use --sink accept."
