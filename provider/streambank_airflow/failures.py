@@ -1,19 +1,32 @@
-"""From the engine's errors to Airflow's, by what Airflow should do next: retry, or fail the task for good."""
+"""From the engine's errors to Airflow's, by what Airflow should do next: retry, or fail the task for good.
+
+A task's page shows the exception above its traceback, and Airflow logs more after both. So the last lines of
+a failed task's log say it again in three short ones: what failed, why, and what to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
+from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from streambank.core.errors import StreambankError
+from streambank_airflow.hints import hint_of
+
+log = logging.getLogger("airflow.task")
+
+_HINT = re.compile(r"\s+Hint: ")
 
 
 def describe(error: StreambankError) -> str:
-    """An error as a failed task shows it: the sentence, its code, and the way out."""
-    hint = f" Hint: {error.hint}" if error.hint else ""
-    return f"{error.message} [{error.code}]{hint}"
+    """An error as a failed task shows it: the sentence, its code, and the way out on a line of its own."""
+    hint = hint_of(error, _job_here())
+    return f"{error.message} [{error.code}]" + (f"\nHint: {hint}" if hint else "")
 
 
 def as_airflow(error: StreambankError) -> AirflowException:
@@ -29,12 +42,17 @@ def as_airflow(error: StreambankError) -> AirflowException:
 
 def said(error: BaseException) -> str:
     """Any error in a line: one of the engine as `describe` says it, another one with its type."""
-    return describe(error) if isinstance(error, StreambankError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, StreambankError):
+        return f"{type(error).__name__}: {error}"
+    return describe(error).replace("\nHint: ", " Hint: ", 1)
 
 
 @contextmanager
 def airflow_failures() -> Iterator[None]:
-    """Run engine calls in here: whatever they refuse leaves as Airflow's exception, its cause kept.
+    """Run engine calls in here: whatever they refuse leaves as Airflow's exception.
+
+    What a person decides is raised without the engine's traceback, in which nothing helps to decide. What a
+    retry may heal, and a defect of ours, keep theirs.
 
     Raises:
         AirflowException: The engine raised something that a retry may heal.
@@ -43,4 +61,57 @@ def airflow_failures() -> Iterator[None]:
     try:
         yield
     except StreambankError as error:
-        raise as_airflow(error) from error
+        if error.retryable or error.exit_code == StreambankError.exit_code:
+            raise as_airflow(error) from error
+        raise as_airflow(error) from None
+
+
+def engine_error(error: object) -> StreambankError | None:
+    """The engine's error behind a failure; None where there is none.
+
+    Args:
+        error: As Airflow gives it to a callback: of a task that was lost it is a text.
+    """
+    seen = error if isinstance(error, BaseException) else None
+    while seen is not None and not isinstance(seen, StreambankError):
+        seen = seen.__cause__ or seen.__context__
+    return seen
+
+
+def close_log(context: Mapping[str, Any]) -> None:
+    """An `on_failure_callback` and `on_retry_callback`: the log ends with what, why, and what to do.
+
+    Args:
+        context: As Airflow gives it to a callback.
+    """
+    raised = context.get("exception")
+    task_instance: Any = context["ti"]
+    error = engine_error(raised)
+    if error is not None:
+        why, hint = f"{error.message} [{error.code}]", hint_of(error, _job_of(task_instance.task))
+    elif isinstance(raised, AirflowException) and _HINT.search(str(raised)):
+        why, hint = _HINT.split(str(raised), maxsplit=1)
+    else:
+        return  # not of ours: Airflow shows it as it shows all others
+    task: Any = task_instance.task
+    attempt, attempts = getattr(task_instance, "try_number", 1), getattr(task, "retries", 0) + 1
+    again = attempt < attempts and not isinstance(raised, AirflowFailException)
+    then = f"attempt {attempt} of {attempts}, Airflow tries again" if again else "Airflow does not try again"
+    log.error("What: task %s.%s failed; %s.", task.dag_id, task.task_id, then)
+    log.error("Why: %s", why)
+    if hint:
+        log.error("What to do: %s", hint)
+
+
+def _job_here() -> str | None:
+    """The job of the task that runs here; None outside of a task."""
+    try:
+        task = get_current_context().get("task")
+    except RuntimeError:
+        return None
+    return _job_of(task)
+
+
+def _job_of(task: object) -> str | None:
+    job = getattr(task, "job", None)
+    return job.partition("/")[0] if isinstance(job, str) and job else None

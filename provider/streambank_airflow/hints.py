@@ -13,26 +13,24 @@ from streambank.core.errors import StreambankError
 _OF_THE_COMMAND_LINE = re.compile(r"(?<![\w-])streambank [a-z]+|(?<![\w-])--[a-z]")
 """A command or an option."""
 
-RESTORE = "Trigger <job>.restore"
-REWRITE = "the form of <job>.compact"
-
 HINTS = {
     "another-query": (
-        "Save it under another job's name. If the job has begun again from nothing on purpose, set new_query "
-        "of CreateSavepointOperator."
+        "Save it under another job's name. If the job has begun again from nothing on purpose, set "
+        "new_query of CreateSavepointOperator."
     ),
     "bad-key-text": "Give the fields of one key as a JSON object.",
     "batch-begun": (
-        "Start the job to go on there: trigger <job>.run. It repeats that batch, as any restart does. Or "
-        f"{RESTORE[0].lower()}{RESTORE[1:]} with *Output written after the savepoint* set to accept: rows may "
-        "be repeated then, or skipped for good by a sink that remembers batch ids."
+        "Start the job to go on there: trigger <job>.run. It repeats that batch, as any restart does. "
+        "Or trigger <job>.restore with *Output written after the savepoint* set to accept: rows may be "
+        "repeated then, or skipped for good by a sink that remembers batch ids."
     ),
     "checkpoint-lost": (
-        f"{RESTORE}. To begin from nothing, give the job a new name, a new checkpoint and a new output."
+        "Trigger <job>.restore. To begin from nothing, give the job a new name, a new checkpoint and a "
+        "new output."
     ),
     "checkpoint-of-another-job": (
-        "Declare another checkpoint. If the other job was only renamed, stop it by its old name, and trigger "
-        "<job>.run with *Accept lost records*."
+        "Declare another checkpoint. If the other job was only renamed, stop it by its old name, and "
+        "trigger <job>.run with *Accept lost records*."
     ),
     "closure-changed": "Nothing that was moved is deleted. Report this with the log of the task.",
     "empty-policy": "Add a table [jobs.NAME.retention] with at least one rule, such as keep_last = 10.",
@@ -56,32 +54,36 @@ HINTS = {
         "Name its servers: `kafka` of the operator, or `bootstrap` in the job's [kafka] table."
     ),
     "lease-held": (
-        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore beside "
-        'the running job, set `into` to a new directory and mode="fork".'
+        "Trigger <job>.stop first, which asks the cluster, or set *Stop the job if it runs*. To restore"
+        ' beside the running job, set `into` to a new directory and mode="fork".'
     ),
     "never-started": "Trigger <job>.run first.",
     "no-committed-batch": "Wait for its first batch: <job>.run shows how it is doing.",
     "no-declaration": (
-        "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, or in the "
-        "environment variable STREAMBANK_JOBS."
+        "Set the jobs file in the connection's extra `jobs_file`, as the operator's `jobs_file`, or in "
+        "the environment variable STREAMBANK_JOBS."
     ),
     "no-good-savepoint": (
-        "Trigger <job>.savepoint with *Verify* set to full to see what is wrong. Look for a replica of the "
-        "repository."
+        "Trigger <job>.savepoint with *Verify* set to full to see what is wrong. Look for a replica of "
+        "the repository."
     ),
-    "no-repository": "The first run of <job>.savepoint creates it; or name the directory of repository.json.",
+    "no-repository": (
+        "The first run of <job>.savepoint creates it; or name the directory of repository.json."
+    ),
     "no-sibling": "Set `quarantine` of the operator.",
     "no-state": "The query keeps no state: there is nothing to compact or rescale.",
     "no-such-generation": "Look at the generations that the log of this task names.",
     "no-target": "Set `into` of the operator, or leave it out to restore the job's next generation.",
-    "not-a-checkpoint": f"{RESTORE}.",
-    "not-claimed": "Go on with the restored checkpoint; unpin the savepoint to let retention decide about it.",
+    "not-a-checkpoint": "Trigger <job>.restore.",
+    "not-claimed": (
+        "Go on with the restored checkpoint; unpin the savepoint to let retention decide about it."
+    ),
     "not-expired": "It was swept for good, or never expired.",
     "not-hdfs-backed": "The state is in RocksDB already.",
     "object-damaged": "Use another savepoint, or repair this one from a replica.",
     "operation-in-progress": (
-        "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that is "
-        "still going."
+        "This task can be cleared when the operation has ended. Look for a run of the job's DAGs that "
+        "is still going."
     ),
     "other-digest": "Name a replica that the ReplicateSavepointsOperator made.",
     "other-records": (
@@ -90,26 +92,30 @@ HINTS = {
     ),
     "pack-damaged": "Rebuild the index of the repository; the next sweep looks again.",
     "paths-not-shared": "Set `work` to a location that all machines see, such as s3://bucket/work.",
-    "quarantine-purged": "Finish it: run PurgeQuarantineOperator. The checkpoint does not need these files.",
+    "quarantine-purged": (
+        "Finish it: run PurgeQuarantineOperator. The checkpoint does not need these files."
+    ),
     "quarantine-unfinished": (
-        "Bring everything back by UndoCompactionOperator, and compact again. Once the query has committed "
-        "another batch, PurgeQuarantineOperator deletes it."
+        "Bring everything back by UndoCompactionOperator, and compact again. Once the query has "
+        "committed another batch, PurgeQuarantineOperator deletes it."
     ),
     "query-went-on": (
-        f"Its later output is valid. To go back anyway: {RESTORE[0].lower()}{RESTORE[1:]} with *Output written "
-        "after the savepoint* set to rollback."
+        "Its later output is valid. To go back anyway: trigger <job>.restore with *Output written after"
+        " the savepoint* set to rollback."
     ),
     "record-damaged": "Use another one, or repair the repository from a replica that has it undamaged.",
     "repair-encoding": (
         "Only rows that are stored as plain UnsafeRow can be repaired. Remove the keys instead, by "
-        f"*Expire where* in {REWRITE}."
+        "*Expire where* in the form of <job>.compact."
     ),
     "repair-key": "Repair other columns of the value, or remove the key.",
-    "repair-part": f"Repair the input and begin again, or remove the keys by *Expire where* in {REWRITE}.",
+    "repair-part": (
+        "Repair the input and begin again, or remove the keys by *Expire where* in the form of <job>.compact."
+    ),
     "repository-damaged": "Take into another repository, and verify this one.",
     "repository-lost": (
-        "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.run with "
-        "*Accept lost records*."
+        "Mount it or bring it back, or copy a replica there. If it is lost for good, trigger <job>.run "
+        "with *Accept lost records*."
     ),
     "savepoint-damaged": "Take the next batch meanwhile, and verify this savepoint.",
     "signs-of-life": (
@@ -117,43 +123,49 @@ HINTS = {
         "unfinished writes only."
     ),
     "sink-cannot-roll-back": (
-        "Bring back what is missing, use another savepoint, or set *Output written after the savepoint* to "
-        "accept."
+        "Bring back what is missing, use another savepoint, or set *Output written after the savepoint*"
+        " to accept."
     ),
     "sink-changed": (
-        "Let it write to the old sink. To move it on purpose: trigger <job>.stop with *Take a savepoint*, then "
-        f"{RESTORE[0].lower()}{RESTORE[1:]} with *New output directories*; or give it a new checkpoint."
+        "Let it write to the old sink. To move it on purpose: trigger <job>.stop with *Take a "
+        "savepoint*, then trigger <job>.restore with *New output directories*; or give it a new "
+        "checkpoint."
     ),
     "sink-log-gap": (
         "Set *Output written after the savepoint* to rollback, or give a new directory in *New output "
         "directories*: it gets a log that Spark goes on from."
     ),
     "sink-rollback-unfinished": (
-        f"Finish it: {RESTORE[0].lower()}{RESTORE[1:]} with *Output written after the savepoint* set to "
-        "rollback."
+        "Finish it: trigger <job>.restore with *Output written after the savepoint* set to rollback."
     ),
     "sink-would-lose-rows": (
-        "Restore a savepoint from before those rows; or set *Output written after the savepoint* to accept, "
-        "to go on without them."
+        "Restore a savepoint from before those rows; or set *Output written after the savepoint* to "
+        "accept, to go on without them."
     ),
     "sinks-taken-back": (
-        f"{RESTORE} with the same savepoint, and *Output written after the savepoint* set to rollback."
+        "Trigger <job>.restore with the same savepoint, and *Output written after the savepoint* set to"
+        " rollback."
     ),
     "damaged-record": (
         "It records that a restore rolled outputs back. Restore again with *Output written after the "
         "savepoint* set to rollback, and move the record away."
     ),
     "source-cannot-repeat": (
-        "Set *Input that Kafka no longer has* to accept to restore anyway. A query that must go on reads from "
-        "a source that keeps its records, such as files or Kafka."
+        "Set *Input that Kafka no longer has* to accept to restore anyway. A query that must go on "
+        "reads from a source that keeps its records, such as files or Kafka."
     ),
     "source-would-lose-records": (
-        "Restore a newer savepoint; or set *Input that Kafka no longer has* to accept, to go on without those "
-        "records. Spark itself then also needs failOnDataLoss=false."
+        "Restore a newer savepoint; or set *Input that Kafka no longer has* to accept, to go on without"
+        " those records. Spark itself then also needs failOnDataLoss=false."
     ),
-    "spark-failed": "If it ran out of memory, give it more in the connection of Spark or in the job's [spark].",
-    "sink-not-guarded": "",
-    "too-young": f"Let the job run longer, or name the keys by *Expire where* in {REWRITE}.",
+    "spark-failed": (
+        "If it ran out of memory, give it more in the connection of Spark or in the job's [spark]."
+    ),
+    "sink-not-guarded": (
+        "Roll its output back yourself. If *Output written after the savepoint* is set to accept, a restore "
+        "leaves it as it is."
+    ),
+    "too-young": "Set `older_than_s` to 3600 or more; a write that pauses may still go on.",
     "which-job": "Set the job.",
 }
 """Code of an error -> the hint in Airflow, where the engine's speaks of the command line."""

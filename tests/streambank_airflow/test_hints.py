@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +27,7 @@ class Raised:
     """One place that makes an error."""
 
     place: str
-    code: str | None
+    code: str
     message: str
     hint: str
 
@@ -50,8 +49,9 @@ def raised() -> Iterator[Raised]:
             given = {word.arg: word.value for word in getattr(node, "keywords", [])}
             if isinstance(node, ast.Call) and "hint" in given and node.args:
                 code = given.get("code")
-                known = constants.get(code.id) if isinstance(code, ast.Name) else getattr(code, "value", None)
-                yield Raised(f"{name}:{node.lineno}", known, text(node.args[0]), text(given["hint"]))
+                known = constants.get(code.id) if isinstance(code, ast.Name) else None
+                known = code.value if isinstance(code, ast.Constant) else known
+                yield Raised(f"{name}:{node.lineno}", str(known), text(node.args[0]), text(given["hint"]))
 
 
 def text(node: ast.expr) -> str:

@@ -257,5 +257,5 @@ def _older(repository: Repository | None, job: str, now: datetime, seconds: floa
     raise NotFoundError(
         f"No savepoint of {job} is from {before:%Y-%m-%d %H:%M} UTC or before.",
         code=TOO_YOUNG,
-        hint=f"It is not known yet which keys were idle for so long: {when}. Or name the keys by a condition.",
+        hint=f"It is not known yet which keys were idle for so long: {when}. Or name keys by a condition.",
     )

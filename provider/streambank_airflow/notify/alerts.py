@@ -20,7 +20,7 @@ from streambank.core.errors import StreambankError
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.declaration.notify import Notify
 from streambank.storage import using_s3
-from streambank_airflow.failures import describe, said
+from streambank_airflow.failures import describe, engine_error, said
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -177,11 +177,9 @@ def code_of(error: BaseException | str | None) -> str:
     Args:
         error: As Airflow gives it to a callback: of a task that was lost it is a text.
     """
-    seen = error if isinstance(error, BaseException) else None
-    while seen is not None:
-        if isinstance(seen, StreambankError):
-            return seen.code
-        seen = seen.__cause__
+    found = engine_error(error)
+    if found is not None:
+        return found.code
     # A driver that refuses to run says why in its log and its records: as text.
     text = "" if error is None else str(error)
     return next((code for code in CODES if re.search(rf"(?<![\w-]){code}(?![\w-])", text)), "")

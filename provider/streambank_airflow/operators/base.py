@@ -12,7 +12,7 @@ from streambank.control.processes import who
 from streambank.core.errors import InputError, StreambankError
 from streambank_airflow.choices import one_of
 from streambank_airflow.connections.spark import SparkChoice
-from streambank_airflow.failures import describe
+from streambank_airflow.failures import close_log, describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ class FindsJobs:
 
     streambank_conn_id: str
     jobs_file: str | None
+    on_failure_callback: Any
+    on_retry_callback: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The last ones, so that nothing of ours comes after what they log.
+        self.on_failure_callback = [*self.on_failure_callback, close_log]
+        self.on_retry_callback = [*self.on_retry_callback, close_log]
 
     @cached_property
     def hook(self) -> StreambankHook:
@@ -75,7 +83,7 @@ class StreambankOperator(FindsJobs, BaseOperator):
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
         self.note = note
-        self.on_failure_callback = [*self.on_failure_callback, alert_of_failure]
+        self.on_failure_callback.insert(-1, alert_of_failure)
 
     @property
     def why(self) -> str:

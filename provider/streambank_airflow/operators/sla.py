@@ -109,7 +109,7 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.least = least if is_template(least) else one_of(least, "least", LEASTS)
         self.tell = tell
         self.skew = skew
-        self.on_failure_callback = [*self.on_failure_callback, alert_of_failure]
+        self.on_failure_callback.insert(-1, alert_of_failure)
         if (job is None) == (jobs is None) or (checkpoint is not None and job is None):
             raise InputError(
                 "Give either job (with or without checkpoint) or jobs.",

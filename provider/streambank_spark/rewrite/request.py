@@ -230,7 +230,8 @@ def _older(repository: Repository, job: str, savepoint: str, seconds: float) -> 
         raise NotFoundError(
             f"No savepoint of {job} was taken at {before:%Y-%m-%d %H:%M} UTC or earlier.",
             code="no-such-savepoint",
-            hint="Which keys were idle for so long is not known: keep savepoints longer, or name the keys by a condition.",
+            hint="Which keys were idle for so long is not known: keep savepoints longer, or name keys by a "
+            "condition.",
         )
     return max(old, key=_moment).savepoint
 
