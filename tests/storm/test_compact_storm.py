@@ -1,4 +1,4 @@
-"""After a compaction or a rescale of its state a query goes on as a model says: for every kind and layout."""
+"""After a compaction or a rescale of its state a query goes on as a model says: every kind, every layout."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from streambank.core.errors import RefusedError
 from streambank_spark.rewrite.request import RewriteRequest
+from tests.storm.cells import cells_of
 from tests.support.queries import QUERIES, TO_FILES, Query
 from tests.support.reshaped import (
     COMPACTED,
@@ -41,7 +42,6 @@ WHERE = {
     "drop-duplicates-within-watermark": "key.id % 5 = 0",
     "join": "key.field0 IN ('k0', 'k3', 'k7', 'k11')",
 }
-STATEFUL = [query for query in QUERIES.values() if not query.file_sink]
 JOIN_3 = {"spark.sql.streaming.join.stateFormatVersion": "3"}
 WIDE = RewriteRequest(operation="rescale", partitions=5)
 
@@ -68,39 +68,59 @@ def compaction(query: Query) -> RewriteRequest:
     return RewriteRequest(operation="compact", where=WHERE.get(query.name, BY_KEY))
 
 
-def _cells() -> Iterator[Any]:
-    for query in STATEFUL:
-        for layout in query.layouts:
-            yield pytest.param(query, layout, {}, id=f"{query.name}-{layout}")
-    for layout in ("rocksdb-changelog", "format-v2"):
-        yield pytest.param(QUERIES["join"], layout, JOIN_3, id=f"join-v3-{layout}")
+def _cells(verb: str) -> Iterator[Any]:
+    for query, layout in cells_of(verb):
+        yield pytest.param(QUERIES[query], layout, {}, id=f"{query}-{layout}")
 
 
-@pytest.mark.parametrize(("query", "layout", "conf"), [*_cells()])
-def test_a_query_goes_on_from_compacted_and_from_rescaled_state_as_the_models_say(
+@pytest.mark.parametrize(
+    ("query", "layout", "conf"),
+    [*_cells("compact"), pytest.param(QUERIES["join"], "rocksdb-changelog", JOIN_3, id="join-v3")],
+)
+def test_a_query_goes_on_from_compacted_state_as_the_models_say(
     spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
 ) -> None:
-    ordinary = after_last(models.of(query))
     expected = after_last(models.of(query, "expired", is_past(query)))
-    assert expected != ordinary, "control: what expires shows"
+    assert expected != after_last(models.of(query)), "control: what expires shows"
     course = Course(spark, query, layout, tmp_path, conf)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
-    assert after_last(given(course.go_on(compacted))) == expected
 
-    if layout == "hdfs":
-        with pytest.raises(RefusedError) as caught:
-            course.made(savepoint, WIDE)
-        assert caught.value.code == "hdfs-backed" and caught.value.hint
-        untouched = savepoint
-    else:
-        untouched = course.made(savepoint, WIDE)
-    assert after_last(given(course.go_on(untouched))) == ordinary
+    assert after_last(given(course.go_on(compacted))) == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "layout"), [(query.name, layout) for query in TO_FILES.values() for layout in query.layouts]
+    ("query", "layout", "conf"),
+    [*_cells("rescale"), pytest.param(QUERIES["join"], "format-v2", JOIN_3, id="join-v3")],
+)
+def test_a_query_goes_on_from_rescaled_state_as_the_models_say(
+    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
+) -> None:
+    course = Course(spark, query, layout, tmp_path, conf)
+    savepoint, _ = course.saved()
+
+    rescaled = course.made(savepoint, WIDE)
+
+    assert after_last(given(course.go_on(rescaled))) == after_last(models.of(query))
+
+
+def test_hdfs_backed_state_keeps_its_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    course = Course(spark, QUERIES["aggregation"], "hdfs", tmp_path)
+    savepoint, _ = course.saved()
+    with pytest.raises(RefusedError) as caught:
+        course.made(savepoint, WIDE)
+    assert caught.value.code == "hdfs-backed" and caught.value.hint
+
+
+# What a file sink holds does not depend on how state is kept; HDFS-backed state is not rescaled.
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("closed-windows", "hdfs"),
+        ("closed-windows", "rocksdb-changelog"),
+        ("transform-with-state-to-files", "format-v2"),
+    ],
 )
 def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_rescaled(
     spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path

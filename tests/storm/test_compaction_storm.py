@@ -18,6 +18,7 @@ from streambank.storage.local.store import LocalStore
 from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
 from tests.support.littered import content
 from tests.support.oracle import Rows, Trial, committed
+from tests.support.pairs import by_pairs
 from tests.support.queries import QUERIES
 from tests.support.spark import prepare
 
@@ -36,11 +37,17 @@ KILLED_IN = (2, 5)
 RETAIN = {"spark.sql.streaming.minBatchesToRetain": "3"}
 """After the last compaction Spark soon wants to delete versions that are gone already."""
 
-CELLS = [
-    *(("aggregation", layout) for layout in QUERIES["aggregation"].layouts),
-    *(("join", layout) for layout in ("hdfs", "rocksdb-changelog", "format-v2")),
-    *(("transform-with-state", layout) for layout in QUERIES["transform-with-state"].layouts),
-]
+LAYOUT_OF = {
+    ("snapshots", "v1"): "rocksdb",
+    ("changelogs", "v1"): "rocksdb-changelog",
+    ("changelogs", "v2"): "format-v2",
+    ("snapshots", "v2"): "format-v2-snapshots",
+}
+ROCKSDB_CELLS = by_pairs(
+    (query, *kept) for query in ("aggregation", "join", "transform-with-state") for kept in LAYOUT_OF
+)
+CELLS = [("join", "hdfs"), *((query, LAYOUT_OF[files, version]) for query, files, version in ROCKSDB_CELLS)]
+"""Each kind of query with each kind of files and each version of their names, and one kept by HDFS."""
 
 
 @pytest.mark.parametrize(("query", "layout"), CELLS)

@@ -23,8 +23,8 @@ pytestmark = [
 ]
 
 BATCHES = 16
-RESTORED = 6
-"""Of each of 39 cells: 234 savepoints in all."""
+RESTORED = 4
+"""Of each of 39 cells: 156 savepoints in all."""
 
 CELLS = [(query.name, layout) for query in QUERIES.values() for layout in query.layouts]
 
