@@ -71,6 +71,20 @@ class OpensTheGate(LocalLauncher):
         return handles
 
 
+class WaitsForTheLease(OpensTheGate):
+    """Says who is there only when the driver that boots has taken the lease."""
+
+    def find(self, control: JobControl) -> list[Handle]:
+        handles = super().find(control)
+
+        def held() -> bool:
+            view = control.lease.view()
+            return view is not None and not view.free
+
+        poll(held)
+        return handles
+
+
 def launches(job: Job) -> list[str]:
     return list(job.records().store.names("launches"))
 
@@ -120,6 +134,18 @@ def test_a_start_that_was_killed_leaves_a_driver_that_the_next_one_adopts(folder
     assert job_status(job, launcher=fake_launcher(folder)).state == "starting"
     (folder / "gate").touch()
     result = start(folder, job)
+    assert (result.state, result.epoch) == ("already-running", 1)
+    assert len(launches(job)) == 1
+
+
+def test_a_driver_that_takes_the_lease_while_a_start_looks_for_drivers_is_adopted(folder: Path) -> None:
+    gate = folder / "gate"
+    job = declare(folder, "--boot-until", str(gate))
+    with child(KILLED_STARTER, folder) as starter:
+        assert starter.wait(timeout=30) == -signal.SIGKILL
+    launcher = WaitsForTheLease(gate, fake_installation(folder))
+    result = start_job(job, by=BY, launcher=launcher)
+    assert launcher.found == [1], "the driver was there before it had the lease"
     assert (result.state, result.epoch) == ("already-running", 1)
     assert len(launches(job)) == 1
 
