@@ -18,7 +18,7 @@ import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from streambank.core.errors import StorageError
@@ -148,7 +148,7 @@ class FaultyStore:
 
     @property
     def features(self) -> Features:
-        return self.inner.features
+        return replace(self.inner.features, scans=False)  # a fault is for one call, about one file
 
     def child(self, prefix: str) -> FaultyStore:
         return self._around(self.inner.child(prefix), in_bulk=self._in_bulk)

@@ -21,7 +21,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank.storage.store import FileInfo, Store
+from streambank.storage.store import Features, FileInfo, Store
 from tests.support.checkpoints import PLANNED, unpack
 from tests.support.live_checkpoint import LiveCheckpoint
 
@@ -185,6 +185,8 @@ def test_a_query_that_goes_on_while_it_is_looked_at_is_not_damaged(tmp_path: Pat
     query = LiveCheckpoint(store, retain=2).run(7)
 
     class Running(type(store)):  # type: ignore[misc]  # the class of the store at hand
+        features = Features()
+
         def list(self, prefix: str = "") -> Iterator[FileInfo]:
             if prefix == "offsets":
                 query.run(10)

@@ -13,7 +13,7 @@ import pytest
 from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from streambank.storage.store import Store, chunks
+from streambank.storage.store import Store, chunks, scanning
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:
@@ -359,3 +359,20 @@ def test_pruning_keeps_every_file(store: Store) -> None:
     store.delete("a/d/e")
     store.prune()
     assert [*store.names()] == []
+
+
+def test_what_a_scan_says_is_what_a_listing_says(store: Store) -> None:
+    for key in ("a", "folder/b", "folder/below/c"):
+        store.write(key, [key.encode()])
+    fast = scanning(store)
+    assert (fast is not None) is store.features.scans
+    if fast is None:
+        return
+    listed = {(info.path, info.size_bytes, info.mtime_ns, info.names) for info in store.list("folder")}
+    scanned = {
+        (f"{folder}/{name}", size_bytes, mtime_ns, names)
+        for folder, rows in fast.scan("folder")
+        for name, _, size_bytes, mtime_ns, names in rows
+    }
+    assert scanned == listed and len(listed) == 2
+    assert fast.look(["a", "folder/b", "folder/gone"]) == {key: store.stat(key) for key in ("a", "folder/b")}
