@@ -320,7 +320,7 @@ def savepoint(
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped. Its driver names the sinks."""
     from streambank.cli.options import executor
-    from streambank.cli.verbs.inspect_take import show_taken
+    from streambank.cli.verbs.take import show_taken
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 

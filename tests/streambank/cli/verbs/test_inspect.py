@@ -51,7 +51,7 @@ def test_so_much_of_the_history_as_is_wanted(rocksdb: Path) -> None:
 def test_many_partitions_are_left_to_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LiveCheckpoint(open_store(tmp_path)).run(6)
     assert "snapshot" in succeed("inspect", tmp_path).out
-    monkeypatch.setattr("streambank.cli.verbs.inspect_take._MOST_PARTITIONS", 1)
+    monkeypatch.setattr("streambank.cli.verbs.inspect._MOST_PARTITIONS", 1)
     assert "2 stores in partitions: --json lists them" in succeed("inspect", tmp_path).out
     assert len(succeed("inspect", tmp_path, "--json").document["measured"]["partitions"]) == 2
 
