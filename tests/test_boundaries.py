@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
 SDKS = {"boto3", "botocore", "fsspec", "pandas", "pyarrow"}

@@ -14,7 +14,7 @@ import pytest
 
 from demo import airflow_parts, ending, keeper, processes
 from demo.places import Places
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from demo import ports, processes
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"

@@ -21,12 +21,18 @@ from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.notify.deadlines import tell_late_restore
-from tests.support.airflow_db import airflow_database, answer_question, run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import (
+    airflow_database,
+    answer_question,
+    run_dag,
+    task_states,
+    xcom,
+)
+from tests.support.airflow_face.recording_notifier import alerts
+from tests.support.checkpoint.file_sink import FileSinkWriter, snapshot_of
 from tests.support.cli import streambank, succeed
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed, managed_job
-from tests.support.witness import alerts
+from tests.support.jobs.declared import poll
+from tests.support.jobs.managed_job import BY, Managed, managed_job
 
 __all__ = ["airflow_database"]
 HANDED_OVER = "check_run|keep_running|watched"
@@ -177,7 +183,8 @@ def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_lat
     file = managed.folder / "alerts"
     managed.declare(
         '\n[jobs.flights.restore]\ndeadline = "10m"\n'
-        f'notify = [{{class = "tests.support.witness.Witness", args = {{file = "{file}"}}}}]\n'
+        'notify = [{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", '
+        f'args = {{file = "{file}"}}}}]\n'
     )
 
     for state in ("failed", "success", "running"):

@@ -16,7 +16,7 @@ import pytest
 from demo import ending, keeper, processes
 from demo.ready import is_ready
 from demo.stack.places import StackPlaces
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 # The command with other parts: one that does its work, one that listens, and one that is as `WHAT` says.
 STACK = """

@@ -10,19 +10,19 @@ import pytest
 
 from streambank.core.errors import RefusedError
 from streambank_spark.rewrite.request import RewriteRequest
-from tests.support.queries import QUERIES, TO_FILES, Query
-from tests.support.reshaped import (
+from tests.support.spark.queries import QUERIES, TO_FILES, Query
+from tests.support.spark.rewritten_state import (
     COMPACTED,
     LAST,
-    Course,
+    ExpectedOutputs,
     IsPast,
-    Models,
+    RewrittenQuery,
     after_last,
     as_table,
     given,
     unheard_of_in_last,
 )
-from tests.support.spark import prepare
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +52,9 @@ def prepared(spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
-def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ExpectedOutputs:
     prepare(spark)
-    return Models(spark, tmp_path_factory.mktemp("models"))
+    return ExpectedOutputs(spark, tmp_path_factory.mktemp("models"))
 
 
 def is_past(query: Query) -> IsPast:
@@ -78,12 +78,17 @@ def _cells() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("query", "layout", "conf"), [*_cells()])
 def test_a_query_goes_on_from_compacted_and_from_rescaled_state_as_the_models_say(
-    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
+    spark: SparkSession,
+    models: ExpectedOutputs,
+    query: Query,
+    layout: str,
+    conf: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     ordinary = after_last(models.of(query))
     expected = after_last(models.of(query, "expired", is_past(query)))
     assert expected != ordinary, "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path, conf)
+    course = RewrittenQuery(spark, query, layout, tmp_path, conf)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
@@ -103,13 +108,13 @@ def test_a_query_goes_on_from_compacted_and_from_rescaled_state_as_the_models_sa
     ("name", "layout"), [(query.name, layout) for query in TO_FILES.values() for layout in query.layouts]
 )
 def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_rescaled(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = TO_FILES[name]
     ordinary, expired = models.of(query), models.of(query, "expired", is_past(query))
     expected = as_table(ordinary, expired)
     assert expected != as_table(ordinary, ordinary), "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
@@ -133,10 +138,10 @@ def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_resca
     ],
 )
 def test_keys_that_were_idle_since_another_savepoint_start_from_zero(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = QUERIES[name]
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, before = course.saved(also=LAST - 1)
     expected = after_last(models.of(query, "idle", unheard_of_in_last(course.source)))
     assert expected != after_last(models.of(query)), "control: what was idle shows"

@@ -15,11 +15,11 @@ from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import bring_back
 from streambank.storage.local.store import LocalStore
-from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
-from tests.support.littered import content
-from tests.support.oracle import Rows, Trial, committed
-from tests.support.queries import QUERIES
-from tests.support.spark import prepare
+from tests.support.checkpoint.with_garbage import content
+from tests.support.drivers.killed_in_batch import kill_in_batch, leave_temporary_files
+from tests.support.spark.exactly_once_oracle import Rows, Trial, committed
+from tests.support.spark.queries import QUERIES
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

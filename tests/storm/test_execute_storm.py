@@ -29,8 +29,8 @@ from streambank_spark.submit import executor as submit
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.bare_python import make_bare_python
-from tests.support.cluster import Cluster, poll, running_cluster
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.spark.standalone_cluster import Cluster, poll, running_cluster
 
 JOB = "orders"
 CHECKPOINT = LargeFiles(partitions=64, files=1, file_bytes=3 << 19)

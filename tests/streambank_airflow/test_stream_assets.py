@@ -62,7 +62,7 @@ def test_two_dags_that_follow_one_stream_share_one_trigger() -> None:
     from airflow.utils.session import create_session
     from sqlalchemy import select, update
 
-    from tests.support.airflow_db import write_dags
+    from tests.support.airflow_face.metadata_db import write_dags
 
     def follower(name: str) -> DAG:
         with DAG(name, schedule=[watermark_asset("shared", "1h", jobs_file="/dags/jobs.toml")]) as dag:

@@ -14,7 +14,7 @@ from streambank.checkpoint.closure import Closure, ClosureKind
 from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.storage import open_store
-from tests.support.checkpoints import expected, maker, unpack
+from tests.support.checkpoint.recorded import expected, maker, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 from streambank.checkpoint.closure import ClosurePlanner
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
-from tests.support.checkpoints import Checkpoint, checkpoint
+from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
 ROCKSDB = "4.3.0/rocksdb-changelog-window"
 

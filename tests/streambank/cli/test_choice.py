@@ -13,16 +13,16 @@ from streambank.core.errors import InputError
 from streambank.job.savepoint import savepoint_job
 from streambank.savepoint.verify import verify
 from tests.support.cli import streambank
-from tests.support.jobs import BY, declare
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.declared import BY, declare
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, sink=False).run(3)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, sink=False).run(3)
 
 
-def test_the_engine_refuses_what_it_does_not_know(shop: Workshop, tmp_path: Path) -> None:
+def test_the_engine_refuses_what_it_does_not_know(shop: SimulatedJob, tmp_path: Path) -> None:
     taken = shop.take()
     job = declare(tmp_path)
     odd = replace(job, savepoint=replace(job.savepoint, closure="saef"))

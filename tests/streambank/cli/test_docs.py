@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from streambank.cli.app import app
-from tests.support.places import ROOT
-from tests.support.state_verbs import declared_commands
+from tests.support.declared_commands import declared_commands
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/reference/cli.md"
 COMMON = {"--json", "--debug", "--help", "-h"}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from streambank.core import errors
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/errors.md"
 KINDS = {kind.__name__: kind for kind in errors.StreambankError.__subclasses__()}

@@ -14,9 +14,9 @@ from streambank.cli.options import Where, executor
 from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank.work.executor import FAR_BYTES, FAR_FILES, BySize, Threads, Work
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 MASTER = "spark://there:7077"
 

@@ -11,13 +11,13 @@ import pytest
 
 from streambank.work import pace
 from tests.support.cli import streambank, succeed
-from tests.support.places import ROOT
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.paths import ROOT
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, sink=False).run(3)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, sink=False).run(3)
 
 
 def verbs(tmp_path: Path) -> list[list[str]]:
@@ -34,7 +34,9 @@ def replica_verbs(tmp_path: Path) -> list[list[str]]:
     return [["replicate", "-r", repository, "--to", replica], ["repair", "-r", repository, "--from", replica]]
 
 
-def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rate_bounds_every_verb(
+    shop: SimulatedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits: set[int | None] = set()
     spend = pace.RateLimit.spend
 
@@ -61,7 +63,7 @@ def test_a_rate_bounds_every_verb(shop: Workshop, tmp_path: Path, monkeypatch: p
     ],
 )
 def test_a_bad_value_is_refused_before_anything_is_done(
-    shop: Workshop, tmp_path: Path, option: str, value: str, says: str
+    shop: SimulatedJob, tmp_path: Path, option: str, value: str, says: str
 ) -> None:
     for verb in [*verbs(tmp_path), *replica_verbs(tmp_path)]:
         answer = streambank(*verb, option, value)
@@ -71,7 +73,7 @@ def test_a_bad_value_is_refused_before_anything_is_done(
     assert not (tmp_path / "restored").exists()
 
 
-def test_a_gentle_take_is_a_take(shop: Workshop, tmp_path: Path) -> None:
+def test_a_gentle_take_is_a_take(shop: SimulatedJob, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streambank", *verbs(tmp_path)[0], "--gentle"]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT / "provider")}, capture_output=True, check=True
@@ -81,7 +83,7 @@ def test_a_gentle_take_is_a_take(shop: Workshop, tmp_path: Path) -> None:
 
 
 def test_a_linked_restore_is_told_and_is_not_wrong(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path, sink=False, state_bytes=700_000).run(3)
+    shop = SimulatedJob(tmp_path, sink=False, state_bytes=700_000).run(3)
     take, verify, restore = verbs(tmp_path)
     succeed(*take)
     answer = streambank(*restore, "--link")

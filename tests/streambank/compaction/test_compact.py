@@ -19,8 +19,8 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.pace import Step
-from tests.support.checkpoints import checkpoint
-from tests.support.littered import STOPPED, closure, commit_next, content, litter
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.checkpoint.with_garbage import STOPPED, closure, commit_next, content, write_with_garbage
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -29,7 +29,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     store: Store = LocalStore(tmp_path, fsync=False)
     if request.param == "memory":
         store = MemoryStore(str(tmp_path))
-    litter(store.child("ck"))
+    write_with_garbage(store.child("ck"))
     return store
 
 
@@ -109,7 +109,7 @@ def test_a_purge_deletes_the_quarantine_and_nothing_else(base: Store) -> None:
 
 
 def test_empty_partitions_go_and_come_back(tmp_path: Path) -> None:
-    litter(LocalStore(tmp_path / "ck"))
+    write_with_garbage(LocalStore(tmp_path / "ck"))
     base = LocalStore(tmp_path)
     compact(base.child("ck"), base.child("q"), STOPPED)
     assert not (tmp_path / "ck/state/0/2").exists()
@@ -118,7 +118,7 @@ def test_empty_partitions_go_and_come_back(tmp_path: Path) -> None:
 
 
 def test_files_keep_their_inodes_on_one_disk(tmp_path: Path) -> None:
-    litter(LocalStore(tmp_path / "ck"))
+    write_with_garbage(LocalStore(tmp_path / "ck"))
     base = LocalStore(tmp_path)
     before = {info.path: info.identity for info in base.list("ck")}
     compact(base.child("ck"), base.child("q"), STOPPED)
@@ -156,7 +156,7 @@ def test_an_undo_is_refused_where_another_file_has_the_name(base: Store) -> None
 
 def test_an_undo_needs_its_own_checkpoint(base: Store) -> None:
     compact(base.child("ck"), base.child("q"), STOPPED)
-    litter(base.child("other"))
+    write_with_garbage(base.child("other"))
     other = base.child("other")
     assert refused(bring_back, other, Quarantine(base.child("q")), check=lambda: None) == "other-checkpoint"
     assert refused(compact, other, base.child("q"), STOPPED) == "other-checkpoint"

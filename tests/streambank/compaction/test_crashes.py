@@ -14,8 +14,8 @@ from streambank.compaction.undo import bring_back
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.littered import STOPPED, closure, content, copied, litter
+from tests.support.checkpoint.with_garbage import STOPPED, closure, content, copied, write_with_garbage
+from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 
 KINDS = [
     "crash-before",
@@ -51,7 +51,7 @@ def each_crash(
     Returns:
         How many faults there were.
     """
-    whole = content(litter(MemoryStore()).store)
+    whole = content(write_with_garbage(MemoryStore()).store)
     needed = closure(copied(whole).child("ck"))
     clean = copied(whole, to)
     prepare(clean)

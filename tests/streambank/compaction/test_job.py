@@ -14,15 +14,15 @@ from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.jobs import BY, declare
-from tests.support.littered import closure, content, litter
+from tests.support.checkpoint.with_garbage import closure, content, write_with_garbage
+from tests.support.jobs.declared import BY, declare
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """A job whose checkpoint has garbage."""
     job = declare(tmp_path)
-    litter(open_store(job.checkpoint))
+    write_with_garbage(open_store(job.checkpoint))
     return job
 
 
@@ -113,7 +113,7 @@ def test_the_generation_that_counts_is_compacted(job: Job) -> None:
     generations.ensure_first(job.checkpoint, by=BY)
     with records.operation("restore", by=BY) as operation:
         generations.switch(generations.propose(taken=lambda place: False), operation=operation)
-    litter(open_store(f"{job.checkpoint}.g0002"))
+    write_with_garbage(open_store(f"{job.checkpoint}.g0002"))
     done = compact_job(job, label="x", by=BY)["main"]
     assert done.checkpoint == f"{job.checkpoint}.g0002"
 
@@ -126,7 +126,7 @@ def test_a_job_that_was_never_started_has_nothing(tmp_path: Path) -> None:
 def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
     job = declare(tmp_path, more='queries = ["left", "right"]\n')
     for location in job.queries.values():
-        litter(open_store(location))
+        write_with_garbage(open_store(location))
     with pytest.raises(InputError, match="quarantine of its own"):
         compact_job(job, label="x", by=BY, quarantine=str(tmp_path / "q"))
     with pytest.raises(InputError, match="no query"):
@@ -142,7 +142,7 @@ def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
 def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = declare(tmp_path / "other")
-    litter(open_store(other.checkpoint))
+    write_with_garbage(open_store(other.checkpoint))
     done = compact_job(other, label="x", by=BY)["main"]
     with pytest.raises(InputError, match="not a current checkpoint"):
         undo_job(job, done.quarantine or "", by=BY)

@@ -15,8 +15,8 @@ from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.undo import bring_back
 from streambank.core.errors import InputError
 from streambank.storage.local.store import LocalStore
-from tests.support.checkpoints import REFUSED, checkpoint
-from tests.support.littered import STOPPED, commit_next, content, litter
+from tests.support.checkpoint.recorded import REFUSED, checkpoint
+from tests.support.checkpoint.with_garbage import STOPPED, commit_next, content, write_with_garbage
 
 HOUR_S = 3600.0
 RUNNING = replace(STOPPED, stopped=False)
@@ -58,7 +58,7 @@ def old(folder: Path, paths: tuple[str, ...], hours: float) -> None:
 def folder(tmp_path: Path) -> Path:
     """A running query: batch 3 is committed, batch 4 is planned."""
     store = LocalStore(tmp_path / "ck", fsync=False)
-    litter(store)
+    write_with_garbage(store)
     for path in (*DEAD, *ALIVE):
         store.write(path, path.encode())
     return tmp_path / "ck"

@@ -9,11 +9,11 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction import quiet_check
 from streambank.storage import Store, open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
+from tests.support.checkpoint.with_garbage import closure, content
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import write_jobs
-from tests.support.littered import closure, content
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
+from tests.support.jobs.declared import write_jobs
+from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 

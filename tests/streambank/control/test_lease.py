@@ -16,7 +16,7 @@ from streambank.control.processes import HostId, ProcessId, process, this_proces
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.jobs import BY, ELSEWHERE, FakeClock, child, here, poll, race, say
+from tests.support.jobs.declared import BY, ELSEWHERE, FakeClock, child, here, poll, race, say
 
 HOLD = """
 import sys

@@ -10,7 +10,7 @@ from streambank.control.claims import Clock
 from streambank.control.operation import OperationLock
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage import open_store
-from tests.support.jobs import BY, ELSEWHERE, FakeClock, child, poll, race, say
+from tests.support.jobs.declared import BY, ELSEWHERE, FakeClock, child, poll, race, say
 
 HOLD = """
 import sys

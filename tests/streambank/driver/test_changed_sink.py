@@ -26,8 +26,8 @@ from streambank.driver.preflight import (
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, QuerySpec, write_launch
 from streambank.storage import open_store
-from tests.support.jobs import BY, declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare
 
 
 class Started:

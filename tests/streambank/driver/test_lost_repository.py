@@ -39,9 +39,9 @@ from streambank.sla.assess import assess_job
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank
-from tests.support.jobs import BY, declare, fake_launcher
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 SINK = "ForeachBatchSink"
 

@@ -11,7 +11,7 @@ from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.driver.prepare import prepare_launch
 from streambank.job.start import start_job
-from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 
 def move_on(job: Job, old: str, new: str) -> None:

@@ -12,7 +12,7 @@ from streambank.control.processes import ProcessId, this_process
 from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
 from streambank.storage.memory import MemoryStore
-from tests.support.jobs import ELSEWHERE, FakeClock
+from tests.support.jobs.declared import ELSEWHERE, FakeClock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 BY_RUN = {"dag_id": "flights.run", "run_id": "manual__1"}

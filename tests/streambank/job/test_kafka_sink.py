@@ -11,7 +11,7 @@ from streambank.job.savepoint import sinks_of
 from streambank.kafka.recording import KafkaSinkCapture
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
-from tests.support.brokers import FakeBroker
+from tests.support.kafka.fake_broker import FakeBroker
 
 TABLE = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable"
 

@@ -17,10 +17,10 @@ from streambank.job.stop import stop_job
 from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan
 from streambank.storage import open_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.jobs import BY, declare, fake_launcher
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 
 def live(location: str, batches: int) -> LiveCheckpoint:

@@ -18,9 +18,9 @@ from streambank.job.restart import RestartAsked, ask_to_restart, restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import ask_to_stop, stop_job
-from tests.support.fake_spark_master import FakeMaster, fake_master
-from tests.support.jobs import BY, declare, poll
-from tests.support.played_drivers import LeapingClock, Played, PlayedDrivers
+from tests.support.drivers.cluster_drivers import LeapingClock, Played, PlayedDrivers
+from tests.support.jobs.declared import BY, declare, poll
+from tests.support.spark.fake_master import FakeMaster, fake_master
 
 pytestmark = pytest.mark.slow  # those who obey nobody are waited for
 

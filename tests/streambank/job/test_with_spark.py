@@ -21,9 +21,9 @@ from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs import BY, end_drivers, poll, race
-from tests.support.jvm import spark_options
-from tests.support.progress import ProgressScan
+from tests.support.jobs.declared import BY, end_drivers, poll, race
+from tests.support.sla.progress_scan import ProgressScan
+from tests.support.spark.jvm import spark_options
 
 APPLICATION = """
 import sys

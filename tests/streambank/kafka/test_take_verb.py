@@ -9,9 +9,9 @@ import pytest
 
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.brokers import FakeBroker, write_checkpoint
 from tests.support.cli import succeed
-from tests.support.jobs import write_jobs
+from tests.support.jobs.declared import write_jobs
+from tests.support.kafka.fake_broker import FakeBroker, write_checkpoint
 
 LOGIN = """
 [jobs.flights.kafka]

@@ -21,16 +21,16 @@ from streambank.sinks.file.rollback import roll_back, stand
 from streambank.storage import open_store
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, closure_of, quick_store
+from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 
 _SERIAL = iter(range(10**9))
 
 
-def fresh(tmp_path: Path) -> Workshop:
-    """A workshop in memory: hundreds of them are made."""
-    return Workshop(f"memory://crash-{tmp_path.name}-{next(_SERIAL)}")
+def fresh(tmp_path: Path) -> SimulatedJob:
+    """A job in memory: hundreds of them are made."""
+    return SimulatedJob(f"memory://crash-{tmp_path.name}-{next(_SERIAL)}")
 
 
 def calls_of(run: Callable[[FaultyStore], object], store: Store) -> int:
@@ -62,7 +62,7 @@ def assert_whole(repository_store: Store) -> list[str]:
 @pytest.mark.parametrize("kind", ["crash-before", "crash-after", "crash-during"])
 @pytest.mark.parametrize("incremental", [False, True])
 def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, incremental: bool) -> None:
-    def prepared() -> tuple[Workshop, Callable[[FaultyStore], object]]:
+    def prepared() -> tuple[SimulatedJob, Callable[[FaultyStore], object]]:
         shop = fresh(tmp_path)
         shop.run(4)
         if incremental:
@@ -93,7 +93,7 @@ def test_take_killed_at_any_call_of_the_repository(tmp_path: Path, kind: Kind, i
 
 @pytest.mark.parametrize("kind", ["crash-before", "error"])
 def test_take_failing_at_any_call_of_the_checkpoint(tmp_path: Path, kind: Kind) -> None:
-    def prepared() -> tuple[Workshop, Callable[[FaultyStore], object]]:
+    def prepared() -> tuple[SimulatedJob, Callable[[FaultyStore], object]]:
         shop = fresh(tmp_path)
         shop.run(3)
         return shop, lambda store: take(TakeRequest(store, shop.repository, JOB), pace=Pace(parallel=1))
@@ -218,7 +218,7 @@ def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: 
 def test_generation_restore_killed_at_any_call(tmp_path: Path, kind: Kind) -> None:
     """The job's records, the target and the sink die together, as they do when the process is killed."""
 
-    def prepared() -> tuple[Workshop, str, Callable[[FaultyStore], object]]:
+    def prepared() -> tuple[SimulatedJob, str, Callable[[FaultyStore], object]]:
         shop = fresh(tmp_path)
         shop.run(4)
         taken = shop.take().savepoint
@@ -250,7 +250,7 @@ def _as_if_the_process_were_gone(control: JobControl) -> None:
     control.lease.break_lease(by=BY, why="killed", even_live=True)
 
 
-def _restore_generation(shop: Workshop, taken: str, root: FaultyStore) -> object:
+def _restore_generation(shop: SimulatedJob, taken: str, root: FaultyStore) -> object:
     def opener(location: object) -> Store:
         return root.child(str(location).removeprefix(shop.base + "/"))
 

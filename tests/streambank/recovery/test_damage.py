@@ -17,7 +17,7 @@ from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.storage.store import Store
-from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
 
 Damage = Callable[[Store, str], None]
 
@@ -84,9 +84,9 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workshop, str, dict[str, bytes]]:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedJob, str, dict[str, bytes]]:
     """A repository with packs, large objects, an index, marks and two savepoints; the second is restored."""
-    shop = Workshop(f"memory://{tmp_path_factory.mktemp('damage').name}", state_bytes=300_000)
+    shop = SimulatedJob(f"memory://{tmp_path_factory.mktemp('damage').name}", state_bytes=300_000)
     shop.run(5)
     first = shop.take()
     shop.run(1)
@@ -115,7 +115,7 @@ def examine(store: Store, savepoint: str) -> tuple[VerifyReport | None, str]:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_file_of_the_repository(
-    saved: tuple[Workshop, str, dict[str, bytes]], damage: str, tmp_path: Path
+    saved: tuple[SimulatedJob, str, dict[str, bytes]], damage: str, tmp_path: Path
 ) -> None:
     shop, savepoint, files = saved
     expected: dict[str, bytes] | None = None
@@ -159,7 +159,7 @@ def _needed(key: str, files: dict[str, bytes], savepoint: str) -> bool:
     return any(digest.rpartition(":")[2] in key for digest in manifest.objects())
 
 
-def _restored(shop: Workshop, savepoint: str) -> dict[str, bytes]:
+def _restored(shop: SimulatedJob, savepoint: str) -> dict[str, bytes]:
     target = quick_store(f"{shop.base}/expected")
     if not target.exists("metadata"):
         restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
@@ -167,7 +167,7 @@ def _restored(shop: Workshop, savepoint: str) -> dict[str, bytes]:
 
 
 def test_each_file_of_the_savepoint_is_named(
-    saved: tuple[Workshop, str, dict[str, bytes]], tmp_path: Path
+    saved: tuple[SimulatedJob, str, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """One byte of each of its files, wherever it lies in the repository: the finding names that very file."""
     shop, savepoint, files = saved
@@ -195,7 +195,7 @@ def test_each_file_of_the_savepoint_is_named(
 
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "one-byte-more", "emptied"])
 def test_quick_verify_sees_sizes(
-    saved: tuple[Workshop, str, dict[str, bytes]], damage: str, tmp_path: Path
+    saved: tuple[SimulatedJob, str, dict[str, bytes]], damage: str, tmp_path: Path
 ) -> None:
     _, savepoint, files = saved
     for number, key in enumerate(sorted(files)):
@@ -224,7 +224,7 @@ def edited_by_hand(manifest: Manifest) -> Iterator[tuple[str, Callable[[dict[str
     yield "no files", lambda fields: fields.pop("files")
 
 
-def test_a_manifest_edited_by_hand(saved: tuple[Workshop, str, dict[str, bytes]], tmp_path: Path) -> None:
+def test_a_manifest_edited_by_hand(saved: tuple[SimulatedJob, str, dict[str, bytes]], tmp_path: Path) -> None:
     _, savepoint, files = saved
     key = f"savepoints/{JOB}/{savepoint}.json"
     for name, edit in edited_by_hand(decode(files[key])):
@@ -284,7 +284,7 @@ def forged(manifest: Manifest, path: str) -> bytes | None:
     ],
 )
 def test_forged_manifests_cannot_even_be_written(
-    saved: tuple[Workshop, str, dict[str, bytes]], path: str
+    saved: tuple[SimulatedJob, str, dict[str, bytes]], path: str
 ) -> None:
     shop, savepoint, _ = saved
     assert forged(shop.repository.load(JOB, savepoint), path) is None
@@ -293,18 +293,18 @@ def test_forged_manifests_cannot_even_be_written(
 class TestForgedContent:
     """A manifest whose seal is right, and which lies all the same: by somebody who can write there."""
 
-    def commit(self, shop: Workshop, manifest: Manifest, **changes: Any) -> str:
+    def commit(self, shop: SimulatedJob, manifest: Manifest, **changes: Any) -> str:
         changed = replace(manifest, savepoint="b999999-forged", **changes)
         shop.repository_store.write(f"savepoints/{JOB}/b999999-forged.json", b"".join(encode(changed)))
         return "b999999-forged"
 
     @pytest.fixture
-    def shop(self, tmp_path: Path) -> Workshop:
-        shop = Workshop(f"memory://{tmp_path.name}")
+    def shop(self, tmp_path: Path) -> SimulatedJob:
+        shop = SimulatedJob(f"memory://{tmp_path.name}")
         shop.run(4)
         return shop
 
-    def assert_refused(self, shop: Workshop, savepoint: str, **options: Any) -> StreambankError:
+    def assert_refused(self, shop: SimulatedJob, savepoint: str, **options: Any) -> StreambankError:
         before = closure_of(shop.sink_store)
         with pytest.raises((IntegrityError, FormatError)) as caught:
             shop.restore(savepoint, **options)
@@ -312,7 +312,7 @@ class TestForgedContent:
         assert closure_of(shop.sink_store) == before
         return caught.value
 
-    def test_a_file_of_the_closure_left_out(self, shop: Workshop) -> None:
+    def test_a_file_of_the_closure_left_out(self, shop: SimulatedJob) -> None:
         manifest = shop.repository.load(JOB, shop.take().savepoint)
         for entry in manifest.files:
             if entry.role in ("metadata", "offsets", "commits", "state-changelog"):
@@ -320,7 +320,7 @@ class TestForgedContent:
                 name = self.commit(shop, manifest, files=files)
                 assert self.assert_refused(shop, name).code == "savepoint-incomplete", entry.path
 
-    def test_a_sinks_log_of_another_batch(self, shop: Workshop) -> None:
+    def test_a_sinks_log_of_another_batch(self, shop: SimulatedJob) -> None:
         manifest = shop.repository.load(JOB, shop.take().savepoint)
         record = dict(manifest.sinks[0])
         name = self.commit(shop, manifest, sinks=({**record, "batch": 2},))
@@ -331,14 +331,14 @@ class TestForgedContent:
         shop.run(3)
         self.assert_refused(shop, name, sink="rollback")
 
-    def test_a_sinks_file_that_climbs(self, shop: Workshop) -> None:
+    def test_a_sinks_file_that_climbs(self, shop: SimulatedJob) -> None:
         manifest = shop.repository.load(JOB, shop.take().savepoint)
         record = dict(manifest.sinks[0])
         climbing = {**record["files"][0], "path": "_spark_metadata/../../escape"}
         with pytest.raises(IntegrityError):
             self.commit(shop, manifest, sinks=({**record, "files": [climbing]},))
 
-    def test_objects_swapped_between_files_of_one_size(self, shop: Workshop) -> None:
+    def test_objects_swapped_between_files_of_one_size(self, shop: SimulatedJob) -> None:
         """Both objects are whole, so only what they hold can tell: the layout's logs are parsed."""
         manifest = shop.repository.load(JOB, shop.take().savepoint)
         by_path = {entry.path: entry for entry in manifest.files}

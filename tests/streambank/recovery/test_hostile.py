@@ -23,23 +23,23 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
 from tests.support.permissions import as_ordinary_user, open_folder
-from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
-def assert_nothing_saved(shop: Workshop) -> None:
+def assert_nothing_saved(shop: SimulatedJob) -> None:
     assert list(shop.repository.manifests()) == []
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, sink=False)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, sink=False)
 
 
 class TestCheckpoints:
-    def test_a_link_that_leaves_the_checkpoint(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_link_that_leaves_the_checkpoint(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         secret = tmp_path / "secret"
         secret.write_bytes(b"x" * 200)
@@ -51,7 +51,7 @@ class TestCheckpoints:
         assert caught.value.exit_code in (4, 5)
         assert_nothing_saved(shop)
 
-    def test_a_linked_directory(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_linked_directory(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         (tmp_path / "ck/state/0/1").rename(tmp_path / "elsewhere")
         (tmp_path / "ck/state/0/1").symlink_to(tmp_path / "elsewhere")
@@ -60,7 +60,7 @@ class TestCheckpoints:
         assert_nothing_saved(shop)
 
     def test_a_missing_directory_an_empty_one_and_something_else(
-        self, shop: Workshop, tmp_path: Path
+        self, shop: SimulatedJob, tmp_path: Path
     ) -> None:
         for name in ("not-there", "empty", "other"):
             place = tmp_path / name
@@ -87,7 +87,7 @@ class TestCheckpoints:
         ],
     )
     def test_half_written_and_future_files(
-        self, shop: Workshop, path: str, data: bytes, kind: type[Exception]
+        self, shop: SimulatedJob, path: str, data: bytes, kind: type[Exception]
     ) -> None:
         shop.run(4)
         shop.checkpoint.write(path, data)
@@ -98,14 +98,14 @@ class TestCheckpoints:
     @pytest.mark.parametrize(
         "path", ["metadata", "offsets/2", "offsets/3", "sources/0/2", "state/0/1/2.delta"]
     )
-    def test_a_missing_file_is_named(self, shop: Workshop, path: str) -> None:
+    def test_a_missing_file_is_named(self, shop: SimulatedJob, path: str) -> None:
         shop.run(4)
         shop.checkpoint.delete(path)
         with pytest.raises(NotFoundError):
             shop.take()
         assert_nothing_saved(shop)
 
-    def test_a_missing_partition(self, shop: Workshop) -> None:
+    def test_a_missing_partition(self, shop: SimulatedJob) -> None:
         shop.run(4)
         for info in list(shop.checkpoint.list("state/0/1")):
             shop.checkpoint.delete(info.path)
@@ -113,7 +113,7 @@ class TestCheckpoints:
             shop.take()
         assert_nothing_saved(shop)
 
-    def test_file_names_that_cannot_be_keys(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_file_names_that_cannot_be_keys(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         (tmp_path / "ck" / "commits" / "back\\slash").write_bytes(b"")
         with pytest.raises(StreambankError):
@@ -124,7 +124,7 @@ class TestCheckpoints:
 class TestPermissions:
     def test_checkpoint_repository_and_target(self) -> None:
         with open_folder() as folder:
-            shop = Workshop(folder, sink=False)
+            shop = SimulatedJob(folder, sink=False)
             shop.run(3)
             savepoint = shop.take().savepoint
             shop.run(1)
@@ -143,7 +143,7 @@ class TestPermissions:
 
 
 class TestTargets:
-    def test_a_full_disk_leaves_nothing(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_full_disk_leaves_nothing(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         savepoint = shop.take().savepoint
         for call in (1, 5, 12):
@@ -156,7 +156,7 @@ class TestTargets:
             assert closure_of(quick_store(tmp_path / "restored")) == {}
         shop.restore(savepoint)
 
-    def test_a_target_that_is_a_link_into_the_checkpoint(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_target_that_is_a_link_into_the_checkpoint(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         savepoint = shop.take().savepoint
         (tmp_path / "restored").symlink_to(tmp_path / "ck")
@@ -165,7 +165,7 @@ class TestTargets:
             shop.restore(savepoint)
         assert closure_of(shop.checkpoint) == before
 
-    def test_a_target_that_is_a_file(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_target_that_is_a_file(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         savepoint = shop.take().savepoint
         (tmp_path / "restored").write_text("precious")
@@ -174,7 +174,7 @@ class TestTargets:
         assert (tmp_path / "restored").read_text() == "precious"
 
     @pytest.mark.parametrize("reference", ["..", "../x", "a/b/c/d", "", "b\n", "%2e%2e", "b*"])
-    def test_odd_references(self, shop: Workshop, reference: str) -> None:
+    def test_odd_references(self, shop: SimulatedJob, reference: str) -> None:
         shop.run(2)
         shop.take()
         with pytest.raises((InputError, NotFoundError)):
@@ -182,7 +182,7 @@ class TestTargets:
 
 
 class TestRepositories:
-    def test_one_of_a_later_version(self, shop: Workshop) -> None:
+    def test_one_of_a_later_version(self, shop: SimulatedJob) -> None:
         shop.run(2)
         shop.take()
         text = shop.repository_store.read("repository.json")
@@ -199,7 +199,7 @@ class TestRepositories:
         paths = [entry.path for entry in repository.load(JOB, result.savepoint).files]
         assert not [path for path in paths if path.startswith("savepoints-of-mine")]
 
-    def test_a_manifest_that_is_a_link(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_manifest_that_is_a_link(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(2)
         savepoint = shop.take().savepoint
         manifest = tmp_path / "repository" / "savepoints" / JOB / f"{savepoint}.json"

@@ -14,13 +14,13 @@ from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import VerifyReport, verify
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
 class TestLatestGood:
-    def test_is_the_newest(self, shop: Workshop) -> None:
+    def test_is_the_newest(self, shop: SimulatedJob) -> None:
         shop.run(3)
         shop.take()
         shop.run(1)
@@ -28,7 +28,7 @@ class TestLatestGood:
         report = shop.restore("latest-good")
         assert (report.savepoint, report.skipped) == (newest.savepoint, ())
 
-    def test_walks_back_past_damaged_ones_and_says_which(self, shop: Workshop) -> None:
+    def test_walks_back_past_damaged_ones_and_says_which(self, shop: SimulatedJob) -> None:
         shop.run(3)
         good = shop.take()
         before = {info.path for info in shop.repository_store.list("packs")}
@@ -65,7 +65,7 @@ class TestLatestGood:
 
     @pytest.mark.parametrize("reads", [[1], [2], range(1, 20)])
     def test_walks_past_what_the_disk_does_not_give_if_it_still_does_not_when_asked_again(
-        self, shop: Workshop, reads: Sequence[int]
+        self, shop: SimulatedJob, reads: Sequence[int]
     ) -> None:
         shop.run(3)
         good = shop.take()
@@ -87,7 +87,7 @@ class TestLatestGood:
         assert skipped.savepoint == newest.savepoint
         assert pack in skipped.why
 
-    def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: Workshop) -> None:
+    def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: SimulatedJob) -> None:
         shop.run(6)
         newest = shop.take()
         shop.take(batch=2)
@@ -98,7 +98,7 @@ class TestLatestGood:
         assert from_there.batch < newest.batch
         assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
 
-    def test_none_that_verifies(self, shop: Workshop) -> None:
+    def test_none_that_verifies(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         shop.repository_store.write(f"savepoints/{JOB}/{taken.savepoint}.json", b"{}")
@@ -107,7 +107,7 @@ class TestLatestGood:
         assert caught.value.code == "no-good-savepoint"
         assert closure_of(shop.open("restored")) == {}
 
-    def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: Workshop) -> None:
+    def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: SimulatedJob) -> None:
         shop.run(3)
         shop.take()
         shop.run(2)
@@ -121,7 +121,7 @@ class TestLatestGood:
         assert caught.value.code == "no-good-savepoint"
 
     def test_one_that_is_expired_meanwhile_is_passed_over(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shop.run(3)
         older = shop.take()
@@ -142,7 +142,7 @@ class TestLatestGood:
             {"savepoint": newest.savepoint, "why": "It has expired meanwhile."}
         ]
 
-    def test_of_several_jobs_needs_a_name(self, shop: Workshop) -> None:
+    def test_of_several_jobs_needs_a_name(self, shop: SimulatedJob) -> None:
 
         shop.run(3)
         shop.take()

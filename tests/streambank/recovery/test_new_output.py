@@ -10,13 +10,13 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, closure_of, quick_store
 
 
 class TestNewOutput:
-    def test_a_fork_gets_a_new_output_with_a_log_that_goes_on(self, shop: Workshop) -> None:
+    def test_a_fork_gets_a_new_output_with_a_log_that_goes_on(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         new = shop.open("fork-out")
@@ -48,7 +48,7 @@ class TestNewOutput:
         ]
 
     @pytest.mark.parametrize("choice", ["refuse", "rollback", "accept"])
-    def test_the_old_output_stays_as_it_is_whatever_the_choice(self, shop: Workshop, choice: str) -> None:
+    def test_the_old_output_stays_as_it_is_whatever_the_choice(self, shop: SimulatedJob, choice: str) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
@@ -60,7 +60,7 @@ class TestNewOutput:
         assert report.rolled_back == ()
         assert len(report.new_outputs) == 1
 
-    def test_a_directory_that_is_not_empty_is_refused_and_untouched(self, shop: Workshop) -> None:
+    def test_a_directory_that_is_not_empty_is_refused_and_untouched(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         new = shop.open("new")
@@ -71,14 +71,14 @@ class TestNewOutput:
         assert closure_of(new) == {"part-0.json": b"{}"}
         assert closure_of(shop.open("restored")) == {}
 
-    def test_a_fork_does_not_go_on_in_the_output_of_its_origin(self, shop: Workshop) -> None:
+    def test_a_fork_does_not_go_on_in_the_output_of_its_origin(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         with pytest.raises(RefusedError) as caught:
             shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: shop.sink_store.uri})
         assert caught.value.code == "fork-shares-sink"
 
-    def test_what_makes_no_sense_is_said(self, shop: Workshop) -> None:
+    def test_what_makes_no_sense_is_said(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         with pytest.raises(InputError) as caught:
@@ -86,7 +86,7 @@ class TestNewOutput:
         assert caught.value.code == "unknown-sink"
         assert shop.sink_store.uri in caught.value.hint
 
-    def test_two_sinks_do_not_go_on_in_one_directory(self, shop: Workshop) -> None:
+    def test_two_sinks_do_not_go_on_in_one_directory(self, shop: SimulatedJob) -> None:
         shop.run(3)
         other = FileSinkWriter(shop.open("out2"))
         for batch in range(3):
@@ -100,7 +100,7 @@ class TestNewOutput:
         report = shop.restore(taken.savepoint, new_sinks={other.store.uri: shop.open("new").uri})
         assert [sink["new_path"] for sink in report.sinks] == [None, shop.open("new").uri]
 
-    def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: Workshop) -> None:
+    def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         for path in closure_of(shop.sink_store):
@@ -111,7 +111,7 @@ class TestNewOutput:
         assert closure_of(shop.sink_store) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
         assert report.new_outputs[0]["path"] == shop.sink_store.uri
 
-    def test_the_next_generation_goes_on_in_a_new_output(self, shop: Workshop) -> None:
+    def test_the_next_generation_goes_on_in_a_new_output(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
@@ -153,7 +153,7 @@ class TestNewOutput:
         assert generation is not None
         assert generation.new_sinks == {old: new.uri}  # it is still not to go on there
 
-    def test_a_new_output_that_was_not_begun_has_a_gap(self, shop: Workshop) -> None:
+    def test_a_new_output_that_was_not_begun_has_a_gap(self, shop: SimulatedJob) -> None:
         """What the test above would find if the log of the new output were not written."""
         sink = FileSinkWriter(shop.open("new"))
         sink.write(5, [{"batch": 5}])

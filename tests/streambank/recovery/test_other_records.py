@@ -9,17 +9,17 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from tests.support.workshop import BY, Workshop, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, SimulatedJob, closure_of, quick_store
 
 ELSEWHERE = "memory://elsewhere/jobs/orders"
 
 
-def managed(shop: Workshop, records: str) -> str:
+def managed(shop: SimulatedJob, records: str) -> str:
     """A savepoint of a managed job whose records are at a place."""
     return shop.run(3).take(taken_by={"records": records}).savepoint
 
 
-def changing(shop: Workshop) -> list[dict[str, Any]]:
+def changing(shop: SimulatedJob) -> list[dict[str, Any]]:
     """Restores that change something of the job, by records that nobody has named."""
     return [
         {"generation": shop.control(), "guessed": True, "opener": quick_store},
@@ -35,7 +35,7 @@ def changing(shop: Workshop) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: Workshop, which: int) -> None:
+def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: SimulatedJob, which: int) -> None:
     savepoint = managed(shop, ELSEWHERE)
     shop.run(2)
     wanted = changing(shop)[which]
@@ -49,7 +49,7 @@ def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: Workshop, wh
     assert closure_of(quick_store(shop.base)) == before
 
 
-def test_records_that_somebody_names_may_have_moved(shop: Workshop) -> None:
+def test_records_that_somebody_names_may_have_moved(shop: SimulatedJob) -> None:
     savepoint = managed(shop, ELSEWHERE)
     report = restore(
         RestoreRequest(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
@@ -57,7 +57,7 @@ def test_records_that_somebody_names_may_have_moved(shop: Workshop) -> None:
     assert report.generation == 2
 
 
-def test_guessed_records_that_are_the_jobs_are_used(shop: Workshop) -> None:
+def test_guessed_records_that_are_the_jobs_are_used(shop: SimulatedJob) -> None:
     savepoint = managed(shop, shop.control().store.uri)
     control = shop.control()
     report = restore(
@@ -68,6 +68,6 @@ def test_guessed_records_that_are_the_jobs_are_used(shop: Workshop) -> None:
     assert report.generation == 2
 
 
-def test_a_look_at_a_savepoint_in_a_directory_needs_no_records(shop: Workshop) -> None:
+def test_a_look_at_a_savepoint_in_a_directory_needs_no_records(shop: SimulatedJob) -> None:
     savepoint = managed(shop, ELSEWHERE)
     assert shop.restore(savepoint, control=shop.control(), guessed=True).batch == 2

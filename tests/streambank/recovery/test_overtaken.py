@@ -13,11 +13,11 @@ from streambank.storage.store import FileInfo, Store
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress, Step
 from streambank.work.target import Owner
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
-from tests.support.workshop import BY, Workshop, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, SimulatedJob, closure_of, quick_store
+from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 
 
-def into_generation(shop: Workshop, savepoint: str, progress: Progress | None = None) -> RestoreReport:
+def into_generation(shop: SimulatedJob, savepoint: str, progress: Progress | None = None) -> RestoreReport:
     return restore(
         RestoreRequest(
             shop.repository, savepoint, generation=shop.control(), by=BY, opener=quick_store, sink="accept"
@@ -33,7 +33,7 @@ def every_look_is_a_fresh_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("after", ["two-files", "all-files"])
-def test_what_another_has_restored_meanwhile_stays_whole(shop: Workshop, after: str) -> None:
+def test_what_another_has_restored_meanwhile_stays_whole(shop: SimulatedJob, after: str) -> None:
     shop.run(3)
     older = shop.take().savepoint
     shop.run(4)
@@ -64,7 +64,7 @@ def test_what_another_has_restored_meanwhile_stays_whole(shop: Workshop, after: 
 
 
 def test_of_two_that_take_over_from_a_dead_one_the_slower_touches_nothing(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.run(3)
     taken = shop.take().savepoint
@@ -91,7 +91,7 @@ def test_of_two_that_take_over_from_a_dead_one_the_slower_touches_nothing(
     assert CheckpointReader(shop.open("restored")).closure().batch == 2
 
 
-def test_an_answer_that_was_lost_leaves_nothing_and_no_moment_to_start(shop: Workshop) -> None:
+def test_an_answer_that_was_lost_leaves_nothing_and_no_moment_to_start(shop: SimulatedJob) -> None:
     shop.run(3)
     taken = shop.take().savepoint
     whole = FaultyStore(shop.open("whole"))

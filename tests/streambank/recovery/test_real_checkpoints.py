@@ -19,8 +19,8 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, relocate_entry
 from streambank.sinks.file.position import count_rows
 from streambank.storage.store import Store
-from tests.support.checkpoints import PLANNED, REFUSED, checkpoint, unpack
-from tests.support.workshop import JOB, closure_of, quick_store
+from tests.support.checkpoint.recorded import PLANNED, REFUSED, checkpoint, unpack
+from tests.support.jobs.simulated_job import JOB, closure_of, quick_store
 
 
 def places(tmp_path: Path, name: str) -> tuple[Store, Repository]:

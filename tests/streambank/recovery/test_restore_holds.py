@@ -21,12 +21,12 @@ from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.interrupting_store import interrupting
+from tests.support.jobs.simulated_job import SimulatedJob, closure_of, quick_store
 from tests.support.permissions import as_ordinary_user, open_folder
-from tests.support.retained import HOUR_S
+from tests.support.repository.retention import HOUR_S
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import Clock, time_travel
-from tests.support.workshop import Workshop, closure_of, quick_store
 
 KEEP = Policy(keep_last=1, min_verified=0)
 
@@ -38,15 +38,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         yield clock
 
 
-def two_savepoints(name: str) -> tuple[Workshop, str]:
-    shop = Workshop(f"memory://{name}", sink=False)
+def two_savepoints(name: str) -> tuple[SimulatedJob, str]:
+    shop = SimulatedJob(f"memory://{name}", sink=False)
     old = shop.run(3).take().savepoint
     shop.run(8).take()
     return shop, old
 
 
 def state_of(store: Store) -> dict[str, bytes]:
-    """All files but the one with the query's id, of which each workshop has its own."""
+    """All files but the one with the query's id, of which each job has its own."""
     return {path: data for path, data in closure_of(store).items() if path != "metadata"}
 
 
@@ -152,7 +152,7 @@ def test_one_that_is_expired_before_it_is_held_is_not_restored(tmp_path: Path) -
 @pytest.mark.parametrize("reference", ["b000002", "latest-good"])
 def test_a_repository_that_can_only_be_read(reference: str) -> None:
     with open_folder() as folder:
-        shop = Workshop(folder, sink=False)
+        shop = SimulatedJob(folder, sink=False)
         shop.run(3).take()
         (folder / "there").mkdir()
         (folder / "there").chmod(0o777)

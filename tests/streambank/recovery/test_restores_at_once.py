@@ -9,11 +9,11 @@ import pytest
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, RefusedError, StreambankError
 from streambank.work.executor import Pace
-from tests.support.workshop import Workshop
+from tests.support.jobs.simulated_job import SimulatedJob
 
 
 class TestRestoresAtOnce:
-    def test_the_same_directory_belongs_to_one(self, shop: Workshop) -> None:
+    def test_the_same_directory_belongs_to_one(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         codes: list[str] = []
@@ -29,7 +29,7 @@ class TestRestoresAtOnce:
         assert codes == ["restore-in-progress"]
         assert CheckpointReader(shop.open("restored")).closure().batch == 2
 
-    def test_a_note_of_another_host_is_not_judged(self, shop: Workshop) -> None:
+    def test_a_note_of_another_host_is_not_judged(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         target = shop.open("restored")
@@ -39,7 +39,7 @@ class TestRestoresAtOnce:
             shop.restore(taken.savepoint)
         assert caught.value.code == "restore-in-progress"
 
-    def test_foreign_files_beside_a_note_are_never_removed(self, shop: Workshop) -> None:
+    def test_foreign_files_beside_a_note_are_never_removed(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         target = shop.open("restored")

@@ -16,18 +16,18 @@ from streambank.recovery import restore as restoring
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import RestoreReport, restore
 from streambank.sinks.file import rollback
-from tests.support.faulty_store import SimulatedCrash
-from tests.support.workshop import BY, JOB, Workshop, quick_store
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.faulty_store import SimulatedCrash
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path)
 
 
 @pytest.fixture
-def job(shop: Workshop, tmp_path: Path) -> Job:
-    """The workshop's job as one that was started once, with six batches of which three are saved."""
+def job(shop: SimulatedJob, tmp_path: Path) -> Job:
+    """The job as one that was started once, with six batches of which three are saved."""
     (tmp_path / "app.py").write_text("")
     (tmp_path / "jobs.toml").write_text(
         f'repository = "repository"\n[jobs.{JOB}]\napplication = "app.py"\ncheckpoint = "ck"\n'
@@ -40,7 +40,7 @@ def job(shop: Workshop, tmp_path: Path) -> Job:
     return declared
 
 
-def go_back(shop: Workshop) -> RestoreReport:
+def go_back(shop: SimulatedJob) -> RestoreReport:
     return restore(
         RestoreRequest(
             shop.repository, "b000002", generation=shop.control(), by=BY, opener=quick_store, sink="rollback"
@@ -48,7 +48,7 @@ def go_back(shop: Workshop) -> RestoreReport:
     )
 
 
-def killed(shop: Workshop, patch: pytest.MonkeyPatch, where: object, name: str) -> None:
+def killed(shop: SimulatedJob, patch: pytest.MonkeyPatch, where: object, name: str) -> None:
     """A restore of batch 2 that is killed as it is about to call something; its locks are broken then."""
 
     def die(*args: object, **options: object) -> None:
@@ -64,7 +64,7 @@ def killed(shop: Workshop, patch: pytest.MonkeyPatch, where: object, name: str) 
 
 @pytest.mark.parametrize(("where", "name"), [(Generations, "switch"), (rollback, "_move")])
 def test_the_older_generation_is_not_started(
-    shop: Workshop, job: Job, monkeypatch: pytest.MonkeyPatch, where: object, name: str
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch, where: object, name: str
 ) -> None:
     launched = prepare_launch(job, job.records(), by=BY)
     killed(shop, monkeypatch, where, name)
@@ -86,7 +86,7 @@ def test_the_older_generation_is_not_started(
 
 
 def test_one_that_was_killed_before_it_touched_a_sink_is_no_obstacle(
-    shop: Workshop, job: Job, monkeypatch: pytest.MonkeyPatch
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed(shop, monkeypatch, restoring, "roll_back_sinks")
 
@@ -94,7 +94,7 @@ def test_one_that_was_killed_before_it_touched_a_sink_is_no_obstacle(
     assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 1
 
 
-def test_after_a_restore_into_a_directory_the_job_is_not_started_either(shop: Workshop, job: Job) -> None:
+def test_after_a_restore_into_a_directory_the_job_is_not_started_either(shop: SimulatedJob, job: Job) -> None:
     shop.restore("b000002", sink="rollback", control=job.records())
 
     with pytest.raises(RefusedError, match="restored") as refused:

@@ -14,10 +14,10 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import Store, open_store
-from tests.support.checkpoints import unpack
-from tests.support.dying_client import dying
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
-from tests.support.workshop import Workshop
+from tests.support.checkpoint.recorded import unpack
+from tests.support.jobs.simulated_job import SimulatedJob
+from tests.support.storage.killed_s3_client import dying
+from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 
@@ -84,7 +84,7 @@ def test_large_files_are_copied_by_the_service_and_hashed_all_the_same(
     seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seaweedfs.use(monkeypatch)
-    shop = Workshop(seaweedfs.location(), sink=False, state_bytes=1_100_000).run(2)
+    shop = SimulatedJob(seaweedfs.location(), sink=False, state_bytes=1_100_000).run(2)
     taken = shop.take()
     with dying("before", request=0) as life:
         repository = Repository.open(open_store(shop.repository_store.uri))

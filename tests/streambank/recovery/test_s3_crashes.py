@@ -22,10 +22,10 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank.storage.s3 import write as s3_write
 from streambank.work.executor import Pace
-from tests.support.dying_client import Life, When, dying
-from tests.support.faulty_store import SimulatedCrash
-from tests.support.s3_servers import BUCKET, S3Server, seaweedfs
-from tests.support.workshop import BY, JOB, Workshop
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob
+from tests.support.storage.faulty_store import SimulatedCrash
+from tests.support.storage.killed_s3_client import KilledClient, When, dying
+from tests.support.storage.s3_servers import BUCKET, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 
@@ -44,10 +44,10 @@ WHICH = [SOME, *(pytest.param(when, marks=(pytest.mark.storm, pytest.mark.timeou
 
 
 class World:
-    """A workshop on the server that can be put back to how it was, which is quicker than a new one."""
+    """A job on the server that can be put back to how it was, which is quicker than a new one."""
 
     def __init__(self, location: str) -> None:
-        self.shop = Workshop(location, state_bytes=LARGE)
+        self.shop = SimulatedJob(location, state_bytes=LARGE)
         self.store = open_store(location)
         self.files: dict[str, tuple[str, bytes]] = {}
 
@@ -102,7 +102,7 @@ def whole_savepoints(world: World) -> list[str]:
     return [summary.savepoint for summary in summaries]
 
 
-def kill_at(when: When, request: int, run: Callable[[], None]) -> Life:
+def kill_at(when: When, request: int, run: Callable[[], None]) -> KilledClient:
     with dying(when, request) as life, pytest.raises(SimulatedCrash):
         run()
     assert life.over

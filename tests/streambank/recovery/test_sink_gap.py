@@ -9,17 +9,17 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
-from tests.support.workshop import Workshop, closure_of
+from tests.support.jobs.simulated_job import SimulatedJob, closure_of
 
 LOG = "_spark_metadata"
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(f"memory://{tmp_path.name}")
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(f"memory://{tmp_path.name}")
 
 
-def lose(shop: Workshop, what: str) -> None:
+def lose(shop: SimulatedJob, what: str) -> None:
     """Lose a part of the output's log, which had batches 0 to 4."""
     names = {"newest": ["4"], "first": ["0"], "middle": ["2"], "all": list("01234")}[what]
     for name in names:
@@ -27,7 +27,7 @@ def lose(shop: Workshop, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["newest", "first", "middle", "all"])
-def test_a_log_with_a_gap_is_not_accepted(shop: Workshop, what: str) -> None:
+def test_a_log_with_a_gap_is_not_accepted(shop: SimulatedJob, what: str) -> None:
     taken = shop.run(5).take()
     lose(shop, what)
     before = closure_of(shop.sink_store)
@@ -41,7 +41,7 @@ def test_a_log_with_a_gap_is_not_accepted(shop: Workshop, what: str) -> None:
     assert closure_of(shop.open("restored")) == {}
 
 
-def test_the_plan_names_the_entry_that_is_missing(shop: Workshop) -> None:
+def test_the_plan_names_the_entry_that_is_missing(shop: SimulatedJob) -> None:
     taken = shop.run(5).take()
     lose(shop, "newest")
 
@@ -54,7 +54,7 @@ def test_the_plan_names_the_entry_that_is_missing(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("what", ["newest", "all"])
-def test_a_rollback_writes_what_is_missing(shop: Workshop, what: str) -> None:
+def test_a_rollback_writes_what_is_missing(shop: SimulatedJob, what: str) -> None:
     taken = shop.run(5).take()
     before = closure_of(shop.sink_store)
     lose(shop, what)
@@ -68,7 +68,7 @@ def test_a_rollback_writes_what_is_missing(shop: Workshop, what: str) -> None:
     assert {path: data for path, data in after.items() if not path.startswith("_streambank_aside")} == before
 
 
-def test_a_new_output_helps(shop: Workshop) -> None:
+def test_a_new_output_helps(shop: SimulatedJob) -> None:
     taken = shop.run(5).take()
     lose(shop, "newest")
 
@@ -77,7 +77,7 @@ def test_a_new_output_helps(shop: Workshop) -> None:
     assert shop.restore(taken.savepoint, sink="accept", new_sinks=new).new_outputs[0]["batch"] == 4
 
 
-def test_an_entry_that_spark_reads_no_more_may_be_damaged(shop: Workshop) -> None:
+def test_an_entry_that_spark_reads_no_more_may_be_damaged(shop: SimulatedJob) -> None:
     taken = shop.run(12).take()
     shop.sink_store.write(f"{LOG}/3", b"not an entry")
 
@@ -87,7 +87,7 @@ def test_an_entry_that_spark_reads_no_more_may_be_damaged(shop: Workshop) -> Non
     assert report.sinks[0]["log_gap"] is None
 
 
-def test_later_batches_are_accepted_where_their_log_is_whole(shop: Workshop) -> None:
+def test_later_batches_are_accepted_where_their_log_is_whole(shop: SimulatedJob) -> None:
     taken = shop.run(5).take()
     shop.run(7)
     assert shop.restore(taken.savepoint, sink="accept").sinks[0]["standing"] == "ahead"

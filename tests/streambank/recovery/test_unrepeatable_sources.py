@@ -15,8 +15,8 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.store import Store
-from tests.support.live_checkpoint import CONF, LiveCheckpoint
-from tests.support.workshop import JOB, Workshop, quick_store
+from tests.support.checkpoint.live_checkpoint import CONF, LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 
 
 class SocketCheckpoint(LiveCheckpoint):
@@ -36,19 +36,19 @@ class SocketCheckpoint(LiveCheckpoint):
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    shop = Workshop(tmp_path, sink=False)
+def shop(tmp_path: Path) -> SimulatedJob:
+    shop = SimulatedJob(tmp_path, sink=False)
     shop.live = SocketCheckpoint(shop.checkpoint)
     return shop.run(3)
 
 
-def test_it_is_named_once_by_the_form_of_its_offset(shop: Workshop) -> None:
+def test_it_is_named_once_by_the_form_of_its_offset(shop: SimulatedJob) -> None:
     (warning,) = shop.take().warnings
     assert "Source 0 (socket or memory) cannot be repeated" in warning and "--source accept" in warning
     assert shop.run(1).take().warnings == ()
 
 
-def test_a_restore_is_refused_until_it_is_accepted(shop: Workshop) -> None:
+def test_a_restore_is_refused_until_it_is_accepted(shop: SimulatedJob) -> None:
     taken = shop.take()
     with pytest.raises(RefusedError) as caught:
         shop.restore(taken.savepoint)
@@ -60,7 +60,7 @@ def test_a_restore_is_refused_until_it_is_accepted(shop: Workshop) -> None:
     assert "cannot be repeated" in report.source_effect and "This is accepted" in report.source_effect
 
 
-def test_a_restore_where_the_query_stands_asks_nothing(shop: Workshop) -> None:
+def test_a_restore_where_the_query_stands_asks_nothing(shop: SimulatedJob) -> None:
     taken = shop.take()
     control = shop.control()
     assert plan_restore(
@@ -69,7 +69,7 @@ def test_a_restore_where_the_query_stands_asks_nothing(shop: Workshop) -> None:
 
 
 def test_sparks_word_counts_where_the_driver_recorded_it(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path, sink=False)
+    shop = SimulatedJob(tmp_path, sink=False)
     shop.live = SocketCheckpoint(shop.checkpoint, ("{batch}", '{"offset":1,"timestamp":2}'))
     shop.run(2)
     facts = {"kafka": {"streams": ["socket", "rate-micro-batch"]}}

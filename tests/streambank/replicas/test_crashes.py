@@ -21,9 +21,9 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Features, Store
 from streambank.work.executor import Pace
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.repositories import FILES, assert_whole, flip, keys, save
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.repository.repositories import FILES, assert_whole, flip, keys, save
+from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # fixture
 

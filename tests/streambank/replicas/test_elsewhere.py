@@ -23,9 +23,9 @@ from streambank.storage.store import Features, Store
 from streambank.work import check, plan_lines, same_location
 from streambank.work.executor import Pace
 from streambank.work.plan_lines import run_portion
-from tests.support.elsewhere import Attempt, Elsewhere
-from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, save
-from tests.support.workshop import quick_store
+from tests.support.jobs.simulated_job import quick_store
+from tests.support.portion_executor import Attempt, PortionExecutor
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys, save
 
 SMALL = {f"offsets/{number}": b"v1\n{%d}" % number for number in range(40)}
 MANY = {**FILES, **SMALL, **{f"state/0/{number}/4.zip": LARGE + b"%d" % number for number in range(2, 7)}}
@@ -55,7 +55,7 @@ def source(tmp_path: Path) -> Repository:
     return repository
 
 
-def bring(source: Repository, place: Store, machines: Elsewhere | None = None) -> list[dict[str, Any]]:
+def bring(source: Repository, place: Store, machines: PortionExecutor | None = None) -> list[dict[str, Any]]:
     """What became of each savepoint, without times."""
     found = replicate(source, open_replica(source, place), newest_first(source), pace=Pace(executor=machines))
     return [{**each.to_dict(), "seconds": 0} for each in found]
@@ -74,7 +74,7 @@ def names(store: Store) -> dict[str, bytes]:
 def test_the_replica_is_the_same(source: Repository, tmp_path: Path, times: int, at_once: int) -> None:
     here, there = quick_store(tmp_path / "here"), quick_store(tmp_path / "there")
     expected = bring(source, here)
-    machines = Elsewhere(tmp_path, times=times, at_once=at_once)
+    machines = PortionExecutor(tmp_path, times=times, at_once=at_once)
     assert bring(source, there, machines) == expected
     assert len(machines.plans[0]) > 3, "a plan of one portion shows little"
     assert names(there) == names(here)
@@ -87,7 +87,7 @@ def test_the_replica_is_the_same(source: Repository, tmp_path: Path, times: int,
 
 
 def test_only_what_is_missing_goes_there(source: Repository, tmp_path: Path) -> None:
-    machines = Elsewhere(tmp_path)
+    machines = PortionExecutor(tmp_path)
     there = quick_store(tmp_path / "there")
     bring(source, there, machines)
     (first,) = machines.plans
@@ -106,7 +106,7 @@ def test_what_is_damaged_is_named_as_it_is_here(source: Repository, tmp_path: Pa
     here, there = quick_store(tmp_path / "here"), quick_store(tmp_path / "there")
     expected = bring(source, here)
     assert [each["state"] for each in expected] == ["failed", "failed"]
-    assert bring(source, there, Elsewhere(tmp_path, times=2)) == expected
+    assert bring(source, there, PortionExecutor(tmp_path, times=2)) == expected
     assert keys(there, "savepoints") == []
 
 
@@ -135,7 +135,7 @@ def test_what_an_attempt_left_that_was_killed_is_no_part_of_anything(
             orphans.append(Repository.open(there).objects.unindexed_packs() - before)
         return run_portion(header, portion)
 
-    states = [each["state"] for each in bring(source, there, Elsewhere(tmp_path, attempt=first_dies))]
+    states = [each["state"] for each in bring(source, there, PortionExecutor(tmp_path, attempt=first_dies))]
     assert states == ["copied", "copied"]
     assert killed and any(orphans)
     assert_whole(there)
@@ -153,10 +153,10 @@ def test_a_replicate_that_is_killed_is_gone_on_with(source: Repository, tmp_path
         return run_portion(header, portion)
 
     with pytest.raises(KilledError):
-        bring(source, there, Elsewhere(tmp_path, attempt=once))
+        bring(source, there, PortionExecutor(tmp_path, attempt=once))
     assert keys(there, "savepoints") == []
     arrived = sum(len(task) for task in tasks_of(["", *done]))
-    first, _ = bring(source, there, Elsewhere(tmp_path))
+    first, _ = bring(source, there, PortionExecutor(tmp_path))
     assert arrived and first["moved_objects"] == len({*LATER.values()}) - arrived
     assert_whole(there)
 
@@ -175,7 +175,9 @@ def test_what_a_sweep_of_the_replica_condemns_meanwhile_is_stored_again(
             condemned.update(found)
         return lines
 
-    states = [each["state"] for each in bring(source, there, Elsewhere(tmp_path, attempt=swept_meanwhile))]
+    states = [
+        each["state"] for each in bring(source, there, PortionExecutor(tmp_path, attempt=swept_meanwhile))
+    ]
     assert condemned and states == ["copied", "copied"]
     for key in condemned:
         there.delete(key)
@@ -197,14 +199,14 @@ def test_a_machine_that_sees_something_else_there_refuses(
 
     there = quick_store(tmp_path / "there")
     with pytest.raises(RefusedError) as caught:
-        bring(source, there, Elsewhere(tmp_path, attempt=elsewhere))
+        bring(source, there, PortionExecutor(tmp_path, attempt=elsewhere))
     assert caught.value.code == "paths-not-shared"
     assert keys(there, "savepoints") == []
 
 
 def test_what_is_in_the_memory_of_this_process_stays_here(source: Repository, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        bring(source, MemoryStore(), Elsewhere(tmp_path))
+        bring(source, MemoryStore(), PortionExecutor(tmp_path))
     assert caught.value.code == "not-elsewhere"
 
 
@@ -212,7 +214,7 @@ def test_one_replica_that_fails_there_is_a_report(source: Repository, tmp_path: 
     def down(header: str, portion: str) -> list[str]:
         raise StorageError("It is down.", code="spark-failed")
 
-    machines = Elsewhere(tmp_path, attempt=down)
+    machines = PortionExecutor(tmp_path, attempt=down)
     report = replicate_to(
         source, quick_store, str(tmp_path / "x"), newest_first(source), pace=Pace(executor=machines)
     )
@@ -244,7 +246,7 @@ def test_the_service_copies_there_too(
     monkeypatch.setattr(same_location, "open_store", service)
     monkeypatch.setattr(Service, "copies", 0)
     there = service(tmp_path / "there")
-    machines = Elsewhere(tmp_path)
+    machines = PortionExecutor(tmp_path)
     first, second = bring(source, there, machines)
     large = {data for data in LATER.values() if len(data) >= len(LARGE)}
     assert first["service_bytes"] == sum(map(len, large)) and second["service_bytes"] == 0
@@ -263,7 +265,7 @@ def test_what_the_service_copies_there_is_hashed_before(
     victim = max(sizes, key=lambda key: sizes[key])
     flip(source.store, victim, 5000)
     there = service(tmp_path / "there")
-    first, _ = bring(source, there, Elsewhere(tmp_path))
+    first, _ = bring(source, there, PortionExecutor(tmp_path))
     assert first["state"] == "failed" and victim in first["errors"][0]["message"]
     assert victim not in keys(there, "objects")
 
@@ -280,7 +282,7 @@ class TestRepairing:
         before = names(source.store)
         for folder in ("objects", "packs"):
             flip(source.store, keys(source.store, folder)[0], 9)
-        machines = Elsewhere(tmp_path)
+        machines = PortionExecutor(tmp_path)
         opened = Repository.open(source.store)
         report = repair(opened, [replica], listed(source.store), pace=Pace(executor=machines))
         assert report.ok and {each.kind for each in report.repaired} == {"object", "pack"}
@@ -292,7 +294,7 @@ class TestRepairing:
         self, source: Repository, replica: Repository, tmp_path: Path
     ) -> None:
         refused: list[str] = []
-        machines = Elsewhere(tmp_path, attempt=self._without_permission(refused))
+        machines = PortionExecutor(tmp_path, attempt=self._without_permission(refused))
         report = repair(
             Repository.open(source.store), [replica], listed(source.store), pace=Pace(executor=machines)
         )
@@ -316,7 +318,7 @@ class TestRepairing:
     ) -> None:
         source.store.delete("repository.json")
         opened, error = open_for_repair(source.store, dry_run=True)
-        machines = Elsewhere(tmp_path)
+        machines = PortionExecutor(tmp_path)
         which = listed(source.store)
         report = repair(
             opened, [replica], which, header_error=error, dry_run=True, pace=Pace(executor=machines)
@@ -325,7 +327,7 @@ class TestRepairing:
 
 
 def test_the_plan_holds_places_and_digests_only(source: Repository, tmp_path: Path) -> None:
-    machines = Elsewhere(tmp_path)
+    machines = PortionExecutor(tmp_path)
     bring(source, quick_store(tmp_path / "there"), machines)
     header: Mapping[str, Any] = json.loads(machines.plans[0][0])
     assert set(header) == {

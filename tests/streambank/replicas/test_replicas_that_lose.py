@@ -14,10 +14,10 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import FaultyStore
-from tests.support.interrupting_store import interrupting
-from tests.support.repositories import FILES, flip, keys, save
-from tests.support.retained import HOUR_S, assert_whole, content, drop
+from tests.support.repository.repositories import FILES, flip, keys, save
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop
+from tests.support.storage.faulty_store import FaultyStore
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import time_travel
 
 NEXT = {**FILES, "offsets/4": b"v1\n{}\n{4}"}

@@ -12,8 +12,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.repositories import save
+from tests.support.repository.repositories import save
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 WRITE = frozenset({"write"})
 

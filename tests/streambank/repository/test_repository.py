@@ -23,8 +23,8 @@ from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.repositories import FILES, LARGE, manifest_of, save
+from tests.support.repository.repositories import FILES, LARGE, manifest_of, save
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
 @pytest.fixture(params=["memory", "local"])

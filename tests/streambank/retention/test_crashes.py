@@ -19,8 +19,8 @@ from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.storage.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.time_travel import Clock, time_travel
 
 KEEP = Policy(keep_last=1, min_verified=1)

@@ -20,9 +20,9 @@ from streambank.retention.sweep import SweepReport, sweep
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.interrupting_store import interrupting
-from tests.support.repositories import flip
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.repository.repositories import flip
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import Clock, time_travel
 
 JOB = "flights"

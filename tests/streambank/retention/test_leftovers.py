@@ -22,9 +22,9 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.s3.client import Service
 from streambank.storage.s3.multipart import leftovers
 from streambank.storage.store import Leftover
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.retained import HOUR_S, assert_whole, store_and_list
-from tests.support.s3_servers import BUCKET, S3Server, seaweedfs
+from tests.support.repository.retention import HOUR_S, assert_whole, store_and_list
+from tests.support.storage.faulty_store import Fault, FaultyStore
+from tests.support.storage.s3_servers import BUCKET, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 

@@ -30,9 +30,9 @@ from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.repositories import TAKEN_AT, manifest_of
-from tests.support.retained import HOUR_S, assert_whole, large, store_and_list
+from tests.support.repository.repositories import TAKEN_AT, manifest_of
+from tests.support.repository.retention import HOUR_S, assert_whole, large, store_and_list
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
 from tests.support.time_travel import time_travel
 
 POOL = {

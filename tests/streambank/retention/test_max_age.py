@@ -21,8 +21,8 @@ from streambank.retention.policy import Decision, Policy, decide, parse_max_age_
 from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
-from tests.support.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
-from tests.support.retained import HOUR_S, assert_whole, store_and_list
+from tests.support.repository.retention import HOUR_S, assert_whole, store_and_list
+from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 from tests.support.time_travel import Clock, time_travel
 
 JOB = "flights"

@@ -13,7 +13,7 @@ from streambank.repository.repository import Repository
 from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.time_travel import Clock, time_travel
 
 KEPT = {"shared": b"s" * 400, "zip": large(7)}

@@ -11,8 +11,8 @@ from streambank.retention.policy import Policy
 from streambank.retention.sweep import _Sweep, sweep
 from streambank.retention.undelete import undelete
 from streambank.storage import open_store
-from tests.support.retained import HOUR_S, assert_whole, content, large, store_and_list
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.repository.retention import HOUR_S, assert_whole, content, large, store_and_list
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 

@@ -17,9 +17,9 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.interrupting_store import interrupting
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import Clock, time_travel
 
 FILES = {"offsets/3": b"v1\n{}", "state/0/0/4.delta": b"delta" * 100, "state/0/1/4.zip": large(1)}

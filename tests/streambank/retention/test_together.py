@@ -14,8 +14,8 @@ from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.interrupting_store import interrupting
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import Clock, time_travel
 
 SHARED = {"shared": b"s" * 400, "zip": large(7)}

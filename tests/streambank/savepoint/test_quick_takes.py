@@ -21,11 +21,11 @@ from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.work.copy import CopyTask
 from streambank.work.executor import bundles
-from tests.support.faulty_store import READS, FaultyStore
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.places import ROOT
-from tests.support.repositories import manifest_of
-from tests.support.workshop import JOB, Workshop
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.paths import ROOT
+from tests.support.repository.repositories import manifest_of
+from tests.support.storage.faulty_store import READS, FaultyStore
 
 
 def operations(store: FaultyStore) -> set[str]:
@@ -33,7 +33,7 @@ def operations(store: FaultyStore) -> set[str]:
 
 
 def test_a_batch_that_has_its_savepoint_is_not_planned(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path).run(6)
+    shop = SimulatedJob(tmp_path).run(6)
     first = shop.take()
     source = FaultyStore(shop.checkpoint)
     again = shop.take(source)
@@ -65,7 +65,7 @@ def test_one_more_batch_reads_no_unchanged_file_and_moves_little_more_than_it(tm
 
 
 def test_a_damaged_newest_savepoint_is_not_built_upon(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path)
+    shop = SimulatedJob(tmp_path)
     good = shop.run(3).take()
     bad = shop.run(1).take()
     key = catalog.manifest_key(JOB, bad.savepoint)
@@ -80,7 +80,7 @@ def test_a_damaged_newest_savepoint_is_not_built_upon(tmp_path: Path) -> None:
 
 
 def test_the_newest_batch_comes_first(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path)
+    shop = SimulatedJob(tmp_path)
     taken = [shop.run(1).take().savepoint for _ in range(4)]
     assert [head.savepoint for head in catalog.heads(shop.repository_store, JOB)] == taken[::-1]
     assert not catalog.distrusted(shop.repository_store, JOB)
@@ -115,7 +115,7 @@ def test_bundles_keep_the_order_and_are_small() -> None:
 
 def test_a_linked_restore_is_reported_until_it_is_gone(tmp_path: Path) -> None:
     LargeFiles(partitions=1, files=3).build(tmp_path / "ck")
-    shop = Workshop(tmp_path / "shop")
+    shop = SimulatedJob(tmp_path / "shop")
     result = take(TakeRequest(LocalStore(tmp_path / "ck"), shop.repository, JOB))
     assert verify(shop.repository, JOB, result.savepoint).findings == ()
 
@@ -137,7 +137,7 @@ def test_a_linked_restore_is_reported_until_it_is_gone(tmp_path: Path) -> None:
 
 def test_a_linked_restore_still_finds_damage(tmp_path: Path) -> None:
     LargeFiles(partitions=1, files=2).build(tmp_path / "ck")
-    shop = Workshop(tmp_path / "shop")
+    shop = SimulatedJob(tmp_path / "shop")
     result = take(TakeRequest(LocalStore(tmp_path / "ck"), shop.repository, JOB))
     (first, *_) = sorted((tmp_path / "shop/repository/objects").rglob("*/*"))
     data = bytearray(first.read_bytes())
@@ -167,7 +167,7 @@ def test_giving_way_is_for_this_process_alone() -> None:
 
 
 def test_a_checkpoint_that_began_anew_builds_upon_its_own_savepoints(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path, sink=False)
+    shop = SimulatedJob(tmp_path, sink=False)
     shop.run(9).take()
     for info in list(shop.checkpoint.list()):
         shop.checkpoint.delete(info.path)

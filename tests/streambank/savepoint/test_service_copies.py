@@ -21,10 +21,10 @@ from streambank.storage import Store, open_store
 from streambank.storage.s3 import client, s3_service_copy
 from streambank.storage.s3.s3_service_copy import ServiceCopy
 from streambank.storage.s3.store import S3Store
-from tests.support.checkpoints import unpack
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.s3_proxy import Proxy, proxy
-from tests.support.s3_servers import BUCKET, S3Server, moto_server, seaweedfs
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
+from tests.support.storage.s3_proxy import Proxy, proxy
+from tests.support.storage.s3_servers import BUCKET, S3Server, moto_server, seaweedfs
 
 __all__ = ["moto_server", "seaweedfs"]  # fixtures
 

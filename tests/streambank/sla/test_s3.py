@@ -12,10 +12,10 @@ from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history
 from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.storage import open_store
-from tests.support.checkpoints import checkpoint
+from tests.support.checkpoint.recorded import checkpoint
 from tests.support.cli import succeed
-from tests.support.histories import at, batches, held, line
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.sla.progress_records import at, batches, held, line
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 

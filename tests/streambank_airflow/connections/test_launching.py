@@ -18,7 +18,7 @@ from streambank_airflow.hooks.declared import connected
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.driver import DRIVER_LOG_KEY, DriverLogLink
 from streambank_airflow.operators.job import StartStreamingJobOperator
-from tests.support.jobs import write_jobs
+from tests.support.jobs.declared import write_jobs
 
 pytestmark = pytest.mark.airflow
 

@@ -22,11 +22,11 @@ from streambank.storage import S3Access, open_store, using_s3
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from tests.support.airflow_db import run_dag, task_states
-from tests.support.jobs import poll
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.managed import Managed
-from tests.support.s3_servers import S3Server, free_ports, moto_server
+from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import poll
+from tests.support.jobs.managed_job import Managed
+from tests.support.storage.s3_servers import S3Server, free_ports, moto_server
 
 __all__ = ["moto_server"]  # a fixture
 pytestmark = pytest.mark.usefixtures("airflow_database")

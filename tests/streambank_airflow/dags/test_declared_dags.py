@@ -14,9 +14,16 @@ from airflow.serialization.serialized_objects import DagSerialization
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY
-from tests.support.airflow_db import answer_question, asset_events, run_dag, task_states, write_dags, xcom
-from tests.support.jobs import poll
-from tests.support.managed import Managed, hand_over
+from tests.support.airflow_face.metadata_db import (
+    answer_question,
+    asset_events,
+    run_dag,
+    task_states,
+    write_dags,
+    xcom,
+)
+from tests.support.jobs.declared import poll
+from tests.support.jobs.managed_job import Managed, hand_over
 
 
 def dags_of(managed: Managed) -> dict[str, DAG]:

@@ -12,9 +12,9 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.managed import Managed, managed_job
-from tests.support.repositories import flip, keys
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed, managed_job
+from tests.support.repository.repositories import flip, keys
 
 LATER = ("replicate", "expire", "sweep")
 

@@ -12,9 +12,9 @@ from airflow.sdk import DAG
 from streambank.declaration.declaration import load_jobs
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.dags.stagger import staggered
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.notifiers import told
-from tests.support.slow_batches import commit, slow_job
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.notifiers import FILE_NOTIFIER, told
+from tests.support.jobs.slow_job import commit, slow_job
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -33,7 +33,7 @@ def verdict(run: Any) -> tuple[str, str]:
 
 
 def test_a_breach_fails_runs_until_it_heals_and_is_told_once(tmp_path: Path) -> None:
-    said = '{class = "tests.support.notifiers.FileNotifier", args = {file = "%s"}}' % (tmp_path / "chat")
+    said = f'{{class = "{FILE_NOTIFIER}", args = {{file = "{tmp_path / "chat"}"}}}}'
     jobs_file = slow_job(tmp_path, f'schedule = "*/10 * * * *"\nnotify = [{said}]\n')
     dag = sla_dag(jobs_file)
     assert dag.timetable.can_be_scheduled
@@ -53,7 +53,7 @@ def test_a_breach_fails_runs_until_it_heals_and_is_told_once(tmp_path: Path) -> 
 
 
 def test_a_person_may_look_without_failing_and_without_telling(tmp_path: Path) -> None:
-    said = '{class = "tests.support.notifiers.FileNotifier", args = {file = "%s"}}' % (tmp_path / "chat")
+    said = f'{{class = "{FILE_NOTIFIER}", args = {{file = "{tmp_path / "chat"}"}}}}'
     jobs_file = slow_job(tmp_path, f"notify = [{said}]\n")
     dag = sla_dag(jobs_file)
     assert str(dag.schedule) == staggered("*/10 * * * *", "flights", 600.0), "at minutes of its own"

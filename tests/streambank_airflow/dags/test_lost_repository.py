@@ -8,9 +8,9 @@ from airflow.sdk import DAG
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StartStreamingJobOperator
-from tests.support.airflow_db import run_dag, task_states
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed
+from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.jobs.declared import poll
+from tests.support.jobs.managed_job import BY, Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -14,7 +14,7 @@ from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
-from tests.support.brokers import FakeBroker, write_checkpoint
+from tests.support.kafka.fake_broker import FakeBroker, write_checkpoint
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -16,9 +16,9 @@ from streambank_airflow.operators.compact import (
     PurgeQuarantineOperator,
     UndoCompactionOperator,
 )
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.jobs import BY, write_jobs
-from tests.support.littered import closure, content, litter
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.checkpoint.with_garbage import closure, content, write_with_garbage
+from tests.support.jobs.declared import BY, write_jobs
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -29,7 +29,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     file = write_jobs(tmp_path)
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
     job = load_jobs(file).job("flights")
-    litter(open_store(job.checkpoint))
+    write_with_garbage(open_store(job.checkpoint))
     return job
 
 

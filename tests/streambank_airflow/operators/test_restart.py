@@ -12,8 +12,8 @@ from streambank.core.errors import StorageError
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import RestartStreamingJobOperator
 from streambank_airflow.triggers.job import DriverGoneTrigger
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -25,7 +25,7 @@ from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
-from tests.support.airflow_db import (
+from tests.support.airflow_face.metadata_db import (
     Question,
     answer_question,
     pause,
@@ -34,10 +34,10 @@ from tests.support.airflow_db import (
     write_dags,
     xcom,
 )
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed
-from tests.support.notifiers import told
+from tests.support.airflow_face.notifiers import told
+from tests.support.checkpoint.file_sink import FileSinkWriter, snapshot_of
+from tests.support.jobs.declared import poll
+from tests.support.jobs.managed_job import BY, Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -218,7 +218,7 @@ def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands
 ) -> None:
     file = managed.folder / "alerts"
     managed.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.FileNotifier"\n'
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
         f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["giving-up"]\n'
     )
     managed.start()

@@ -11,10 +11,10 @@ import pytest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
+from tests.support.declared_commands import install_commands
 from tests.support.json_examples import examples, mismatches
-from tests.support.state_verbs import install_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from streambank.driver.launchers.choose import launcher_for
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.cluster import running_cluster
-from tests.support.driver import APPLICATIONS
-from tests.support.jobs import BY
-from tests.support.lines_job import lines_job
+from tests.support.drivers.real_driver import APPLICATIONS
+from tests.support.jobs.declared import BY
+from tests.support.jobs.lines_job import lines_job
+from tests.support.spark.standalone_cluster import running_cluster
 
 pytestmark = pytest.mark.spark
 

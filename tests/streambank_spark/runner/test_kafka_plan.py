@@ -14,9 +14,9 @@ from streambank.job.start import start_job
 from streambank.kafka.offsets import parse_offsets
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs import BY, end_drivers, poll
-from tests.support.kafka import running
-from tests.support.kafka_flights import PATIENCE_S, SETTINGS
+from tests.support.jobs.declared import BY, end_drivers, poll
+from tests.support.kafka.flights_job import PATIENCE_S, SETTINGS
+from tests.support.kafka.real_broker import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -9,8 +9,8 @@ import pytest
 
 from streambank.control.marker import read_marker
 from streambank.storage import open_store
-from tests.support.driver import Job, printed
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.drivers.real_driver import Job, printed
 
 
 @pytest.mark.spark

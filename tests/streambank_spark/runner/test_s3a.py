@@ -27,11 +27,11 @@ from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from tests.support.driver import environment, submit
-from tests.support.jobs import BY, end_drivers, poll
-from tests.support.jvm import spark_options
-from tests.support.places import ROOT
-from tests.support.s3_servers import SECRET_KEY, S3Server, seaweedfs
+from tests.support.drivers.real_driver import environment, submit
+from tests.support.jobs.declared import BY, end_drivers, poll
+from tests.support.paths import ROOT
+from tests.support.spark.jvm import spark_options
+from tests.support.storage.s3_servers import SECRET_KEY, S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.driver import Driver, Job, printed, wait_for
+from tests.support.drivers.real_driver import Driver, Job, printed, wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
 from streambank_spark.submit.submission import Submission
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 
 
 @pytest.mark.parametrize(

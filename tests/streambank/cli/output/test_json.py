@@ -11,14 +11,14 @@ import pytest
 
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
-from tests.support.assessing import grow
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
+from tests.support.checkpoint.recorded import unpack
+from tests.support.checkpoint.with_garbage import write_with_garbage
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import end_drivers, fake_launcher, write_jobs
+from tests.support.jobs.declared import end_drivers, fake_launcher, write_jobs
 from tests.support.json_examples import examples, mismatches
-from tests.support.littered import litter
-from tests.support.live_checkpoint import LiveCheckpoint, add_debris
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.sla.growing_state import grow
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def replicas(folder: Path, savepoint: str) -> dict[str, Any]:
 def compacted(folder: Path) -> dict[str, Any]:
     """A dry run that is refused, a compaction there and back with something lost, and one for good."""
     place = folder / "compacted"
-    store = litter(open_store(place)).store
+    store = write_with_garbage(open_store(place)).store
     store.write("notes.txt", b"of somebody")
     stopped = (place, "--stopped", "--json")
     planned = succeed("compact", *stopped, "--dry-run").document

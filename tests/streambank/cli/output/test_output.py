@@ -14,9 +14,9 @@ import pytest
 from streambank.cli.output import console
 from streambank.core.errors import StorageError
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 
 def shell(line: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,9 @@ import pytest
 from streambank.compaction import quiet_check
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
+from tests.support.checkpoint.with_garbage import closure, content, write_with_garbage
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import write_jobs
-from tests.support.littered import closure, content, litter
+from tests.support.jobs.declared import write_jobs
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def watch_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A checkpoint that nobody has written to for an hour."""
-    litter(LocalStore(tmp_path / "ck", fsync=False))
+    write_with_garbage(LocalStore(tmp_path / "ck", fsync=False))
     for path in (tmp_path / "ck").rglob("*"):
         stat = path.stat()
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns - 3600 * 10**9))
@@ -80,7 +80,7 @@ def test_a_young_checkpoint_is_refused(folder: Path) -> None:
 def test_a_declared_job_is_held_by_its_lease(tmp_path: Path) -> None:
     jobs = write_jobs(tmp_path)
     place = tmp_path / "checkpoints/flights"
-    litter(open_store(place))
+    write_with_garbage(open_store(place))
     before = content(open_store(place))
     refused = streambank("compact", place, "--stopped", "--jobs", jobs)
     assert refused.code == 2 and "--job flights" in refused.err

@@ -8,8 +8,8 @@ import pytest
 
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
 
 WELL = {"ok": True, "repaired_packs": [], "damaged_packs": [], "lost_packs": []}
 

@@ -12,8 +12,8 @@ from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
 from tests.support.cli import streambank
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 
 OFFSETS = '{"flights":{"0":100}}'
 

@@ -8,9 +8,9 @@ import pytest
 
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.repositories import flip, keys
+from tests.support.repository.repositories import flip, keys
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.repairs import NEXT
-from tests.support.repositories import keys, save
+from tests.support.repository.damaged_savepoints import NEXT
+from tests.support.repository.repositories import keys, save
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -10,7 +10,7 @@ from streambank.repository.digest import digest_of
 from streambank.repository.objects.packs import SMALL_BYTES, TRAILER_BYTES, pack_key, read_pack
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store
-from tests.support.repairs import (
+from tests.support.repository.damaged_savepoints import (
     DAMAGES,
     FIRST,
     SECOND,
@@ -20,10 +20,10 @@ from tests.support.repairs import (
     delete,
     flip_table,
     flip_trailer,
-    mend,
     pack_of,
+    repair_all,
 )
-from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -32,7 +32,7 @@ def test_a_large_object(store: Store, replica: Repository, how: Callable[[Store,
     (key,) = keys(store, "objects")
     how(store, key)
     assert damage(store) == 2
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok
     assert [(one.kind, one.file, one.bytes, one.sources) for one in report.repaired] == [
         ("object", key, len(LARGE), (replica.store.uri,))
@@ -49,7 +49,7 @@ def test_a_pack_gets_its_very_bytes_back(
     before = contents(store)
     key = pack_of(store, FILES["state/0/0/4.delta"])
     how(store, key)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok, report.to_dict()
     assert [(one.kind, one.file) for one in report.repaired] == [("pack", key)]
     assert contents(store) == before
@@ -60,7 +60,7 @@ def test_objects_are_taken_from_the_repository_itself_where_they_are_whole(
 ) -> None:
     key = pack_of(store, FILES["state/0/0/4.delta"])
     flip_table(store, key)
-    (one,) = mend(store, replica).repaired
+    (one,) = repair_all(store, replica).repaired
     assert (one.objects, one.sources) == (0, ())
 
 
@@ -76,7 +76,7 @@ def test_a_pack_of_which_a_part_is_lost_everywhere(store: Store, replica: Reposi
     flip(replica.store, there.key, there.offset)
     bad = repository.store.read(key)[: len(lost)]
 
-    report = mend(store, Repository.open(replica.store))
+    report = repair_all(store, Repository.open(replica.store))
 
     assert not report.ok
     ((missing,),) = [report.not_repaired]
@@ -101,7 +101,7 @@ def test_a_pack_that_is_cut_or_gone_and_a_part_is_lost_everywhere(
     there = replica.objects.locate(digest_of("blake3", lost))
     flip(replica.store, there.key, there.offset)
 
-    report = mend(store, Repository.open(replica.store))
+    report = repair_all(store, Repository.open(replica.store))
 
     assert [one.cause for one in report.not_repaired] and not report.ok
     assert (store.read(key) if store.exists(key) else None) == remains
@@ -131,12 +131,12 @@ def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repo
     key = salted(store)
     before = contents(store)
     flip(store, key, Repository.open(store).objects.locate(digest_of("blake3", FILES["metadata"])).offset)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok and [one.file for one in report.repaired] == [key]
     assert contents(store) == before
 
     flip_table(store, key)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert not report.ok and report.repaired == []
     assert {each.file for each in report.not_repaired} == {key}
     assert all("cannot be rebuilt" in each.reason for each in report.not_repaired)
@@ -144,6 +144,6 @@ def test_a_pack_whose_table_says_more_than_the_index(store: Store, replica: Repo
     assert fresh.objects.read(digest_of("blake3", FILES["metadata"])) == FILES["metadata"]
 
     store.delete(key)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok and [one.file for one in report.repaired] == ["packs/"]
     assert_whole(store)

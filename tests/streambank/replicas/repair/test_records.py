@@ -11,7 +11,7 @@ from streambank.replicas.header_repair import open_for_repair
 from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.repairs import (
+from tests.support.repository.damaged_savepoints import (
     FIRST,
     contents,
     cut,
@@ -20,17 +20,17 @@ from tests.support.repairs import (
     empty,
     flip_table,
     flip_trailer,
-    mend,
     pack_of,
+    repair_all,
 )
-from tests.support.repositories import FILES, assert_whole, flip, keys
+from tests.support.repository.repositories import FILES, assert_whole, flip, keys
 
 
 @pytest.mark.parametrize("how", [flip, delete])
 def test_the_index(store: Store, replica: Repository, how: Callable[[Store, str], None]) -> None:
     for key in keys(store, "index"):
         how(store, key)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok
     assert {one.kind for one in report.repaired} == {"index"}
     assert Repository.open(store).objects.check_index() == []
@@ -42,7 +42,7 @@ def test_the_index_and_a_pack_whose_table_nobody_knows_any_more(store: Store, re
     flip_table(store, key)
     for index in keys(store, "index"):
         store.delete(index)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok, report.to_dict()
     assert damage(store) == 0
 
@@ -53,7 +53,7 @@ def test_a_manifest(store: Store, replica: Repository, how: Callable[[Store, str
     key = f"savepoints/flights/{FIRST}.json"
     how(store, key)
     Repository.open(store).pin("flights", FIRST)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok
     assert [(one.kind, one.file) for one in report.repaired] == [("manifest", key)]
     assert contents(store) == before
@@ -66,7 +66,7 @@ def test_a_manifest_comes_back_only_with_all_that_it_names(store: Store, replica
     bad = store.read(key)
     for place in (store, replica.store):
         place.delete(keys(place, "objects")[0])
-    report = mend(store, Repository.open(replica.store))
+    report = repair_all(store, Repository.open(replica.store))
     assert not report.ok
     assert key in [one.file for one in report.not_repaired]
     assert store.read(key) == bad
@@ -75,10 +75,10 @@ def test_a_manifest_comes_back_only_with_all_that_it_names(store: Store, replica
 @pytest.mark.parametrize("how", [flip, delete, empty])
 def test_the_header(store: Store, replica: Repository, how: Callable[[Store, str], None]) -> None:
     how(store, "repository.json")
-    assert mend(store, replica, dry_run=True).repaired[0].kind == "header"
+    assert repair_all(store, replica, dry_run=True).repaired[0].kind == "header"
     with pytest.raises(IntegrityError):
         Repository.open(store)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert [one.kind for one in report.repaired] == ["header"]
     assert Repository.open(store).digest_name == "blake3"
     assert Repository.open(store).id != replica.id
@@ -102,5 +102,5 @@ def test_marks_are_each_repositorys_own(store: Store, replica: Repository) -> No
     Repository.open(store).pin("flights", FIRST)
     (key,) = keys(store, "marks")
     flip(store, key, 50)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert [(one.file, one.needed_by) for one in report.not_repaired] == [(key, (f"flights/{FIRST}",))]

@@ -15,9 +15,9 @@ from streambank.repository.catalog import listed
 from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.repairs import FIRST, SECOND, contents, mend, pack_of
-from tests.support.repositories import FILES, flip, keys
+from tests.support.repository.damaged_savepoints import FIRST, SECOND, contents, pack_of, repair_all
+from tests.support.repository.repositories import FILES, flip, keys
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
 def test_a_replica_that_is_damaged_in_the_same_place_gives_nothing(store: Store, replica: Repository) -> None:
@@ -25,7 +25,7 @@ def test_a_replica_that_is_damaged_in_the_same_place_gives_nothing(store: Store,
     flip(store, key, 10)
     before = contents(store)
     flip(replica.store, keys(replica.store, "objects")[0], 999)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert not report.ok
     (lost,) = report.not_repaired
     assert (lost.file, lost.cause, lost.needed_by) == (
@@ -44,7 +44,7 @@ def test_of_two_replicas_the_one_that_has_it_whole(store: Store, replica: Reposi
         flip(place, keys(place, "objects")[0], 77)
     flip(second.store, keys(second.store, "packs")[0], 1)
     flip(store, pack_of(store, FILES["state/0/0/4.delta"]), 4)
-    report = mend(store, Repository.open(replica.store), Repository.open(second.store))
+    report = repair_all(store, Repository.open(replica.store), Repository.open(second.store))
     assert report.ok
     assert {one.sources for one in report.repaired if one.kind == "object"} == {(second.store.uri,)}
 
@@ -81,8 +81,8 @@ def test_a_place_that_cannot_be_reached_is_an_error(store: Store, replica: Repos
 def test_what_is_no_replica_is_refused(store: Store, replica: Repository) -> None:
     other = Repository.open(MemoryStore(), create=True, digest="sha256")
     with pytest.raises(InputError) as raised:
-        mend(store, other)
+        repair_all(store, other)
     assert raised.value.code == "other-digest"
     with pytest.raises(InputError) as raised:
-        mend(store, Repository.open(store))
+        repair_all(store, Repository.open(store))
     assert raised.value.code == "same-repository"

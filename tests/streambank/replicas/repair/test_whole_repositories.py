@@ -6,13 +6,13 @@ from streambank.replicas.header_repair import open_for_repair
 from streambank.replicas.repair import repair
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store
-from tests.support.repairs import FIRST, contents, damage, mend
-from tests.support.repositories import assert_whole, flip, keys
+from tests.support.repository.damaged_savepoints import FIRST, contents, damage, repair_all
+from tests.support.repository.repositories import assert_whole, flip, keys
 
 
 def test_where_nothing_is_damaged_nothing_is_written(store: Store, replica: Repository) -> None:
     before = contents(store)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert (report.ok, report.repaired, report.verified) == (True, [], [])
     assert contents(store) == before
     assert keys(store, "marks") == []
@@ -23,18 +23,18 @@ def test_everything_at_once(store: Store, replica: Repository) -> None:
         for number, key in enumerate(keys(store, prefix)):
             flip(store, key, 40 + number)
     flip(store, "repository.json", 9)
-    report = mend(store, replica)
+    report = repair_all(store, replica)
     assert report.ok, report.to_dict()
     assert {one.kind for one in report.repaired} >= {"header", "index", "object", "manifest"}
     assert_whole(store)
-    assert mend(store, replica).repaired == []
+    assert repair_all(store, replica).repaired == []
 
 
 def test_nothing_whole_is_left_of_the_objects(store: Store, replica: Repository) -> None:
     for prefix in ("objects", "packs", "index"):
         for key in keys(store, prefix):
             store.delete(key)
-    assert mend(store, replica).ok
+    assert repair_all(store, replica).ok
     assert_whole(store)
 
 
@@ -42,9 +42,9 @@ def test_a_dry_run_writes_nothing_and_says_the_same(store: Store, replica: Repos
     for key in [*keys(store, "objects"), *keys(store, "packs"), *keys(store, "savepoints")]:
         flip(store, key, 55)
     before = contents(store)
-    plan = mend(store, replica, dry_run=True)
+    plan = repair_all(store, replica, dry_run=True)
     assert contents(store) == before and plan.dry_run and plan.ok and plan.verified == []
-    done = mend(store, replica)
+    done = repair_all(store, replica)
     assert [one.file for one in plan.repaired] == [one.file for one in done.repaired]
 
 

@@ -14,7 +14,7 @@ from streambank.sinks.unguarded import UnguardedSink, sink_from_description, sin
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
+from tests.support.checkpoint.file_sink import FileSinkWriter, snapshot_of
 
 
 def make_sink(store: Store, batches: int, **options: object) -> FileSinkWriter:

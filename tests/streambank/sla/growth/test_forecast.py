@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streambank.sla.growth.buckets import DAY_S, Gathered
 from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth
-from tests.support.growing import BEGIN, Shape, both, gather, leak, noisy, samples, teeth, wave, wild
+from tests.support.sla.series import BEGIN, Shape, both, gather, leak, noisy, samples, teeth, wave, wild
 
 FEW = settings(max_examples=15, deadline=None)
 

@@ -31,10 +31,10 @@ from streambank.sla.judge.facts import (
 from streambank.sla.objectives import Objective, objectives
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
-from tests.support.checkpoints import unpack
-from tests.support.histories import at, line
-from tests.support.jobs import BY, child, declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
+from tests.support.jobs.declared import BY, child, declare
+from tests.support.sla.progress_records import at, line
 
 (SKEW,) = (one for one in objectives() if one.name == "partition_skew")
 

@@ -13,7 +13,7 @@ from streambank.control.records import RecordStream
 from streambank.core.units import to_json_time
 from streambank.sla.judge.facts import Recovery, recoveries
 from streambank.storage import open_store
-from tests.support.histories import at, line
+from tests.support.sla.progress_records import at, line
 
 
 class Job:

@@ -15,7 +15,7 @@ from streambank.storage import open_store
 from streambank.storage.s3 import client as s3_bucket
 from streambank.storage.s3.store import S3Store
 from streambank.storage.store import LifecycleRule, Served
-from tests.support.s3_servers import BUCKET, S3Server
+from tests.support.storage.s3_servers import BUCKET, S3Server
 
 RULES = [
     {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": "streams/"}, "Expiration": {"Days": 30}},

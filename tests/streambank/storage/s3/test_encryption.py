@@ -10,8 +10,8 @@ from streambank.core.errors import ConflictError, InputError
 from streambank.storage import open_store
 from streambank.storage.s3 import write
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_objects import PART_BYTES, key_of
-from tests.support.s3_servers import BUCKET, S3Server
+from tests.support.storage.s3_objects import PART_BYTES, key_of
+from tests.support.storage.s3_servers import BUCKET, S3Server
 
 
 def test_encryption_is_asked_for(store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from streambank.storage import open_store
 from streambank.storage.s3 import write as s3_write
 from streambank.storage.s3.errors import translate
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_servers import READER_KEY, READER_SECRET, SECRET_KEY, S3Server, free_ports
+from tests.support.storage.s3_servers import READER_KEY, READER_SECRET, SECRET_KEY, S3Server, free_ports
 
 
 def failure(location: str, call: str = "write") -> StreambankError:

@@ -16,8 +16,8 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.s3 import read, write
 from streambank.storage.store import TRANSFER_ATTEMPTS, Store, chunks, undamaged
 from streambank.work.copy import CopyTask, run_task
-from tests.support.s3_proxy import Fault, Kind, Proxy, proxy
-from tests.support.s3_servers import S3Server
+from tests.support.storage.s3_proxy import Fault, Kind, Proxy, proxy
+from tests.support.storage.s3_servers import S3Server
 
 PART = 5 << 20
 DATA = bytes(range(256)) * 4096

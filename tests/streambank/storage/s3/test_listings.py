@@ -9,8 +9,8 @@ import pytest
 
 from streambank.storage.s3 import list
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_objects import key_of
-from tests.support.s3_servers import BUCKET
+from tests.support.storage.s3_objects import key_of
+from tests.support.storage.s3_servers import BUCKET
 
 
 def test_a_listing_of_many_pages_is_whole(store: S3Store, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError
 from streambank.storage import open_store
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_objects import key_of
-from tests.support.s3_servers import BUCKET
+from tests.support.storage.s3_objects import key_of
+from tests.support.storage.s3_servers import BUCKET
 
 
 def test_opening_asks_nobody_and_loads_nothing() -> None:

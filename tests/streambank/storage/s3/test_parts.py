@@ -13,8 +13,8 @@ from streambank.storage import open_store
 from streambank.storage.s3 import client, copy, write
 from streambank.storage.s3.client import Place
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_objects import PART_BYTES, key_of, uploads
-from tests.support.s3_servers import BUCKET
+from tests.support.storage.s3_objects import PART_BYTES, key_of, uploads
+from tests.support.storage.s3_servers import BUCKET
 
 
 def test_a_large_file_goes_up_in_parts_and_comes_back(
