@@ -1,4 +1,4 @@
-"""The two rules of column_types.py say of every pair of types what Spark's own functions say of it."""
+"""The two rules of compatibility.py say of every pair of types what Spark's own functions say of it."""
 
 from __future__ import annotations
 

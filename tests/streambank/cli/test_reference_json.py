@@ -139,7 +139,7 @@ def savepoint_of_two(folder: Path) -> Any:
 
 
 def test_every_example_is_what_the_command_answers(answers: dict[str, Any]) -> None:
-    # Spark answers `state` and `rescale`: tests/streambank_spark/commands/test_state_json.py.
+    # Spark answers `state` and `rescale`: tests/streambank_spark/commands/test_reference_json.py.
     shown = {
         heading: each
         for heading, each in examples().items()
