@@ -29,10 +29,11 @@ from tests.support.airflow_face.metadata_db import (
     xcom,
 )
 from tests.support.airflow_face.recording_notifier import alerts
-from tests.support.checkpoint.file_sink import FileSinkWriter, snapshot_of
+from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.cli import streambank, succeed
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import BY, Managed, managed_job
+from tests.support.storage.contents import contents
+from tests.support.waiting import poll
 
 __all__ = ["airflow_database"]
 HANDED_OVER = "check_run|keep_running|watched"
@@ -77,7 +78,7 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
 ) -> None:
     output = stop_and_save(managed)
     repository, away = managed.folder / "repository", managed.folder / "away"
-    before = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    before = contents(open_store(managed.folder / "checkpoints")), contents(open_store(output))
     repository.rename(away)
     repository.mkdir()
 
@@ -87,7 +88,7 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
     assert (started.code, started.document["error"]) == (8, "repository-lost")
     status = streambank("job", "status", "flights", "--jobs", managed.jobs_file, "--json")
     assert status.document["state"] == "repository-lost"
-    after = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    after = contents(open_store(managed.folder / "checkpoints")), contents(open_store(output))
     assert after == before
 
     shutil.rmtree(repository)

@@ -18,12 +18,12 @@ from streambank.job.stop import stop_job
 from streambank.storage import local_path
 from streambank_airflow.dags.jobs import build_dags
 from tests.support.airflow_face.metadata_db import airflow_database, run_dag, task_states, write_dags, xcom
-from tests.support.drivers.real_driver import wait_for
 from tests.support.jobs.declared import BY, end_drivers
 from tests.support.jobs.managed_job import hand_over
 from tests.support.jobs.seen_job import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenJob
 from tests.support.json_examples import examples, mismatches
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 __all__ = ["airflow_database"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.control import JobControl
+from streambank.storage.memory import MemoryStore
 from tests.support.jobs.declared import end_drivers, fake_launcher
 from tests.support.jobs.simulated_job import SimulatedJob
 
@@ -22,3 +23,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> SimulatedJob:
     """A job with everything around it, on a local disk and in memory."""
     return SimulatedJob(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
+
+
+@pytest.fixture
+def control() -> JobControl:
+    """The records of a job of which nothing is known yet, in memory."""
+    return JobControl(MemoryStore(), "flights")

@@ -14,7 +14,8 @@ from streambank.compaction.undo import bring_back
 from streambank.core.errors import NotFoundError, RefusedError, StreambankError
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.checkpoint.with_garbage import STOPPED, closure, content, copied, write_with_garbage
+from tests.support.checkpoint.with_garbage import STOPPED, closure, copied, write_with_garbage
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 
 KINDS = [
@@ -51,7 +52,7 @@ def each_crash(
     Returns:
         How many faults there were.
     """
-    whole = content(write_with_garbage(MemoryStore()).store)
+    whole = contents(write_with_garbage(MemoryStore()).store)
     needed = closure(copied(whole).child("ck"))
     clean = copied(whole, to)
     prepare(clean)
@@ -85,12 +86,12 @@ def assert_undone(base: Store, whole: object) -> None:
         do_undo(base)
     except NotFoundError as error:
         assert error.code == "not-a-quarantine"
-    assert content(base.child("ck")) == whole
+    assert contents(base.child("ck")) == whole
     assert not [*base.list("q")]
 
 
 def assert_purged(base: Store) -> None:
-    before = content(base.child("ck"))
+    before = contents(base.child("ck"))
     if base.exists("q/purging.json"):
         with pytest.raises((RefusedError, NotFoundError)):
             do_undo(base)
@@ -99,7 +100,7 @@ def assert_purged(base: Store) -> None:
     except NotFoundError as error:
         assert error.code == "not-a-quarantine"
     assert not [*base.list("q")]
-    assert content(base.child("ck")) == before
+    assert contents(base.child("ck")) == before
 
 
 @pytest.mark.parametrize("kind", KINDS)

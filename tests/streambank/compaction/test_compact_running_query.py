@@ -16,7 +16,8 @@ from streambank.compaction.undo import bring_back
 from streambank.core.errors import InputError
 from streambank.storage.local.store import LocalStore
 from tests.support.checkpoint.recorded import REFUSED, checkpoint
-from tests.support.checkpoint.with_garbage import STOPPED, commit_next, content, write_with_garbage
+from tests.support.checkpoint.with_garbage import STOPPED, commit_next, write_with_garbage
+from tests.support.storage.contents import contents
 
 HOUR_S = 3600.0
 RUNNING = replace(STOPPED, stopped=False)
@@ -108,11 +109,11 @@ def test_less_than_an_hour_is_refused(folder: Path) -> None:
 def test_there_and_back_beside_a_query_that_goes_on(folder: Path) -> None:
     old(folder, DEAD, hours=2)
     base = LocalStore(folder.parent, fsync=False)
-    before = content(base.child("ck"))
+    before = contents(base.child("ck"))
     report = compact(base.child("ck"), base.child("q"), RUNNING)
     assert {file.path for file in report.files} == {*DEAD}
     assert (report.mode, report.kept_batches) == ("running", ())
     commit_next(base.child("ck"), 4)
     back = bring_back(base.child("ck"), Quarantine(base.child("q")), check=lambda: None)
     assert back.files == len(DEAD)
-    assert {*before} <= {*content(base.child("ck"))}
+    assert {*before} <= {*contents(base.child("ck"))}

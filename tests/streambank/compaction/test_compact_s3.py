@@ -10,9 +10,10 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.compaction import quiet_check
 from streambank.storage import Store, open_store
 from tests.support.checkpoint.recorded import unpack
-from tests.support.checkpoint.with_garbage import closure, content
+from tests.support.checkpoint.with_garbage import closure
 from tests.support.cli import streambank, succeed
 from tests.support.jobs.declared import write_jobs
+from tests.support.storage.contents import contents
 from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
@@ -58,7 +59,7 @@ def test_there_and_back_and_there_and_for_good(server: S3Server, cell: str, tmp_
     place = server.location()
     store = open_store(place)
     upload(cell, tmp_path, store)
-    before, needed = content(store), closure(store)
+    before, needed = contents(store), closure(store)
     stopped = (place, "--stopped", "--quiet", "0s", "--json")
 
     young = streambank("compact", place, "--stopped", "--json")
@@ -76,7 +77,7 @@ def test_there_and_back_and_there_and_for_good(server: S3Server, cell: str, tmp_
 
     back = succeed("compact", *stopped, "--undo", done["quarantine"]).document
     assert (back["files"], back["bytes"]) == (done["files"], done["bytes"])
-    assert content(store) == before and not sizes(open_store(done["quarantine"]))
+    assert contents(store) == before and not sizes(open_store(done["quarantine"]))
 
     quarantine = server.location("s3a")
     again = succeed("compact", *stopped, "--quarantine", quarantine).document
@@ -94,12 +95,12 @@ def test_a_declared_job_on_s3(server: S3Server, tmp_path: Path) -> None:
     jobs.write_text(
         f'repository = "{records}"\n\n[jobs.flights]\napplication = "app.py"\ncheckpoint = "{place}"\n'
     )
-    before = content(open_store(place))
+    before = contents(open_store(place))
     job = ("compact", "--job", "flights", "--jobs", jobs, "--json")
     done = succeed(*job).document
     assert done["mode"] == "stopped" and done["files"]
     assert succeed(*job, "--undo", done["quarantine"]).document["files"] == done["files"]
-    assert content(open_store(place)) == before
+    assert contents(open_store(place)) == before
     done = succeed(*job).document
     assert succeed(*job, "--purge", done["quarantine"]).document["files"] == done["files"]
     assert succeed(*job, "--purge", done["quarantine"]).document["already_done"]

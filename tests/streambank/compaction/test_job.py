@@ -14,8 +14,9 @@ from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.checkpoint.with_garbage import closure, content, write_with_garbage
+from tests.support.checkpoint.with_garbage import closure, write_with_garbage
 from tests.support.jobs.declared import BY, declare
+from tests.support.storage.contents import contents
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def job(tmp_path: Path) -> Job:
 
 def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> None:
     checkpoint = open_store(job.checkpoint)
-    before, needed = content(checkpoint), closure(checkpoint)
+    before, needed = contents(checkpoint), closure(checkpoint)
     planned = compact_job(job, label="x", by=BY, dry_run=True)["main"]
-    assert content(checkpoint) == before and job.records().lease.view() is None
+    assert contents(checkpoint) == before and job.records().lease.view() is None
 
     done = compact_job(job, label="x", by=BY, why="too many files")["main"]
 
@@ -45,7 +46,7 @@ def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> 
     assert again.already_done
     back = undo_job(job, done.quarantine or "", by=BY)
     assert back.files == len(done.files)
-    assert content(checkpoint) == before
+    assert contents(checkpoint) == before
     assert job.records().last_event("compaction-undone")
 
 
@@ -70,15 +71,15 @@ def test_a_lost_lease_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None
         job.records().lease.break_lease(by=BY, why="a test", even_live=True)
 
     monkeypatch.setattr("streambank.compaction.compact.check_still", take_away)
-    before = content(open_store(job.checkpoint))
+    before = contents(open_store(job.checkpoint))
     with pytest.raises(ConflictError) as error:
         compact_job(job, label="x", by=BY)
     assert error.value.code == "claim-lost"
-    assert content(open_store(job.checkpoint)) == before
+    assert contents(open_store(job.checkpoint)) == before
 
 
 def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
-    before = content(open_store(job.checkpoint))
+    before = contents(open_store(job.checkpoint))
     driver = job.records().lease.acquire([this_process("driver")])
     try:
         assert compact_job(job, label="x", by=BY, dry_run=True)["main"].mode == "running"
@@ -88,7 +89,7 @@ def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
         assert (done.mode, done.files) == ("running", ())
         with pytest.raises(RefusedError, match="is held by"):
             compact_job(job, label="x", by=BY, stopped=True)
-        assert content(open_store(job.checkpoint)) == before
+        assert contents(open_store(job.checkpoint)) == before
     finally:
         driver.release()
     stopped = compact_job(job, label="x", by=BY)["main"]
@@ -193,4 +194,4 @@ def test_a_purge_that_broke_off_is_ended_with_its_job_known(job: Job) -> None:
     assert purge_job(job, done.quarantine, by=BY).checkpoint is None
     event = job.records().last_event("quarantine-purged")
     assert event is not None and event["checkpoint"] == job.checkpoint
-    assert not content(place)
+    assert not contents(place)

@@ -10,7 +10,9 @@ from streambank.control.claims import Clock
 from streambank.control.operation import Lines, OperationLock
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage import open_store
-from tests.support.jobs.declared import BY, ELSEWHERE, FakeClock, child, poll, race, say
+from tests.support.jobs.declared import BY, ELSEWHERE
+from tests.support.processes import child, race, say
+from tests.support.waiting import FakeClock, poll
 
 HOLD = """
 import sys

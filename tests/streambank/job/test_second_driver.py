@@ -19,8 +19,9 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import ask_to_stop, stop_job
 from tests.support.drivers.cluster_drivers import LeapingClock, Played, PlayedDrivers
-from tests.support.jobs.declared import BY, declare, poll
+from tests.support.jobs.declared import BY, declare
 from tests.support.spark.fake_master import FakeMaster, fake_master
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.slow  # those who obey nobody are waited for
 

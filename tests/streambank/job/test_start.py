@@ -24,14 +24,13 @@ from tests.support.jobs.declared import (
     BY,
     ELSEWHERE,
     KILLED_STARTER,
-    child,
     declare,
     fake_installation,
     fake_launcher,
     here,
-    poll,
-    race,
 )
+from tests.support.processes import child, race
+from tests.support.waiting import poll
 
 RACE = """
 import json, pathlib, sys

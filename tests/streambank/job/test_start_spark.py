@@ -21,9 +21,11 @@ from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs.declared import BY, end_drivers, poll, race
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.processes import race
 from tests.support.sla.progress_scan import ProgressScan
 from tests.support.spark.jvm import spark_options
+from tests.support.waiting import poll
 
 APPLICATION = """
 import sys

@@ -20,10 +20,10 @@ from streambank.recovery import exchange_state
 from streambank.recovery.exchange_state import ExchangeResult, exchange
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import BY, Managed, managed_job
 from tests.support.paths import ROOT
 from tests.support.repository.derived_savepoint import derive
+from tests.support.waiting import poll
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
-from tests.support.jobs.simulated_job import BY, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 ELSEWHERE = "memory://elsewhere/jobs/orders"
 
@@ -39,14 +40,14 @@ def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: SimulatedJob
     savepoint = managed(shop, ELSEWHERE)
     shop.run(2)
     wanted = changing(shop)[which]
-    before = closure_of(quick_store(shop.base))
+    before = contents(quick_store(shop.base))
     with pytest.raises(RefusedError) as caught:
         restore(RestoreRequest(shop.repository, savepoint, by=BY, **wanted))
     assert caught.value.code == "other-records"
     assert ELSEWHERE in caught.value.message and "--jobs" in caught.value.hint
     plan = plan_restore(RestoreRequest(shop.repository, savepoint, **wanted))
     assert plan.refusals[0].code == "other-records"
-    assert closure_of(quick_store(shop.base)) == before
+    assert contents(quick_store(shop.base)) == before
 
 
 def test_records_that_somebody_names_may_have_moved(shop: SimulatedJob) -> None:

@@ -15,7 +15,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import VerifyReport, verify
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
@@ -105,7 +106,7 @@ class TestLatestGood:
         with pytest.raises(NotFoundError) as caught:
             shop.restore("latest-good")
         assert caught.value.code == "no-good-savepoint"
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
 
     def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: SimulatedJob) -> None:
         shop.run(3)

@@ -14,7 +14,8 @@ from streambank.recovery.restore import plan_restore, restore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
 from tests.support.checkpoint.live_checkpoint import add_debris
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 
 class TestIntoADirectory:
@@ -23,7 +24,7 @@ class TestIntoADirectory:
         taken = shop.take()
         closure = CheckpointReader(shop.checkpoint).closure(7, "safe")
         report = shop.restore(taken.savepoint)
-        restored = closure_of(shop.open("restored"))
+        restored = contents(shop.open("restored"))
         assert restored == {path: shop.checkpoint.read(path) for path in closure.paths}
         assert (report.batch, report.layout.files) == (7, len(closure.paths))
         assert CheckpointReader(shop.open("restored")).closure().batch == 7
@@ -41,7 +42,7 @@ class TestIntoADirectory:
         shop.live.plan()
         add_debris(shop.checkpoint, 5)
         shop.restore(shop.take().savepoint)
-        paths = set(closure_of(shop.open("restored")))
+        paths = set(contents(shop.open("restored")))
         assert "offsets/5" not in paths
         assert not [path for path in paths if "/." in path]
 
@@ -53,7 +54,7 @@ class TestIntoADirectory:
         with pytest.raises(RefusedError) as caught:
             shop.restore(taken.savepoint)
         assert caught.value.code == "target-not-empty"
-        assert closure_of(target) == {"precious": b"1"}
+        assert contents(target) == {"precious": b"1"}
         with pytest.raises(RefusedError):
             restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.checkpoint))
 
@@ -83,7 +84,7 @@ class TestIntoADirectory:
         shop.take()
         with pytest.raises(NotFoundError):
             shop.restore("b000099-ffffffffffff")
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
 
     def test_needs_one_target(self, shop: SimulatedJob) -> None:
         with pytest.raises(InputError):

@@ -22,7 +22,8 @@ from streambank.storage import open_store
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
 from tests.support.checkpoint.file_sink import FileSinkWriter
-from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 
 _SERIAL = iter(range(10**9))
@@ -130,17 +131,17 @@ def test_restore_killed_at_any_call_of_the_target(tmp_path: Path, kind: Kind) ->
         )
 
     calls = calls_of(run, shop.open("whole"))
-    expected = closure_of(shop.open("whole"))
+    expected = contents(shop.open("whole"))
     for call in range(1, calls + 1):
         target = shop.open(f"target-{call}")
         crash(kind, call, target, run)
         if usable(target):
-            assert closure_of(target) == expected
+            assert contents(target) == expected
             with pytest.raises(RefusedError):
                 run(target)
         else:
             run(target)
-            assert closure_of(target) == expected
+            assert contents(target) == expected
 
 
 def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_restore_makes_every_file_durable_before_metadata(tmp_path: Path) -> Non
     changes = [(call.operation, call.key) for call in target.calls if call.operation in WRITES]
     assert changes[0] == changes[-1] == ("write", "metadata")  # the note, and what replaces it
     assert changes[-2] == ("settle", "")
-    assert {key for _, key in changes[1:-2]} == set(closure_of(shop.open("restored"))) - {"metadata"}
+    assert {key for _, key in changes[1:-2]} == set(contents(shop.open("restored"))) - {"metadata"}
 
 
 def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_restore_failing_at_any_call_of_the_target_leaves_nothing(tmp_path: Path
             try:
                 run(faulty)
             except StorageError:
-                assert closure_of(target) == {}, (kind, call)
+                assert contents(target) == {}, (kind, call)
             else:
                 assert kind == "full"  # only a write can meet a full disk
                 assert usable(target)
@@ -200,18 +201,18 @@ def test_restore_failing_at_any_call_of_the_repository_leaves_nothing(tmp_path: 
             try:
                 run_into(f"{kind}-{call}")(store)
             except (StorageError, IntegrityError):
-                assert closure_of(target) == {}
+                assert contents(target) == {}
             except SimulatedCrash:
                 # reading a repository that died: the target is ours to clean, and was cleaned; or it was
                 # whole, and only the hold was to be ended
                 of_hold = store.calls[call - 1].operation == "delete"
-                assert closure_of(target) == (closure_of(shop.open("whole")) if of_hold else {})
+                assert contents(target) == (contents(shop.open("whole")) if of_hold else {})
             else:
                 # this call gave no bytes, or was about the hold, without which it is read all the same; or it
                 # was made again
                 failed, later = store.calls[call - 1], store.calls[call:]
                 assert kind in ("flip", "short-read") or "/hold-" in failed.key or failed in later
-                assert closure_of(target) == closure_of(shop.open("whole"))
+                assert contents(target) == contents(shop.open("whole"))
 
 
 @pytest.mark.parametrize("kind", ["crash-before", "crash-after"])
@@ -293,17 +294,17 @@ def test_rollback_killed_at_any_call(tmp_path: Path, kind: Kind, to: int) -> Non
     changing = 0
     for call in range(1, calls + 1):
         store, writer, run, safe = prepared()
-        before = closure_of(store)
+        before = contents(store)
         faulty = FaultyStore(store, Fault(kind, call=call))
         with pytest.raises(SimulatedCrash):
             run(faulty)
         changing += faulty.calls[-1].operation in WRITES
-        data = set(closure_of(store).values())
+        data = set(contents(store).values())
         assert set(before.values()) <= data  # nothing is destroyed at any moment
         run(FaultyStore(store))
         assert safe()
         assert [row["batch"] for row in writer.read()] == list(range(to + 1))
-        later = [path for path in closure_of(store) if path.startswith("part-")]
+        later = [path for path in contents(store) if path.startswith("part-")]
         assert len(later) == to + 1  # also files whose entry was gone when the second try began
     assert changing > 10
 

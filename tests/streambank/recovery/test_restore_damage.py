@@ -17,7 +17,8 @@ from streambank.repository.manifest import Manifest, decode, encode
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import VerifyReport, verify
 from streambank.storage.store import Store
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 Damage = Callable[[Store, str], None]
 
@@ -93,7 +94,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedJob, str, 
     second = shop.take(pin=True)
     for savepoint in (first.savepoint, second.savepoint):
         assert verify(shop.repository, JOB, savepoint, "full").ok
-    return shop, second.savepoint, closure_of(shop.repository_store)
+    return shop, second.savepoint, contents(shop.repository_store)
 
 
 def copy_of(files: dict[str, bytes], name: str) -> Store:
@@ -133,13 +134,13 @@ def test_every_file_of_the_repository(
             )
         except (IntegrityError, FormatError, NotFoundError):
             refused += 1
-            assert closure_of(target) == {}, key
+            assert contents(target) == {}, key
             assert report is None or not report.restorable, (key, report)
             assert said, key
         else:
             # Not needed for this savepoint: what was restored is right to the byte.
             expected = expected or _restored(shop, savepoint)
-            assert closure_of(target) == expected, key
+            assert contents(target) == expected, key
             assert report is not None and report.restorable, (key, said)
         needed = _needed(key, files, savepoint)
         if needed:
@@ -163,7 +164,7 @@ def _restored(shop: SimulatedJob, savepoint: str) -> dict[str, bytes]:
     target = quick_store(f"{shop.base}/expected")
     if not target.exists("metadata"):
         restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
-    return closure_of(target)
+    return contents(target)
 
 
 def test_each_file_of_the_savepoint_is_named(
@@ -190,7 +191,7 @@ def test_each_file_of_the_savepoint_is_named(
             restore(
                 RestoreRequest(Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store)
             )
-        assert closure_of(target) == {}
+        assert contents(target) == {}
 
 
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "one-byte-more", "emptied"])
@@ -242,7 +243,7 @@ def test_a_manifest_edited_by_hand(saved: tuple[SimulatedJob, str, dict[str, byt
                         Repository.open(store), savepoint, job=JOB, into=target, opener=quick_store
                     )
                 )
-            assert closure_of(target) == {}
+            assert contents(target) == {}
 
 
 def _in_lines(fields: dict[str, Any]) -> str:
@@ -305,11 +306,11 @@ class TestForgedContent:
         return shop
 
     def assert_refused(self, shop: SimulatedJob, savepoint: str, **options: Any) -> StreambankError:
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         with pytest.raises((IntegrityError, FormatError)) as caught:
             shop.restore(savepoint, **options)
-        assert closure_of(shop.open("restored")) == {}
-        assert closure_of(shop.sink_store) == before
+        assert contents(shop.open("restored")) == {}
+        assert contents(shop.sink_store) == before
         return caught.value
 
     def test_a_file_of_the_closure_left_out(self, shop: SimulatedJob) -> None:

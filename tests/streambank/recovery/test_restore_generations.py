@@ -19,7 +19,8 @@ from streambank.sinks.file.capture import FileSinkCapture
 from streambank.work.executor import Pace
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 
 class TestGenerations:
@@ -59,7 +60,7 @@ class TestGenerations:
             plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert [error.code for error in plan.refusals] == ["lease-held"]
         assert control.generation() is None
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         lease.release()
         restore(RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store))
 

@@ -24,8 +24,9 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.permissions import as_ordinary_user, open_folder
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
@@ -153,17 +154,17 @@ class TestTargets:
                 restore(RestoreRequest(shop.repository, savepoint, into=target, opener=quick_store))
             target.assert_fired()
             assert caught.value.code == "disk-full"
-            assert closure_of(quick_store(tmp_path / "restored")) == {}
+            assert contents(quick_store(tmp_path / "restored")) == {}
         shop.restore(savepoint)
 
     def test_a_target_that_is_a_link_into_the_checkpoint(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
         savepoint = shop.take().savepoint
         (tmp_path / "restored").symlink_to(tmp_path / "ck")
-        before = closure_of(shop.checkpoint)
+        before = contents(shop.checkpoint)
         with pytest.raises(RefusedError):
             shop.restore(savepoint)
-        assert closure_of(shop.checkpoint) == before
+        assert contents(shop.checkpoint) == before
 
     def test_a_target_that_is_a_file(self, shop: SimulatedJob, tmp_path: Path) -> None:
         shop.run(4)
@@ -208,4 +209,4 @@ class TestRepositories:
         options: dict[str, Any] = {"into": shop.open("restored"), "opener": quick_store}
         with pytest.raises(StreambankError):
             restore(RestoreRequest(shop.repository, savepoint, job=JOB, **options))
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}

@@ -12,7 +12,8 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 
 class TestNewOutput:
@@ -33,11 +34,11 @@ class TestNewOutput:
         assert plan.warnings == ()
         assert plan.sinks[0]["new_path"] == new.uri
         assert f"goes on in {new.uri}" in plan.sink_effect()
-        assert closure_of(new) == {}
-        before = closure_of(shop.sink_store)
+        assert contents(new) == {}
+        before = contents(shop.sink_store)
         report = shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: new.uri})
-        assert closure_of(shop.sink_store) == before
-        assert closure_of(new) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
+        assert contents(shop.sink_store) == before
+        assert contents(new) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
         assert report.to_dict()["new_outputs"] == [
             {
                 "path": new.uri,
@@ -52,11 +53,11 @@ class TestNewOutput:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         report = shop.restore(
             taken.savepoint, sink=choice, new_sinks={shop.sink_store.uri: shop.open("new").uri}
         )
-        assert closure_of(shop.sink_store) == before
+        assert contents(shop.sink_store) == before
         assert report.rolled_back == ()
         assert len(report.new_outputs) == 1
 
@@ -68,8 +69,8 @@ class TestNewOutput:
         with pytest.raises(RefusedError, match=r"part-0\.json") as caught:
             shop.restore(taken.savepoint, mode="fork", new_sinks={shop.sink_store.uri: new.uri})
         assert caught.value.code == "new-sink-not-empty"
-        assert closure_of(new) == {"part-0.json": b"{}"}
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(new) == {"part-0.json": b"{}"}
+        assert contents(shop.open("restored")) == {}
 
     def test_a_fork_does_not_go_on_in_the_output_of_its_origin(self, shop: SimulatedJob) -> None:
         shop.run(3)
@@ -103,19 +104,19 @@ class TestNewOutput:
     def test_an_emptied_output_is_begun_anew_where_that_is_accepted(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
-        for path in closure_of(shop.sink_store):
+        for path in contents(shop.sink_store):
             shop.sink_store.delete(path)
         with pytest.raises(RefusedError):
             shop.restore(taken.savepoint)
         report = shop.restore(taken.savepoint, sink="accept")
-        assert closure_of(shop.sink_store) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
+        assert contents(shop.sink_store) == {f"_spark_metadata/{batch}": b"v1" for batch in range(5)}
         assert report.new_outputs[0]["path"] == shop.sink_store.uri
 
     def test_the_next_generation_goes_on_in_a_new_output(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before, old, new = closure_of(shop.sink_store), shop.sink_store.uri, shop.open("new")
+        before, old, new = contents(shop.sink_store), shop.sink_store.uri, shop.open("new")
         control = shop.control()
         report = restore(
             RestoreRequest(
@@ -142,7 +143,7 @@ class TestNewOutput:
         assert [row["batch"] for row in sink.read()] == list(range(5, 13))
         assert sorted(new.names("_spark_metadata")) == ["10", "11", "12", "9.compact"]
         assert list(check_sink("new", new, live.last)) == []
-        assert closure_of(shop.sink_store) == before
+        assert contents(shop.sink_store) == before
 
         again = take(TakeRequest(live.store, shop.repository, JOB, sinks=[FileSinkCapture(new.uri, new)]))
         third = restore(

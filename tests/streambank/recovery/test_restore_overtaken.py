@@ -13,7 +13,8 @@ from streambank.storage.store import FileInfo, Store
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress, Step
 from streambank.work.target import Owner
-from tests.support.jobs.simulated_job import BY, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import BY, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
 
 
@@ -57,7 +58,7 @@ def test_what_another_has_restored_meanwhile_stays_whole(shop: SimulatedJob, aft
     place = quick_store(report.layout.target)
     assert CheckpointReader(place).closure().batch == 6
     expected = shop.restore(newer, "expected", sink="accept")
-    assert closure_of(place) == closure_of(quick_store(expected.layout.target))
+    assert contents(place) == contents(quick_store(expected.layout.target))
     current = shop.control().generation()
     assert current is not None
     assert (current.number, current.from_savepoint) == (2, newer)
@@ -104,7 +105,7 @@ def test_an_answer_that_was_lost_leaves_nothing_and_no_moment_to_start(shop: Sim
         restore(RestoreRequest(shop.repository, taken, into=target, opener=quick_store))
 
     target.assert_fired()
-    assert closure_of(shop.open("restored")) == {}
+    assert contents(shop.open("restored")) == {}
     changes = [(call.operation, call.key) for call in target.calls if call.operation in WRITES]
     written = [number for number, change in enumerate(changes) if change == ("write", "metadata")]
     assert len(written) == 3  # the note, what replaced it, and the note before anything is removed

@@ -20,7 +20,8 @@ from streambank.sinks.file.log import LOG_DIRECTORY, Roots, list_log, read_log, 
 from streambank.sinks.file.position import count_rows
 from streambank.storage.store import Store
 from tests.support.checkpoint.recorded import PLANNED, REFUSED, checkpoint, unpack
-from tests.support.jobs.simulated_job import JOB, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, quick_store
+from tests.support.storage.contents import contents
 
 
 def places(tmp_path: Path, name: str) -> tuple[Store, Repository]:
@@ -41,7 +42,7 @@ def test_taken_and_restored_every_byte_is_the_same_but_for_paths(tmp_path: Path,
     closure = CheckpointReader(source).closure()
     rewritten = [path for path in closure.paths if needs_rewrite(path)]
     assert sorted(restored.layout.rewritten) == sorted(rewritten)
-    there = closure_of(target)
+    there = contents(target)
     assert set(there) == set(closure.paths)
     for path, data in there.items():
         if path in rewritten:
@@ -118,7 +119,7 @@ def test_a_real_file_sink_that_was_copied_away_is_refused(tmp_path: Path) -> Non
                     opener=quick_store,
                 )
             )
-    assert closure_of(quick_store(tmp_path / "restored")) == {}
+    assert contents(quick_store(tmp_path / "restored")) == {}
 
 
 def _where_it_was_written(output: Store) -> str:

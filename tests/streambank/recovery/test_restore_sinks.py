@@ -13,7 +13,8 @@ from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.position import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.storage.contents import contents
 
 
 class TestSinks:
@@ -21,14 +22,14 @@ class TestSinks:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         with pytest.raises(RefusedError) as caught:
             shop.restore(taken.savepoint)
         assert caught.value.code == "sink-would-lose-rows"
         assert "--sink rollback" in caught.value.hint
         assert f"3 files with {5 + 6 + 7} rows" in caught.value.message
-        assert closure_of(shop.sink_store) == before
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.sink_store) == before
+        assert contents(shop.open("restored")) == {}
 
     def test_a_batch_that_was_saved_without_its_sink_is_not_said_to_have_it(self, shop: SimulatedJob) -> None:
         shop.run(5)
@@ -58,9 +59,9 @@ class TestSinks:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         report = shop.restore(taken.savepoint, sink="accept")
-        assert closure_of(shop.sink_store) == before
+        assert contents(shop.sink_store) == before
         assert report.to_dict()["sink"] == "accept"
         assert report.sinks[0]["standing"] == "ahead"
 
@@ -73,7 +74,7 @@ class TestSinks:
         for choice in ("refuse", "rollback"):
             with pytest.raises(RefusedError, match="lacks 1 data files"):
                 shop.restore(taken.savepoint, sink=choice)
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         shop.restore(taken.savepoint, sink="accept")
 
     def test_the_plan_says_what_would_be_lost(self, shop: SimulatedJob) -> None:
@@ -88,7 +89,7 @@ class TestSinks:
         assert [error.code for error in plan.refusals] == ["sink-would-lose-rows"]
         with pytest.raises(RefusedError):
             plan.check()
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         assert json.loads(json.dumps(plan.to_dict()))["possible"] is False
 
     def test_a_moved_sink(self, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore
-from tests.support.jobs.simulated_job import SimulatedJob, closure_of
+from tests.support.jobs.simulated_job import SimulatedJob
+from tests.support.storage.contents import contents
 
 LOG = "_spark_metadata"
 
@@ -30,15 +31,15 @@ def lose(shop: SimulatedJob, what: str) -> None:
 def test_a_log_with_a_gap_is_not_accepted(shop: SimulatedJob, what: str) -> None:
     taken = shop.run(5).take()
     lose(shop, what)
-    before = closure_of(shop.sink_store)
+    before = contents(shop.sink_store)
 
     with pytest.raises(RefusedError, match="BATCH_METADATA_NOT_FOUND") as refused:
         shop.restore(taken.savepoint, sink="accept")
 
     assert refused.value.code == "sink-log-gap"
     assert f"--new-sink {shop.sink_store.uri}=DIR" in refused.value.hint
-    assert closure_of(shop.sink_store) == before
-    assert closure_of(shop.open("restored")) == {}
+    assert contents(shop.sink_store) == before
+    assert contents(shop.open("restored")) == {}
 
 
 def test_the_plan_names_the_entry_that_is_missing(shop: SimulatedJob) -> None:
@@ -56,7 +57,7 @@ def test_the_plan_names_the_entry_that_is_missing(shop: SimulatedJob) -> None:
 @pytest.mark.parametrize("what", ["newest", "all"])
 def test_a_rollback_writes_what_is_missing(shop: SimulatedJob, what: str) -> None:
     taken = shop.run(5).take()
-    before = closure_of(shop.sink_store)
+    before = contents(shop.sink_store)
     lose(shop, what)
 
     with pytest.raises(RefusedError) as refused:
@@ -64,7 +65,7 @@ def test_a_rollback_writes_what_is_missing(shop: SimulatedJob, what: str) -> Non
     assert "--sink rollback" in refused.value.hint
     shop.restore(taken.savepoint, sink="rollback")
 
-    after = closure_of(shop.sink_store)
+    after = contents(shop.sink_store)
     assert {path: data for path, data in after.items() if not path.startswith("_streambank_aside")} == before
 
 

@@ -12,7 +12,8 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.repository.damaged_savepoints import NEXT
-from tests.support.repository.repositories import keys, save
+from tests.support.repository.repositories import save
+from tests.support.storage.contents import keys
 
 
 @pytest.fixture(params=["memory", "local"])

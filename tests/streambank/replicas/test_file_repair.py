@@ -23,7 +23,8 @@ from tests.support.repository.damaged_savepoints import (
     pack_of,
     repair_all,
 )
-from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip
+from tests.support.storage.contents import keys
 
 
 @pytest.mark.parametrize("how", DAMAGES)

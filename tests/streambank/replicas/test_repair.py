@@ -7,7 +7,8 @@ from streambank.replicas.repair import repair
 from streambank.repository.repository import Repository
 from streambank.storage.store import Store
 from tests.support.repository.damaged_savepoints import FIRST, contents, damage, repair_all
-from tests.support.repository.repositories import assert_whole, flip, keys
+from tests.support.repository.repositories import assert_whole, flip
+from tests.support.storage.contents import keys
 
 
 def test_where_nothing_is_damaged_nothing_is_written(store: Store, replica: Repository) -> None:

@@ -16,7 +16,8 @@ from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.repository.damaged_savepoints import FIRST, SECOND, contents, pack_of, repair_all
-from tests.support.repository.repositories import FILES, flip, keys
+from tests.support.repository.repositories import FILES, flip
+from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
 

@@ -22,7 +22,8 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
-from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys, manifest_of, save
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, manifest_of, save
+from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import READS, WRITES, Fault, FaultyStore
 
 OTHER_LARGE = LARGE + b"!"

@@ -21,7 +21,8 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Features, Store
 from streambank.work.executor import Pace
-from tests.support.repository.repositories import FILES, assert_whole, flip, keys, save
+from tests.support.repository.repositories import FILES, assert_whole, flip, save
+from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, Kind, SimulatedCrash
 from tests.support.storage.s3_servers import S3Server, seaweedfs
 

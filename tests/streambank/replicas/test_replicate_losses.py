@@ -14,8 +14,9 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.repository.repositories import FILES, flip, keys, save
+from tests.support.repository.repositories import FILES, flip, save
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop
+from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import FaultyStore
 from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import time_travel

@@ -25,7 +25,8 @@ from streambank.work.executor import Pace
 from streambank.work.plan_lines import run_portion
 from tests.support.jobs.simulated_job import quick_store
 from tests.support.portion_executor import Attempt, PortionExecutor
-from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys, save
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, save
+from tests.support.storage.contents import keys
 
 SMALL = {f"offsets/{number}": b"v1\n{%d}" % number for number in range(40)}
 MANY = {**FILES, **SMALL, **{f"state/0/{number}/4.zip": LARGE + b"%d" % number for number in range(2, 7)}}

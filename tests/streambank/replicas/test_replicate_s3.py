@@ -15,7 +15,8 @@ from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, keys, save
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, save
+from tests.support.storage.contents import keys
 from tests.support.storage.faulty_store import WRITES, FaultyStore
 from tests.support.storage.s3_servers import S3Server, seaweedfs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +22,7 @@ from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
 from tests.support.repository.retention import HOUR_S, assert_whole, store_and_list
 from tests.support.storage.faulty_store import WRITES, Fault, FaultyStore, SimulatedCrash
-from tests.support.time_travel import Clock, time_travel
+from tests.support.time_travel import Clock
 
 JOB = "flights"
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -110,12 +109,6 @@ def test_nothing_old_stays_and_the_young_fare_as_if_the_old_were_not_there(
     rest = [one for one in decisions if one.summary not in young]
     assert all(one.by_age for one in rest)
     assert all(("pinned" in one.overrules) == one.summary.pinned for one in rest)
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 @pytest.fixture

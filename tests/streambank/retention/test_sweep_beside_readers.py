@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,16 +14,10 @@ from streambank.retention.sweep import sweep
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
-from tests.support.time_travel import Clock, time_travel
+from tests.support.time_travel import Clock
 
 KEPT = {"shared": b"s" * 400, "zip": large(7)}
 DEAD = {**KEPT, **{str(number): b"%d" % number * 900 for number in range(9)}}
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 @pytest.fixture

@@ -16,16 +16,10 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.storage.interrupting_store import interrupting
-from tests.support.time_travel import Clock, time_travel
+from tests.support.time_travel import Clock
 
 SHARED = {"shared": b"s" * 400, "zip": large(7)}
 KEPT = {**SHARED, "offsets": b"2" * 900}
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 def sweep_now(store: Store) -> None:

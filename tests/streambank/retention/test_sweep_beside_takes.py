@@ -5,7 +5,7 @@ What the take counts on was left by a savepoint that is gone, so that every swee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,15 +20,9 @@ from streambank.storage.store import Store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.storage.interrupting_store import interrupting
-from tests.support.time_travel import Clock, time_travel
+from tests.support.time_travel import Clock
 
 FILES = {"offsets/3": b"v1\n{}", "state/0/0/4.delta": b"delta" * 100, "state/0/1/4.zip": large(1)}
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 def left_behind(clock: Clock) -> MemoryStore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
 from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
 from tests.support.storage.faulty_store import PASSING, WRITES, Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.time_travel import Clock, time_travel
+from tests.support.time_travel import Clock
 
 KEEP = Policy(keep_last=1, min_verified=1)
 
@@ -70,12 +70,6 @@ def sweep_all(store: Store) -> object:
 
 def undelete_one(store: Store) -> object:
     return undelete(Repository.open(store), "b000000")
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 @pytest.fixture(params=["expire", "undelete", "condemn", "delete", "undelete-condemned", "forget"])

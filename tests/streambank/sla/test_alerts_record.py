@@ -12,15 +12,9 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError, InputError
 from streambank.sla import alerts
 from streambank.sla.alerts import Open, Told
-from streambank.storage.memory import MemoryStore
 
 AT = datetime(2026, 11, 21, 12, 0, 0, 123456, tzinfo=UTC)
 BROKEN = Told({("flights", "main", "state_bytes"): Open("breach", AT, AT)})
-
-
-@pytest.fixture
-def control() -> JobControl:
-    return JobControl(MemoryStore(), "flights")
 
 
 def test_what_was_told_is_kept_for_each_teller_by_itself(control: JobControl) -> None:

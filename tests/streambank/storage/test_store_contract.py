@@ -14,10 +14,7 @@ from streambank.core.errors import ConflictError, InputError, NotFoundError
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store, chunks
-
-
-def paths(store: Store, prefix: str = "") -> list[str]:
-    return sorted(info.path for info in store.list(prefix))
+from tests.support.storage.contents import keys
 
 
 def test_is_a_store(store: Store) -> None:
@@ -132,7 +129,7 @@ def test_no_key_can_climb_or_break_a_line(store: Store, key: str) -> None:
         with pytest.raises(InputError) as raised:
             call()
         assert raised.value.code == "bad-key"
-    assert paths(store) == ["a"]
+    assert keys(store) == ["a"]
 
 
 def test_odd_but_allowed_keys(store: Store) -> None:
@@ -140,7 +137,7 @@ def test_odd_but_allowed_keys(store: Store) -> None:
     for key in odd:
         store.write(key, key.encode())
 
-    assert paths(store) == sorted(odd)
+    assert keys(store) == sorted(odd)
     assert [store.read(key).decode() for key in odd] == odd
 
 
@@ -148,10 +145,10 @@ def test_lists_recursively_below_a_prefix(store: Store) -> None:
     for key in ("offsets/1", "offsets/2", "offsets-old/1", "state/0/0/1.delta", "metadata"):
         store.write(key, key.encode())
 
-    assert paths(store) == ["metadata", "offsets-old/1", "offsets/1", "offsets/2", "state/0/0/1.delta"]
-    assert paths(store, "offsets") == ["offsets/1", "offsets/2"]
-    assert paths(store, "state/0") == ["state/0/0/1.delta"]
-    assert paths(store, "nothing") == paths(store, "metadata") == paths(store, "off") == []
+    assert keys(store) == ["metadata", "offsets-old/1", "offsets/1", "offsets/2", "state/0/0/1.delta"]
+    assert keys(store, "offsets") == ["offsets/1", "offsets/2"]
+    assert keys(store, "state/0") == ["state/0/0/1.delta"]
+    assert keys(store, "nothing") == keys(store, "metadata") == keys(store, "off") == []
     assert {info.path: info for info in store.list()}["metadata"] == store.stat("metadata")
 
 
@@ -166,7 +163,7 @@ def test_names_are_sorted_and_one_level_deep(store: Store) -> None:
 
 
 def test_an_empty_store_lists_nothing(store: Store) -> None:
-    assert [*store.names()] == paths(store) == []
+    assert [*store.names()] == keys(store) == []
 
 
 def test_an_exclusive_write_refuses_what_is_there(store: Store) -> None:
@@ -176,7 +173,7 @@ def test_an_exclusive_write_refuses_what_is_there(store: Store) -> None:
         store.write("f", b"second", exclusive=True)
     assert raised.value.code == "exists"
     assert store.read("f") == b"first"
-    assert paths(store) == ["f"]
+    assert keys(store) == ["f"]
 
 
 @pytest.mark.race
@@ -216,7 +213,7 @@ def test_readers_see_the_old_bytes_or_the_new_ones(store: Store) -> None:
     try:
         for _ in range(100):
             assert store.read("f") in versions
-            assert paths(store) == ["f"]
+            assert keys(store) == ["f"]
     finally:
         stop.set()
         writer.join()
@@ -237,7 +234,7 @@ def test_a_write_whose_data_fails_leaves_nothing(store: Store) -> None:
     with pytest.raises(BrokenError):
         store.write_named(data(), lambda: "named")
 
-    assert paths(store) == ["old"]
+    assert keys(store) == ["old"]
     assert store.read("old") == b"whole"
 
 
@@ -251,13 +248,13 @@ def test_a_name_may_come_after_the_bytes(store: Store) -> None:
 
     store.write_named(data(), lambda: f"objects/{len(passed)}")
 
-    assert paths(store) == ["objects/2"]
+    assert keys(store) == ["objects/2"]
     assert store.read("objects/2") == b"onetwo"
 
 
 def test_no_name_drops_the_bytes(store: Store) -> None:
     store.write_named([b"x"], lambda: None)
-    assert paths(store) == []
+    assert keys(store) == []
 
 
 def test_deletes_what_is_there_and_what_is_not(store: Store) -> None:
@@ -266,14 +263,14 @@ def test_deletes_what_is_there_and_what_is_not(store: Store) -> None:
     store.delete("a/b")
     store.delete("never/was")
 
-    assert paths(store) == []
+    assert keys(store) == []
     assert not store.exists("a/b")
 
 
 def test_renames_without_replacing(store: Store) -> None:
     store.write("a", b"x")
     store.rename("a", "deep/er/b")
-    assert (paths(store), store.read("deep/er/b")) == (["deep/er/b"], b"x")
+    assert (keys(store), store.read("deep/er/b")) == (["deep/er/b"], b"x")
 
     store.write("c", b"y")
     with pytest.raises(ConflictError) as raised:
@@ -291,7 +288,7 @@ def test_a_child_is_the_same_files_by_shorter_names(store: Store) -> None:
     child.write("c", b"x")
 
     assert store.read("a/b/c") == b"x"
-    assert paths(child) == ["c"]
+    assert keys(child) == ["c"]
     assert child.uri == f"{store.uri}/a/b"
     assert store.child("a").child("b").read("c") == b"x"
 

@@ -6,10 +6,7 @@ import pytest
 
 from streambank.core.errors import ConflictError, NotFoundError
 from streambank.storage.store import Store
-
-
-def paths(store: Store, prefix: str = "") -> list[str]:
-    return sorted(info.path for info in store.list(prefix))
+from tests.support.storage.contents import keys
 
 
 def test_writes_in_bulk_are_writes(store: Store) -> None:
@@ -26,7 +23,7 @@ def test_writes_in_bulk_are_writes(store: Store) -> None:
             files.write("a/b", b"other", exclusive=True)
         assert (store.read("a/b"), files.read("a/b")) == (b"x", b"x")
 
-    assert {key: store.read(key) for key in paths(store)} == {
+    assert {key: store.read(key) for key in keys(store)} == {
         "a/b": b"x",
         "a/c": b"y",
         "a/d": b"z",
@@ -37,7 +34,7 @@ def test_writes_in_bulk_are_writes(store: Store) -> None:
 def test_a_bulk_may_be_empty_or_inside_another(store: Store) -> None:
     with store.bulk():
         pass
-    assert paths(store) == []
+    assert keys(store) == []
 
     with store.bulk() as files, files.bulk() as inner:
         inner.write("f", b"x")
@@ -54,4 +51,4 @@ def test_an_error_inside_a_bulk_passes(store: Store) -> None:
     with pytest.raises(NotFoundError), store.bulk() as files:
         files.read("nothing")
     store.write("f", b"x")
-    assert paths(store) == ["f"]
+    assert keys(store) == ["f"]

@@ -31,9 +31,10 @@ from streambank.work.place import place_large
 from streambank.work.plan_lines import cut, read_error, run_portion
 from streambank.work.target import METADATA
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.simulated_job import JOB, SimulatedJob, closure_of, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.portion_executor import PortionExecutor
 from tests.support.repository.repositories import save
+from tests.support.storage.contents import contents
 
 LARGE_STATE = 400_000  # snapshots are four times as large: objects of their own
 
@@ -242,7 +243,7 @@ class TestRestoringElsewhere:
         machines = PortionExecutor(tmp_path, times=times, at_once=at_once)
         there = shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=machines))
         assert machines.plans
-        assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
+        assert contents(shop.open("there")) == contents(shop.open("here"))
         assert (there.layout.files, there.layout.bytes) == (here.layout.files, here.layout.bytes)
 
     def test_a_portion_that_is_done_twice_links_its_files_once(
@@ -259,7 +260,7 @@ class TestRestoringElsewhere:
         report = shop.restore(savepoint, "there", sink="accept", link=True, pace=Pace(executor=machines))
         assert report.layout.linked_files > 0
         shop.restore(savepoint, "here", sink="accept")
-        assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
+        assert contents(shop.open("there")) == contents(shop.open("here"))
 
     def test_a_machine_whose_restore_is_over_writes_nothing_more(
         self, shop: SimulatedJob, tmp_path: Path
@@ -274,12 +275,12 @@ class TestRestoringElsewhere:
         shop.restore(
             savepoint, "there", sink="accept", pace=Pace(executor=PortionExecutor(tmp_path, attempt=keeping))
         )
-        before = closure_of(shop.open("there"))
+        before = contents(shop.open("there"))
         victim = next(path for path in before if path.endswith(".snapshot"))
         shop.open("there").delete(victim)
         lines = [json.loads(line) for header, portion in kept for line in run_portion(header, portion)]
         assert {line["error"]["error"] for line in lines} == {"target-moved"}
-        assert victim not in closure_of(shop.open("there"))
+        assert victim not in contents(shop.open("there"))
 
     def test_a_restore_that_ends_in_the_middle_of_a_file_leaves_the_file_out(
         self, shop: SimulatedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -336,7 +337,7 @@ class TestRestoringElsewhere:
                 ),
                 pace=Pace(executor=PortionExecutor(tmp_path)),
             )
-        assert closure_of(shop.open("there")) == {}
+        assert contents(shop.open("there")) == {}
 
 
 class TestPortions:

@@ -24,9 +24,9 @@ from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import Managed
 from tests.support.storage.s3_servers import S3Server, free_ports, moto_server
+from tests.support.waiting import poll
 
 __all__ = ["moto_server"]  # a fixture
 pytestmark = pytest.mark.usefixtures("airflow_database")

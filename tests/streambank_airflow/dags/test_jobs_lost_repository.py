@@ -9,8 +9,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StartStreamingJobOperator
 from tests.support.airflow_face.metadata_db import run_dag, task_states
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import BY, Managed
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -22,8 +22,8 @@ from tests.support.airflow_face.metadata_db import (
     write_dags,
     xcom,
 )
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import Managed, hand_over, managed_job
+from tests.support.waiting import poll
 
 QUERIES = ("hourly", "sessions")
 

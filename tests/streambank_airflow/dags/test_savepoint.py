@@ -14,7 +14,8 @@ from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
 from tests.support.jobs.managed_job import Managed, managed_job
-from tests.support.repository.repositories import flip, keys
+from tests.support.repository.repositories import flip
+from tests.support.storage.contents import keys
 
 LATER = ("replicate", "expire", "sweep")
 

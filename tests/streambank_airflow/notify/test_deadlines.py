@@ -27,8 +27,8 @@ from streambank.core.errors import InputError
 from streambank_airflow.dags.jobs import build_dags
 from tests.streambank_airflow.triggers.test_triggerer import triggerer
 from tests.support.airflow_face.metadata_db import write_dags
-from tests.support.jobs.declared import poll
 from tests.support.jobs.managed_job import BY, Managed
+from tests.support.waiting import poll
 
 NOTIFIERS = "tests.support.airflow_face.notifiers"
 DEADLINE_NOTIFIERS = "tests.support.airflow_face.deadline_notifiers"

@@ -11,7 +11,8 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.processes import HostId, process
-from tests.support.drivers.real_driver import Job, wait_for
+from tests.support.drivers.real_driver import Job
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

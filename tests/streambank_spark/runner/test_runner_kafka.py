@@ -14,9 +14,10 @@ from streambank.job.start import start_job
 from streambank.kafka.offsets import parse_offsets
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs.declared import BY, end_drivers, poll
+from tests.support.jobs.declared import BY, end_drivers
 from tests.support.kafka.flights_job import PATIENCE_S, SETTINGS
 from tests.support.kafka.real_broker import running
+from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

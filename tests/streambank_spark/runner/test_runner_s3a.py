@@ -28,10 +28,11 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from tests.support.drivers.real_driver import environment, submit
-from tests.support.jobs.declared import BY, end_drivers, poll
+from tests.support.jobs.declared import BY, end_drivers
 from tests.support.paths import ROOT
 from tests.support.spark.jvm import spark_options
 from tests.support.storage.s3_servers import SECRET_KEY, S3Server, seaweedfs
+from tests.support.waiting import poll
 
 __all__ = ["seaweedfs"]  # a fixture
 

@@ -29,7 +29,7 @@ from streambank_spark.submit.submission import property_lines
 from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
 from tests.support.paths import ROOT
 from tests.support.spark.fake_spark_submit import fake_spark
-from tests.support.spark.standalone_cluster import poll
+from tests.support.waiting import poll
 
 SECRET = "wJalrXUtnFEMI-very-secret"
 
@@ -182,7 +182,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_application(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     def interrupt() -> None:
-        poll(lambda: seen.exists() and seen.stat().st_size > 0, "nothing was submitted")
+        poll(lambda: seen.exists() and seen.stat().st_size > 0, timeout_s=120)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from airflow.sdk import BaseNotifier
 
-from tests.support.jobs.declared import poll
+from tests.support.waiting import poll
 
 FILE_NOTIFIER = f"{__name__}.FileNotifier"
 """As a declaration names it."""

@@ -105,8 +105,3 @@ class FileSinkWriter:
             assert lines[0] == "v1"
             entries += [json.loads(line) for line in lines[1:] if line]
         return entries
-
-
-def snapshot_of(store: Store) -> dict[str, bytes]:
-    """Every file below a store with its bytes."""
-    return {info.path: store.read(info.path) for info in store.list()}

@@ -47,11 +47,6 @@ def copied(files: Mapping[str, bytes], to: Path | None = None) -> Store:
     return store
 
 
-def content(store: Store) -> Mapping[str, bytes]:
-    """Every file with its bytes."""
-    return {info.path: store.read(info.path) for info in store.list()}
-
-
 def closure(store: Store) -> tuple[Closure, Mapping[str, bytes]]:
     """What the query needs to go on, with its bytes."""
     planned = CheckpointReader(store).closure()

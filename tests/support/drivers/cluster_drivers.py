@@ -20,8 +20,9 @@ from streambank.control.requests import STOP
 from streambank.core.errors import RefusedError
 from streambank.driver.spec import LaunchSpec, decode_launch
 from streambank_spark.runner.superseded import check_wanted, take_lease
-from tests.support.jobs.declared import ELSEWHERE, poll
+from tests.support.jobs.declared import ELSEWHERE
 from tests.support.spark.fake_master import FakeMaster
+from tests.support.waiting import poll
 
 
 @dataclass

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,22 +22,10 @@ from streambank.driver.spec import LaunchSpec, QuerySpec, new_launch_id, write_l
 from tests.support.paths import ROOT
 from tests.support.sla.progress_scan import ProgressScan
 from tests.support.spark.sessions import BUILD_CONF
+from tests.support.waiting import DEADLINE_S, wait_for
 
 APPLICATIONS = ROOT / "tests/data/applications"
-DEADLINE_S = 280.0
 CONF = {**BUILD_CONF, "spark.driver.memory": "700m"}
-
-
-def wait_for(what: str, look: Callable[[], Any], within_s: float = DEADLINE_S) -> Any:
-    """The first true thing that `look` gives, looking ten times a second until the deadline."""
-    deadline = time.monotonic() + within_s
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {within_s:.0f} s")
-        time.sleep(0.1)
 
 
 @dataclass

@@ -10,9 +10,10 @@ from streambank.job.restart import restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.drivers.real_driver import wait_for
-from tests.support.jobs.declared import BY, child, end_drivers
+from tests.support.jobs.declared import BY, end_drivers
 from tests.support.jobs.lines_job import LinesJob
+from tests.support.processes import child
+from tests.support.waiting import wait_for
 
 KILLED_STARTER = """
 import os, sys

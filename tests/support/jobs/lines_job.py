@@ -11,7 +11,8 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job, load_jobs
-from tests.support.drivers.real_driver import APPLICATIONS, DEADLINE_S, wait_for
+from tests.support.drivers.real_driver import APPLICATIONS
+from tests.support.waiting import DEADLINE_S, wait_for
 
 _JOBS = """
 repository = "repository"

@@ -19,7 +19,8 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.stop import stop_job
 from streambank.repository.repository import Repository
 from streambank.storage import local_path, open_store
-from tests.support.jobs.declared import end_drivers, fake_installation, poll
+from tests.support.jobs.declared import end_drivers, fake_installation
+from tests.support.waiting import poll
 
 BY = who("test")
 

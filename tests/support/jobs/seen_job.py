@@ -17,9 +17,10 @@ from typing import Any
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.drivers.real_driver import APPLICATIONS, wait_for
+from tests.support.drivers.real_driver import APPLICATIONS
 from tests.support.paths import ROOT
 from tests.support.spark.jvm import spark_options
+from tests.support.waiting import wait_for
 
 NUMBERS = 40
 JOBS = """

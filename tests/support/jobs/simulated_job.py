@@ -88,8 +88,3 @@ def quick_store(location: object) -> Store:
     if uri.startswith("file://"):
         return LocalStore(uri.removeprefix("file://"), fsync=False)
     return open_store(uri)
-
-
-def closure_of(store: Store) -> dict[str, bytes]:
-    """Every file below a store with its bytes."""
-    return {info.path: store.read(info.path) for info in store.list()}

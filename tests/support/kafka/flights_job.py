@@ -22,10 +22,11 @@ from streambank.kafka.offsets import parse_offsets
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.storage import local_path, open_store
-from tests.support.jobs.declared import BY, end_drivers, poll
+from tests.support.jobs.declared import BY, end_drivers
 from tests.support.kafka.real_broker import Kafka
 from tests.support.paths import ROOT
 from tests.support.spark.jvm import spark_options
+from tests.support.waiting import poll
 
 PATIENCE_S = 500
 """For a machine with much else to do."""

@@ -11,7 +11,8 @@ from streambank.repository.digest import digest_of
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage.store import Store
-from tests.support.repository.repositories import FILES, flip, keys, manifest_of
+from tests.support.repository.repositories import FILES, flip, manifest_of
+from tests.support.storage.contents import keys
 
 NEXT = {**FILES, "offsets/4": b"v1\n{}\n{4}", "commits/4": b"v1\n{4}"}
 FIRST, SECOND = manifest_of().savepoint, manifest_of(NEXT, batch=4).savepoint

@@ -90,8 +90,3 @@ def flip(store: Store, key: str, where: int = 0) -> None:
     data = store.read(key)
     where %= len(data)
     store.write(key, data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
-
-
-def keys(store: Store, prefix: str = "") -> list[str]:
-    """Every key below a prefix, in order."""
-    return sorted(info.path for info in store.list(prefix))

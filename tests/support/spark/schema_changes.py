@@ -12,9 +12,9 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from tests.support.drivers.real_driver import wait_for
 from tests.support.spark.queries import HDFS, ROCKSDB, STATE, Query
 from tests.support.spark.sessions import ATTEMPTS, END_S, LATE_WORKER, Batches
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,9 @@ from typing import Any
 from streambank.driver.installed import find_installation
 from tests.support.spark.jvm import spark_options
 from tests.support.storage.s3_servers import free_ports
+from tests.support.waiting import wait_for
 
 START_TIMEOUT_S = 120
-POLL_S = 0.1
 TIME_TO_GIVE_A_TASK_S = 3.0
 DEPLOY = "org.apache.spark.deploy"
 SMALL: Mapping[str, str] = {
@@ -88,7 +88,7 @@ class Cluster:
         os.kill(victims[0], signal.SIGSTOP)
         time.sleep(TIME_TO_GIVE_A_TASK_S)
         os.kill(victims[0], signal.SIGKILL)
-        poll(lambda: victims[0] not in self.executors(), "the executor did not die")
+        wait_for("death of the executor", lambda: victims[0] not in self.executors())
         return victims[0]
 
 
@@ -126,7 +126,11 @@ def running_cluster(
             folder,
             f"http://127.0.0.1:{rest_port}" if rest else None,
         )
-        poll(lambda: alive_workers(cluster.web) == workers, f"the cluster did not start; logs: {folder}")
+        wait_for(
+            f"start of the cluster (logs: {folder})",
+            lambda: alive_workers(cluster.web) == workers,
+            START_TIMEOUT_S,
+        )
         yield cluster
 
 
@@ -198,18 +202,6 @@ def alive_workers(web: str) -> int:
         return int(found["aliveworkers"]) if found["status"] == "ALIVE" else 0
     except (urllib.error.URLError, OSError, ValueError):
         return 0
-
-
-def poll(ready: Callable[[], bool], otherwise: str) -> None:
-    """Wait until something is so.
-
-    Raises:
-        AssertionError: It did not become so in time.
-    """
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not ready():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(POLL_S)
 
 
 def _children(parents: tuple[int, ...]) -> list[int]:

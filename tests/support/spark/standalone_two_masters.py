@@ -17,11 +17,11 @@ from tests.support.spark.standalone_cluster import (
     daemon,
     daemon_environment,
     master_command,
-    poll,
     rest_options,
     worker_command,
 )
 from tests.support.storage.s3_servers import free_ports
+from tests.support.waiting import wait_for
 
 TIMEOUT_S = 20
 """After so long without a word masters give up workers and applications, and ZooKeeper a master."""
@@ -89,5 +89,5 @@ def two_masters(folder: Path, *, cores: int) -> Iterator[TwoMasters]:
             (pids[0], pids[1]),
             worker.pid,
         )
-        poll(lambda: found.leader() >= 0, f"no master leads; logs: {folder}")
+        wait_for(f"a leading master (logs: {folder})", lambda: found.leader() >= 0)
         yield found

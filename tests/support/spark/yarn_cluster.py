@@ -19,9 +19,9 @@ from xml.sax.saxutils import escape
 
 from demo.jars.yarn import YARN
 from streambank.driver.installed import find_installation
-from tests.support.drivers.real_driver import wait_for
 from tests.support.spark.jvm import QUICK_START
 from tests.support.storage.s3_servers import free_ports
+from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True, slots=True)

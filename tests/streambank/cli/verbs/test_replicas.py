@@ -10,7 +10,8 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.repository.repositories import flip, keys
+from tests.support.repository.repositories import flip
+from tests.support.storage.contents import keys
 
 
 @pytest.fixture

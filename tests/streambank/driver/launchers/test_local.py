@@ -17,8 +17,9 @@ from streambank.driver.installed import Installation, entry_path, find_installat
 from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
-from tests.support.jobs.declared import BY, declare, fake_launcher, poll
+from tests.support.jobs.declared import BY, declare, fake_launcher
 from tests.support.paths import ROOT
+from tests.support.waiting import poll
 
 
 def test_a_launch_spec_is_read_as_it_was_written(folder: Path) -> None:
