@@ -1,6 +1,6 @@
-"""Drivers of a standalone cluster that is not there: each submission that a fake master takes is played.
+"""Drivers of a standalone cluster that is not there: each submission to a fake master runs as a thread.
 
-A played driver does by the records of its job what the runner does, on a host of its own, so that others know
+Such a driver does by the records of its job what the runner does, on a host of its own, so that others know
 it by its heartbeat alone: it takes the lease, looks whether it is wanted, beats, and obeys a stop.
 """
 
@@ -14,19 +14,17 @@ from typing import Any
 
 from streambank.control.claims import Clock
 from streambank.control.control import JobControl
-from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId
-from streambank.control.requests import STOP
 from streambank.core.errors import RefusedError
 from streambank.driver.spec import LaunchSpec, decode_launch
-from streambank_spark.runner.superseded import check_wanted, take_lease
+from tests.support.drivers.fake_driver import FakeDriver
 from tests.support.jobs.declared import ELSEWHERE
 from tests.support.spark.fake_master import FakeMaster
 from tests.support.waiting import poll
 
 
 @dataclass
-class Played:
+class DriverLife:
     """One life of a driver.
 
     Attributes:
@@ -62,7 +60,7 @@ class LeapingClock:
         drivers: Those who might beat.
     """
 
-    def __init__(self, drivers: PlayedDrivers) -> None:
+    def __init__(self, drivers: ClusterDrivers) -> None:
         self._drivers = drivers
         self._leapt_s = 0.0
         self.clock = Clock(self.monotonic, self.sleep)
@@ -79,8 +77,8 @@ class LeapingClock:
             self._leapt_s += seconds
 
 
-class PlayedDrivers:
-    """Plays the drivers of a fake master.
+class ClusterDrivers:
+    """Runs the drivers of a fake master.
 
     Args:
         master: It.
@@ -93,7 +91,7 @@ class PlayedDrivers:
         self.deaf = deaf
         self.stop_code = stop_code
         self.room = True
-        self.lives: list[Played] = []
+        self.lives: list[DriverLife] = []
         self.late: list[str] = []
         """Drivers that get room just before the next submission does."""
         self._threads: list[threading.Thread] = []
@@ -110,53 +108,50 @@ class PlayedDrivers:
             self.play(driver)
         return driver
 
-    def play(self, driver: str) -> Played:
+    def play(self, driver: str) -> DriverLife:
         """Let a driver that was submitted come up (again)."""
         arguments = self.master.submitted[int(driver.removeprefix("driver-")) - 1]["appArgs"]
         return self.play_as(driver, decode_launch(Path(arguments[-1]).read_bytes()))
 
-    def play_as(self, driver: str, spec: LaunchSpec) -> Played:
+    def play_as(self, driver: str, spec: LaunchSpec) -> DriverLife:
         """Let a driver come up under this name."""
-        life = Played(driver, spec)
+        life = DriverLife(driver, spec)
         self.lives.append(life)
         thread = threading.Thread(target=self._live, args=(life,), daemon=True)
         self._threads.append(thread)
         thread.start()
         return life
 
-    def _live(self, life: Played) -> None:
+    def _live(self, life: DriverLife) -> None:
         control = JobControl.open(life.spec.control, life.spec.job, here=ELSEWHERE)
         try:
-            claim = take_lease(life.spec, control, [ProcessId("python", 1, len(self.lives))])
+            driver = FakeDriver(life.spec, control, ProcessId("python", 1, len(self.lives)))
         except RefusedError as refusal:
             self._end(life, refusal.code)
             return
-        keeper = Keeper(claim, status=lambda: {"queries": {"main": {"triggered": True}}}).start()
         try:
-            check_wanted(life.spec, control, claim)
+            driver.begin(lambda: {"queries": {"main": {"triggered": True}}})
         except RefusedError:
-            keeper.stop()
-            claim.release("refused")
             self._end(life, "refused")
             return
-        life.epoch = claim.epoch
+        life.epoch = driver.claim.epoch
         while self.master.states[life.driver] == "RUNNING" and not life.dies.is_set():
-            asked = [one for one in control.requests.open(claim.epoch) if one.kind == STOP]
+            asked = driver.stops()
             if life.frozen.is_set():
-                keeper.stop()
+                driver.keeper.stop()
                 life.beats = False
             elif asked and not self.deaf:
-                keeper.stop()
+                driver.keeper.stop()
                 for one in asked:
                     control.requests.answer(one.number, "stopped", exit_code=self.stop_code)
-                claim.release("released", exit_code=self.stop_code)
+                driver.end(self.stop_code)
                 self._end(life, "stopped", supervised=self.stop_code != 0 and life.spec.supervised)
                 return
             time.sleep(0.02)
-        keeper.stop()
+        driver.keeper.stop()
         self._end(life, "died" if life.dies.is_set() else "killed", supervised=life.dies.is_set())
 
-    def _end(self, life: Played, how: str, *, supervised: bool = False) -> None:
+    def _end(self, life: DriverLife, how: str, *, supervised: bool = False) -> None:
         life.ended = how
         if not supervised and self.master.states[life.driver] == "RUNNING":
             self.master.states[life.driver] = "FINISHED"

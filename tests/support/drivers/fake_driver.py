@@ -13,19 +13,66 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streambank.control.claims import Claim
 from streambank.control.control import JobControl
 from streambank.control.keepalive import Keeper
-from streambank.control.processes import this_process
+from streambank.control.processes import ProcessId, this_process
+from streambank.control.requests import STOP, Request
 from streambank.core.errors import StreambankError
 from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
 from streambank.storage import local_path, open_store
+from streambank_spark.runner.superseded import check_wanted, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+
+
+class FakeDriver:
+    """What a driver is to the records of its job: it takes the lease, beats, and obeys a stop.
+
+    It may be a process of its own, as below, or a thread (tests/support/drivers/cluster_drivers.py).
+
+    Args:
+        spec: Its launch.
+        control: The job's records, as its host sees them.
+        process: Who it is.
+
+    Raises:
+        RefusedError: Somebody holds the lease (code `lease-held`).
+    """
+
+    def __init__(self, spec: LaunchSpec, control: JobControl, process: ProcessId) -> None:
+        self.spec = spec
+        self.control = control
+        self.claim = take_lease(spec, control, [process])
+
+    def begin(
+        self, status: Callable[[], Mapping[str, object]], on_lost: Callable[[str], None] | None = None
+    ) -> None:
+        """Beat, and look whether it still is wanted.
+
+        Raises:
+            StreambankError: It is not; the lease is free again.
+        """
+        self.keeper = Keeper(self.claim, on_lost=on_lost, status=status).start()
+        try:
+            check_generations(self.spec, self.control)
+            check_wanted(self.spec, self.control, self.claim)
+        except StreambankError:
+            self.keeper.stop()
+            self.claim.release("refused")
+            raise
+
+    def stops(self) -> list[Request]:
+        """The stops that it has not answered."""
+        return [one for one in self.control.requests.open(self.claim.epoch) if one.kind == STOP]
+
+    def end(self, exit_code: int = 0) -> None:
+        """Give the lease back."""
+        self.keeper.stop()
+        self.claim.release("released", exit_code=exit_code)
 
 
 def main() -> int:
@@ -38,29 +85,20 @@ def main() -> int:
     if options.die_before_lease is not None:
         print(*options.last_words.split("|"), sep="\n", flush=True)
         return int(options.die_before_lease)
-    control = spec.control_of_job()
     try:
-        claim = control.lease.acquire(
-            [this_process("python")],
-            beat_s=spec.beat_s,
-            ttl_s=spec.ttl_s,
-            details={"launch_id": spec.launch_id, "by": dict(spec.by)},
-        )
+        driver = FakeDriver(spec, spec.control_of_job(), this_process("python"))
+        work = (CommitsOnce if options.period_s is None else KeepsCommitting)(driver, options)
+        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
     except StreambankError as error:
         print(f"streambank: {error.message}", flush=True)
         return error.exit_code
-    check_generations(spec, control)
-    kind = CommitsOnce if options.period_s is None else KeepsCommitting
-    work = kind(spec, options, control, claim)
-    keeper = Keeper(claim, on_lost=lambda why: os.kill(os.getpid(), 9), status=work.status).start()
     if options.fail is not None:
-        control.record_event("query-ended", launch_id=spec.launch_id, failure=options.fail)
+        driver.control.record_event("query-ended", launch_id=spec.launch_id, failure=options.fail)
     if options.die_after_lease is not None:
         os._exit(options.die_after_lease)
-    control.record_event("driver-started", launch_id=spec.launch_id, epoch=claim.epoch)
+    driver.control.record_event("driver-started", launch_id=spec.launch_id, epoch=driver.claim.epoch)
     work.run()
-    keeper.stop()
-    claim.release("released", exit_code=0)
+    driver.end()
     return 0
 
 
@@ -91,19 +129,16 @@ class Work:
     """What a driver does between its start and its end.
 
     Args:
-        spec: Its launch.
+        driver: It, with the lease.
         options: See `parser`.
-        control: The job's records.
-        claim: Its lease.
     """
 
-    def __init__(
-        self, spec: LaunchSpec, options: argparse.Namespace, control: JobControl, claim: Claim
-    ) -> None:
-        self.spec = spec
+    def __init__(self, driver: FakeDriver, options: argparse.Namespace) -> None:
+        self.driver = driver
+        self.spec = driver.spec
         self.options = options
-        self.control = control
-        self.claim = claim
+        self.control = driver.control
+        self.claim = driver.claim
 
     def status(self) -> Mapping[str, object]:
         """What its heartbeat says."""
@@ -145,7 +180,7 @@ class CommitsOnce(Work):
         self.queries = {name: {"batch": -1, "triggered": triggered} for name in self.spec.queries}
         ends = self.options.run_to_end
         while not ends:
-            for request in self.control.requests.open(self.claim.epoch):
+            for request in self.driver.stops():
                 if not self.options.deaf:
                     drained = {"drained": True} if request.options.get("drain") else {}
                     how = "forced" if self.options.forced else "stopped"
@@ -187,7 +222,7 @@ class KeepsCommitting(Work):
                 self.commit(first=done == 0)
                 done += 1
             time.sleep(self.options.period_s)
-            asked = next(iter(self.control.requests.open(self.claim.epoch)), None)
+            asked = next(iter(self.driver.stops()), None)
         if asked is not None:
             facts = {"launch_id": self.spec.launch_id, "epoch": self.claim.epoch, "request": asked.number}
             self.control.record_event("stop-asked", **facts)
