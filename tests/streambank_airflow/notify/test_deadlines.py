@@ -124,8 +124,8 @@ def test_everybody_is_told_when_it_is_late_whoever_cannot_be(managed: Managed, t
     )
     assert [one.read_text() for one in here if one.exists()] == [said, f"async {said}"]
     assert ended["state"] == "failed"
-    assert "late.Broken: ConnectionError: no answer" in ended["body"]
-    assert "late.Missing cannot be loaded" in ended["body"]
+    assert "deadline_notifiers.Broken: ConnectionError: no answer" in ended["body"]
+    assert "deadline_notifiers.Missing cannot be loaded" in ended["body"]
     assert "bad-notifier" in ended["body"]
 
 
