@@ -79,7 +79,7 @@ check: lint check-lock  ## All that needs no test run: lint, and the lock is cur
 
 .PHONY: classes
 classes: setup  # once: Spark's classes for all JVMs of the tests
-	@$(BIN)/python -m tests.support.jvm
+	@$(BIN)/python -m tests.support.spark.jvm
 
 .PHONY: test
 test: classes  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest

@@ -11,7 +11,7 @@ import pytest
 from demo.job import FlightsJob, WaitedTooLongError
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.storage import open_store
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 BY = {"name": "a test"}

@@ -7,7 +7,7 @@ every layout that it can do (`tests.support.pairs`): 38 cells, which are 85 in a
 from __future__ import annotations
 
 from tests.support.pairs import Cell, by_pairs
-from tests.support.queries import QUERIES
+from tests.support.spark.queries import QUERIES
 
 CAN_BE_BROKEN = ("aggregation", "session-window", "apply-in-pandas-with-state")
 """Queries whose state holds a sum, which a test can spoil and repair."""

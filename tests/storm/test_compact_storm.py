@@ -11,19 +11,19 @@ import pytest
 from streambank.core.errors import RefusedError
 from streambank_spark.rewrite.request import RewriteRequest
 from tests.storm.cells import cells_of
-from tests.support.queries import QUERIES, TO_FILES, Query
-from tests.support.reshaped import (
+from tests.support.spark.queries import QUERIES, TO_FILES, Query
+from tests.support.spark.rewritten_state import (
     COMPACTED,
     LAST,
-    Course,
+    ExpectedOutputs,
     IsPast,
-    Models,
+    RewrittenQuery,
     after_last,
     as_table,
     given,
     unheard_of_in_last,
 )
-from tests.support.spark import prepare
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +52,9 @@ def prepared(spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
-def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ExpectedOutputs:
     prepare(spark)
-    return Models(spark, tmp_path_factory.mktemp("models"))
+    return ExpectedOutputs(spark, tmp_path_factory.mktemp("models"))
 
 
 def is_past(query: Query) -> IsPast:
@@ -78,11 +78,16 @@ def _cells(verb: str) -> Iterator[Any]:
     [*_cells("compact"), pytest.param(QUERIES["join"], "rocksdb-changelog", JOIN_3, id="join-v3")],
 )
 def test_a_query_goes_on_from_compacted_state_as_the_models_say(
-    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
+    spark: SparkSession,
+    models: ExpectedOutputs,
+    query: Query,
+    layout: str,
+    conf: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     expected = after_last(models.of(query, "expired", is_past(query)))
     assert expected != after_last(models.of(query)), "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path, conf)
+    course = RewrittenQuery(spark, query, layout, tmp_path, conf)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
@@ -95,9 +100,14 @@ def test_a_query_goes_on_from_compacted_state_as_the_models_say(
     [*_cells("rescale"), pytest.param(QUERIES["join"], "format-v2", JOIN_3, id="join-v3")],
 )
 def test_a_query_goes_on_from_rescaled_state_as_the_models_say(
-    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
+    spark: SparkSession,
+    models: ExpectedOutputs,
+    query: Query,
+    layout: str,
+    conf: dict[str, str],
+    tmp_path: Path,
 ) -> None:
-    course = Course(spark, query, layout, tmp_path, conf)
+    course = RewrittenQuery(spark, query, layout, tmp_path, conf)
     savepoint, _ = course.saved()
 
     rescaled = course.made(savepoint, WIDE)
@@ -106,7 +116,7 @@ def test_a_query_goes_on_from_rescaled_state_as_the_models_say(
 
 
 def test_hdfs_backed_state_keeps_its_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    course = Course(spark, QUERIES["aggregation"], "hdfs", tmp_path)
+    course = RewrittenQuery(spark, QUERIES["aggregation"], "hdfs", tmp_path)
     savepoint, _ = course.saved()
     with pytest.raises(RefusedError) as caught:
         course.made(savepoint, WIDE)
@@ -123,13 +133,13 @@ def test_hdfs_backed_state_keeps_its_partitions(spark: SparkSession, tmp_path: P
     ],
 )
 def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_rescaled(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = TO_FILES[name]
     ordinary, expired = models.of(query), models.of(query, "expired", is_past(query))
     expected = as_table(ordinary, expired)
     assert expected != as_table(ordinary, ordinary), "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
@@ -153,10 +163,10 @@ def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_resca
     ],
 )
 def test_keys_that_were_idle_since_another_savepoint_start_from_zero(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = QUERIES[name]
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, before = course.saved(also=LAST - 1)
     expected = after_last(models.of(query, "idle", unheard_of_in_last(course.source)))
     assert expected != after_last(models.of(query)), "control: what was idle shows"

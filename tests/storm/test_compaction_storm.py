@@ -15,12 +15,12 @@ from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import bring_back
 from streambank.storage.local.store import LocalStore
-from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
-from tests.support.littered import content
-from tests.support.oracle import Rows, Trial, committed
+from tests.support.drivers.killed_in_batch import kill_in_batch, leave_temporary_files
 from tests.support.pairs import by_pairs
-from tests.support.queries import QUERIES
-from tests.support.spark import prepare
+from tests.support.spark.exactly_once_oracle import Rows, Trial, committed
+from tests.support.spark.queries import QUERIES
+from tests.support.spark.sessions import prepare
+from tests.support.storage.contents import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +75,11 @@ def there_and_back_and_there(checkpoint: Path, quarantine: Path) -> None:
     """Compact, bring everything back, compact again, and delete what is dead for good."""
     store, place = LocalStore(checkpoint), LocalStore(quarantine)
     wish = CompactionRequest(stopped=True, watch=HELD)
-    before = content(store)
+    before = contents(store)
     first = compact(store, place, wish)
     assert {"temporary", "abandoned-attempt"} <= {reason.value for reason in first.reasons}
     bring_back(store, Quarantine(place), check=lambda: None)
-    assert content(store) == before
+    assert contents(store) == before
     again = compact(store, place, wish)
     assert again.files == first.files
     assert purge(Quarantine(place)).files == len(first.files)

@@ -18,9 +18,10 @@ from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.sla.judge.facts import recoveries
-from tests.support.driver import APPLICATIONS, wait_for
-from tests.support.jobs import BY, end_drivers
-from tests.support.jvm import spark_options
+from tests.support.drivers.real_driver import APPLICATIONS
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.spark.jvm import spark_options
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.storm]
 

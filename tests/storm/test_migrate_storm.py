@@ -17,8 +17,8 @@ from streambank.storage import open_store
 from streambank_spark.rewrite.migrate import ROCKSDB
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging
-from tests.support.queries import QUERIES, Query, events, write_input
-from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
+from tests.support.spark.queries import QUERIES, Query, events, write_input
+from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

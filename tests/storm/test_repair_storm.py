@@ -23,8 +23,8 @@ from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoi
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.validate import Rule
 from tests.storm.cells import cells_of
-from tests.support.queries import QUERIES, Query, write_input
-from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
+from tests.support.spark.queries import QUERIES, Query, write_input
+from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

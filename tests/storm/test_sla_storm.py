@@ -30,7 +30,8 @@ from streambank.sla.history.history import HistoryScan, Records
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from tests.support.driver import APPLICATIONS, Driver, Job, wait_for
+from tests.support.drivers.real_driver import APPLICATIONS, Driver, Job
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 

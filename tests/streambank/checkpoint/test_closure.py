@@ -7,7 +7,7 @@ import pytest
 from streambank.checkpoint.closure import Closure, ClosureKind
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.core.errors import StreambankError
-from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint
+from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint
 
 KINDS: tuple[ClosureKind, ...] = ("minimal", "safe")
 

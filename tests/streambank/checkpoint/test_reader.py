@@ -17,7 +17,7 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import FileInfo, Store, open_store
 from streambank.storage.store import Features
-from tests.support.checkpoints import NAMES, PLANNED, Checkpoint, checkpoint, unpack
+from tests.support.checkpoint.recorded import NAMES, PLANNED, Checkpoint, checkpoint, unpack
 
 UUID = "8de4d609-c3fd-4163-8503-b3ec704096a9"
 

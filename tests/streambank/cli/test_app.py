@@ -19,9 +19,9 @@ from streambank.cli.output import console
 from streambank.core import errors
 from streambank.storage import open_store
 from streambank.work.pace import Step
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "skew", "job"]
 

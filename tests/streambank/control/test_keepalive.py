@@ -15,7 +15,8 @@ from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.jobs import ELSEWHERE, FakeClock, poll
+from tests.support.jobs.declared import ELSEWHERE
+from tests.support.waiting import FakeClock, poll
 
 
 class Hanging:

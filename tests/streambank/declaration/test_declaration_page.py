@@ -11,7 +11,7 @@ import pytest
 from streambank.declaration.fields import Fields
 from streambank.declaration.sla import PROMISES
 from tests.streambank.declaration.test_declaration import FULL, load
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 
 def documented_fields() -> set[str]:

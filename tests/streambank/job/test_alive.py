@@ -11,8 +11,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, this_process
 from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
-from streambank.storage.memory import MemoryStore
-from tests.support.jobs import ELSEWHERE, FakeClock
+from tests.support.jobs.declared import ELSEWHERE
+from tests.support.waiting import FakeClock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 BY_RUN = {"dag_id": "flights.run", "run_id": "manual__1"}
@@ -24,11 +24,6 @@ NOTHING = {"main": {"triggered": False, "batch": -1}}
 def at(minute: float) -> datetime:
     """A moment, in minutes from now."""
     return NOW + timedelta(minutes=minute)
-
-
-@pytest.fixture
-def control() -> JobControl:
-    return JobControl(MemoryStore(), "flights")
 
 
 def wanted(control: JobControl, minute: float, state: str = "running", **by: str) -> int:

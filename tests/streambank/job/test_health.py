@@ -13,7 +13,8 @@ from streambank.control.claims import ClaimView
 from streambank.core.errors import InputError
 from streambank.declaration.health import HealthPolicy
 from streambank.job.health import AwakeClock, Health, Observer, Seen, Unhealthy, judge_health
-from tests.support.jobs import FakeClock, declare
+from tests.support.jobs.declared import declare
+from tests.support.waiting import FakeClock
 
 POLICY = HealthPolicy()
 WINDOW_S = 3000.0  # max(1 min, 10 min) x (3 + 2)

@@ -14,7 +14,8 @@ from streambank.declaration.declaration import Job
 from streambank.job.restart import RestartAsked, RestartResult, ask_to_restart, restart_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.waiting import poll
 
 
 def start(folder: Path, job: Job) -> None:

@@ -20,24 +20,23 @@ from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.jobs import (
+from tests.support.jobs.declared import (
     BY,
     ELSEWHERE,
     KILLED_STARTER,
-    child,
     declare,
     fake_installation,
     fake_launcher,
     here,
-    poll,
-    race,
 )
+from tests.support.processes import child, race
+from tests.support.waiting import poll
 
 RACE = """
 import json, pathlib, sys
 from streambank.declaration.declaration import load_jobs
 from streambank.job.start import start_job
-from tests.support.jobs import fake_launcher
+from tests.support.jobs.declared import fake_launcher
 folder = pathlib.Path(sys.argv[1])
 job = load_jobs(folder / "streaming_jobs.toml").job("flights")
 launcher = fake_launcher(folder)

@@ -13,7 +13,9 @@ from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
-from tests.support.jobs import BY, ELSEWHERE, KILLED_STARTER, child, declare, fake_launcher, poll
+from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher
+from tests.support.processes import child
+from tests.support.waiting import poll
 
 
 def start(folder: Path, job: Job) -> int:

@@ -13,7 +13,7 @@ from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.job.stop import ask_to_stop
 from streambank.job.stop_request import StopAsked
-from tests.support.jobs import BY, declare
+from tests.support.jobs.declared import BY, declare
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank.work.executor import Pace
-from tests.support.workshop import JOB, quick_store
+from tests.support.jobs.simulated_job import JOB, quick_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,8 +22,8 @@ from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
 from streambank.storage.store import Features, FileInfo, Store
-from tests.support.checkpoints import PLANNED, unpack
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import PLANNED, unpack
 
 DAMAGED = (
     "3.5.9/hdfs-window",

@@ -20,8 +20,9 @@ from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.work.executor import Pace
-from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.repositories import FILES, flip, keys, manifest_of, save
+from tests.support.repository.repositories import FILES, flip, manifest_of, save
+from tests.support.storage.contents import keys
+from tests.support.storage.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 positions = st.integers(0, POSITIONS - 1)

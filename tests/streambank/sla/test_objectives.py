@@ -14,7 +14,7 @@ from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.sla import MIN_DELTAS, PROMISES, TRENDS, Declared, Mute, SlaPolicy, with_usual
 from streambank.sla.objectives import MEASURES, Objective, objectives
 from streambank.sla.verdict import say, say_duration
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/reference/sla-objectives.md").read_text(encoding="utf-8")
 

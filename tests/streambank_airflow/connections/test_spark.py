@@ -18,16 +18,16 @@ from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from tests.support.fake_spark import fake_spark
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.spark.fake_spark_submit import fake_spark
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 SECRET = "secret-of-airflow"
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, state_bytes=400_000).run(6)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, state_bytes=400_000).run(6)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake_spark(tmp_path, monkeypatch)
 
 
-def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
+def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:
     said: list[str] = []
     executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(said.append)
     result = shop.take(pace=Pace(executor=executor))
@@ -54,7 +54,7 @@ def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["dead", "silent"])
-def test_an_application_that_did_not_do_it(shop: Workshop, seen: Path, tmp_path: Path, how: str) -> None:
+def test_an_application_that_did_not_do_it(shop: SimulatedJob, seen: Path, tmp_path: Path, how: str) -> None:
     executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print)
     with pytest.raises(StorageError) as caught:
         shop.take(pace=Pace(executor=executor))

@@ -13,7 +13,7 @@ from streambank.core.units import utc_now
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
-from tests.support.managed import Managed
+from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -24,9 +24,9 @@ from streambank_airflow.operators.job import StopStreamingJobOperator, asker
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watch.job import JobView
-from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
-from tests.support.jobs import poll
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

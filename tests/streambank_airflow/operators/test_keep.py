@@ -18,10 +18,11 @@ from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.watch.job import Signs
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.jobs import BY, poll
-from tests.support.managed import Managed, meanwhile
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import BY
+from tests.support.jobs.managed_job import Managed, meanwhile
+from tests.support.storage.faulty_store import Fault, FaultyStore
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

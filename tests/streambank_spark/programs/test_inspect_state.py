@@ -23,8 +23,8 @@ from streambank.storage import open_store
 from streambank_spark.programs.inspect_state import inspect_state, keep, laid_out, lines, main, parse
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.state import Part, parts_of
-from tests.support.checkpoints import checkpoint, unpack
-from tests.support.jobs import declare
+from tests.support.checkpoint.recorded import checkpoint, unpack
+from tests.support.jobs.declared import declare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

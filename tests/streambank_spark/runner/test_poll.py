@@ -20,9 +20,9 @@ from streambank_spark.runner import poll
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.stop import StopRequest
-from tests.support.driver import Job
-from tests.support.jobs import FakeClock
-from tests.support.jobs import poll as wait_for
+from tests.support.drivers.real_driver import Job
+from tests.support.waiting import FakeClock
+from tests.support.waiting import poll as wait_for
 
 
 def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(

@@ -17,7 +17,8 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import boundary
 from streambank_spark.runner import refusals, runner, superseded
-from tests.support.jobs import BY, declare, poll
+from tests.support.jobs.declared import BY, declare
+from tests.support.waiting import poll
 
 JAVA = "import time; print(flush=True); time.sleep(60)"
 

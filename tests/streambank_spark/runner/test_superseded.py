@@ -17,7 +17,7 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
 from streambank.storage.store import Store
 from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
-from tests.support.jobs import BY, declare
+from tests.support.jobs.declared import BY, declare
 
 LAUNCH = {"deploy_mode": "cluster", "on": "standalone", "supervised": True}
 

@@ -6,7 +6,8 @@ each column family of each store (read in Spark 4.3.0). What is there has to be 
 settings of the offset log stay those of the old one, whatever the new one's session says
 (`OffsetSeqMetadata.setSessionConf`).
 
-A pure function of two schemas. Held against Spark itself: tests/streambank_spark/state/test_schema_rules.py.
+A pure function of two schemas. Held against Spark itself by
+tests/streambank/checkpoint/schema/test_compatibility_spark.py.
 
 Spark compares the types of stored columns and new ones by two rules. Types are Spark's JSON of them. Of rows
 kept as UnsafeRow the rule is `DataType.equalsIgnoreNameAndCompatibleNullability`: the same types in the same

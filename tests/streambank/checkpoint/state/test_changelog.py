@@ -18,7 +18,7 @@ from streambank.checkpoint.state.changelog import (
     parse_lineage,
 )
 from streambank.core.errors import FormatError
-from tests.support.checkpoints import NAMES, checkpoint
+from tests.support.checkpoint.recorded import NAMES, checkpoint
 
 WITH_LINEAGE = [name for name in NAMES if "/ids-changelog" in name]
 

@@ -8,10 +8,10 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
-from tests.support.histories import FOLDER
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.sla.progress_records import FOLDER
 
 
 @pytest.fixture

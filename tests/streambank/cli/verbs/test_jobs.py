@@ -9,9 +9,9 @@ import pytest
 
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import end_drivers, fake_launcher, write_jobs
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import end_drivers, fake_launcher, write_jobs
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from streambank.cli.output import console
 from streambank.cli.verbs import skew
 from streambank.sla.skew.skew import DEFAULT_LIMIT
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 
 

@@ -14,7 +14,8 @@ from streambank.sinks.unguarded import UnguardedSink, sink_from_description, sin
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.storage.contents import contents
 
 
 def make_sink(store: Store, batches: int, **options: object) -> FileSinkWriter:
@@ -188,14 +189,14 @@ class TestRollback:
             if batch == to:
                 saved = saved_at(store, to)
         assert saved is not None
-        before = snapshot_of(store)
+        before = contents(store)
         report = roll_back(saved, store, store.uri, "b-one")
         assert stand(saved, store, store.uri).safe
         assert batches_of(writer.read()) == list(range(to + 1))
         assert report.files_aside == 23 - to
         assert report.rows_aside == 23 - to
         # nothing is destroyed: every data file and every entry is still there with its bytes
-        after = snapshot_of(store)
+        after = contents(store)
         for path, data in before.items():
             assert data in (after.get(path), after.get(f"{report.aside}/{path}"))
         # and the sink goes on as if the later batches had never been
@@ -207,10 +208,10 @@ class TestRollback:
     def test_nothing_to_do_does_nothing(self, store: Store) -> None:
         make_sink(store, 5)
         saved = saved_at(store, 4)
-        before = snapshot_of(store)
+        before = contents(store)
         report = roll_back(saved, store, store.uri, "b-one")
         assert (report.aside, report.files_aside) == ("", 0)
-        assert snapshot_of(store) == before
+        assert contents(store) == before
 
     def test_a_lost_log_is_rebuilt_when_the_data_files_are_there(self, store: Store) -> None:
         writer = make_sink(store, 13)

@@ -14,9 +14,9 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.sla.history.unmanaged import Growth, Measured, measure_checkpoint
 from streambank.storage import FileInfo, Store, open_store
-from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint, unpack
-from tests.support.histories import BEGIN, at, batches
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint, unpack
+from tests.support.sla.progress_records import BEGIN, at, batches
 
 
 class Stamped(Checkpoint):

@@ -12,7 +12,7 @@ from streambank.job.alive import Life
 from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.objectives import MEASURES
 from streambank.sla.verdict import Fact, Verdict
-from tests.support.judging import MINUTE, NOW, STEADY, batches, declare, verdicts
+from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "alive": (

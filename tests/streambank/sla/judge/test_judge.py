@@ -21,8 +21,8 @@ from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.judge.judge import Unreadable, judge
 from streambank.sla.objectives import MEASURES
 from streambank.sla.verdict import LEVELS, Fact, worst
-from tests.support.growing import BEGIN
-from tests.support.judging import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
+from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
+from tests.support.sla.series import BEGIN
 
 LIMITS = {
     "state_memory_bytes": 1e9,
