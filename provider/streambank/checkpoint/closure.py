@@ -249,7 +249,7 @@ class _Plan:
             return metadata
         if files.schemas_v3:
             raise NotFoundError(
-                f"state/{operator}/_metadata/v2 is missing, though there are schemas that it has to name.",
+                f"state/{operator}/_metadata/v2 is missing, though it must name the schemas that are there.",
                 code="missing-state-file",
                 hint=MISSING_HINT,
             )
@@ -323,7 +323,7 @@ class _Plan:
     def _missing_partition(self, folder: str, files: OperatorFiles, partitions: int) -> NotFoundError:
         message = f"{folder} holds no state: version {self._batch + 1} is missing of {partitions} partitions."
         if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
-            message += " So is _metadata/schema of partition 0, which could tell that there is but one."
+            message += " So is _metadata/schema of partition 0, which could show that it is the only one."
         return NotFoundError(
             message,
             code="missing-state-file",
@@ -372,7 +372,7 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
     """
     if not index.metadata and not index.offsets and not index.commits:
         raise NotFoundError(
-            "There is no checkpoint here: neither metadata nor offsets nor commits.",
+            "This is not a checkpoint: it has no metadata, offsets or commits.",
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )

@@ -172,9 +172,7 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
-        found = Finding(
-            error.code, "error", location, error.message, "Nothing can be said of it.", error.hint
-        )
+        found = Finding(error.code, "error", location, error.message, "It cannot be checked.", error.hint)
         return Diagnosis(job.name, name, location, (found,))
     first = [] if savepoints is None else [_lost_savepoints(savepoints, job.repository)]
     if query is None:
@@ -289,7 +287,7 @@ def _storage(query: Query, machine: Machine) -> Iterator[Seen]:
     else:
         yield SkippedCheck(
             "savepoints and their repository",
-            "Nobody says where the query's savepoints are.",
+            "Where the query's savepoints are is not declared.",
             "Name the repository: -r LOCATION, with --job NAME if they are not called like the directory.",
         )
 

@@ -245,7 +245,7 @@ def gathered(seen: Iterable[Seen]) -> list[Finding]:
                 "info",
                 "",
                 why,
-                f"Nothing is said of this, neither good nor bad: {told}.",
+                f"This was not checked: {told}.",
                 hint,
             )
         ] = None

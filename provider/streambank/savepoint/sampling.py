@@ -234,8 +234,8 @@ def _read_cursor(repository: Repository, job: str | None) -> tuple[int, tuple[Fi
             "warning",
             key,
             error.message,
-            "Sampled verification has begun anew, so that some bytes are hashed later than they were due.",
-            "Nothing has to be done: the record is whole again.",
+            "Sampled verification started over, so some bytes are read later than they were due.",
+            "Nothing needs to be done: the record is complete again.",
         )
         return 0, (finding,)
     return start, ()

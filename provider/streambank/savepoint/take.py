@@ -273,7 +273,7 @@ class _Take:
                 f"The checkpoint is of query {query_id}, but the savepoints of job {self.job} are of "
                 f"{', '.join(sorted(known))}.",
                 code="another-query",
-                hint="Give it another job name, or say --new-query where the job has begun anew.",
+                hint="Give it another job name, or give --new-query if the job started from nothing.",
             )
 
     def _savepoint_id(self, query_id: str, batch: int) -> str:
@@ -470,8 +470,8 @@ def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifes
     for name, what in _unrepeatable(manifest):
         if (name, what) not in said:
             yield (
-                f"Source {name} ({what}) cannot be repeated: it gives no row twice, so a query cannot go on "
-                "from this savepoint without losing rows, or at all. A restore needs --source accept."
+                f"Source {name} ({what}) cannot be repeated: it gives each row only once, so a query that "
+                "continues from this savepoint loses rows, or fails. A restore needs --source accept."
             )
 
 
@@ -494,7 +494,7 @@ def not_asked(manifest: Manifest) -> tuple[str, ...]:
             found.append(
                 f"Kafka could not be asked about source {source.get('source')} ({names}): "
                 f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
-                "tell a topic that was made anew."
+                "notice a topic that was created again."
             )
     found += [
         f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
@@ -521,7 +521,7 @@ def check_asked(note: str, max_replans: int, batch: int | None) -> None:
         )
     if max_replans < 0 or (batch is not None and batch < 0):
         raise InputError(
-            f"max_replans={max_replans} and batch={batch} are not those of a take.",
+            f"max_replans={max_replans} and batch={batch} are not valid for a take.",
             code="bad-input",
             hint="max_replans and batch must not be negative.",
         )

@@ -251,8 +251,8 @@ class _Check:
             "info",
             first.path,
             f"{len(digests)} objects share their bytes with files elsewhere: a restore has linked them.",
-            "Damage to such a file damages the savepoint too: for them it is no independent backup.",
-            "Restore without --link where the savepoint must stand alone, or keep a replica.",
+            "Damage to such a file also damages the savepoint: it is not an independent backup of them.",
+            "Restore without --link if the savepoint must be independent, or keep a replica.",
         )
 
     def full(self, progress: Progress | None) -> Iterator[Finding]:
@@ -289,7 +289,7 @@ def _not_held(job: str, savepoint: str, warning: str) -> Finding:
         "info",
         f"marks/{job}/{savepoint}",
         warning,
-        "If it was expired and swept meanwhile, files of it are found missing.",
+        "If it was expired and swept meanwhile, some of its files are missing.",
         "Give the right to write marks there.",
     )
 
@@ -345,7 +345,7 @@ def repository_findings(repository: Repository, job: str, savepoint: str) -> Ite
             key,
             error.message,
             "Whether the savepoint is pinned or was verified is not known; a pin is assumed.",
-            "Pin or unpin it anew, and verify again.",
+            "Pin or unpin it again, then verify again.",
         )
 
 

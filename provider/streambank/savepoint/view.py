@@ -80,7 +80,8 @@ class SavedFiles:
             return plan_closure(self.listing(), self.read, batch, kind)
         except NotFoundError as error:
             raise IntegrityError(
-                f"What savepoint {self._manifest.savepoint} holds is no whole checkpoint of batch {batch}: "
+                f"What savepoint {self._manifest.savepoint} holds is not a complete checkpoint of batch "
+                f"{batch}: "
                 f"{error.message}",
                 code="savepoint-incomplete",
                 hint="Use another savepoint, and report this one.",

@@ -210,7 +210,7 @@ class Stopping:
             # Whatever it is, the stop must go on: by force if this fails until then.
             if managed.run_id not in self._untold:
                 self._untold.add(managed.run_id)
-                print(f"streambank: query {managed.name} could not be told to end:", file=sys.stderr)
+                print(f"streambank: query {managed.name} could not be asked to end:", file=sys.stderr)
                 traceback.print_exc()
             return False
 

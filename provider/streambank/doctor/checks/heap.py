@@ -67,7 +67,7 @@ def check_heap(
 
 
 _UNDECLARED = (
-    "The query is not declared as a job, so nobody knows its memory and its master.",
+    "The query is not declared as a job, so its memory and its master are not known.",
     "Declare it in the jobs file, and say --job NAME --jobs FILE.",
 )
 
@@ -96,7 +96,7 @@ def _by_files(closure: Closure) -> Iterator[Seen]:
         )
     yield SkippedCheck(
         "whether HDFS-backed state fits the heap",
-        "There are no progress records of this query, which only the runner writes.",
+        "There are no progress records of this query: only the runner writes them.",
         "Declare it as a job, and start it with `streambank job start`.",
     )
 

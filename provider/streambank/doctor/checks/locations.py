@@ -284,7 +284,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
     if scheme_of(checkpoint) not in ("s3", "s3a") or not began or (declared and leased):
         return
     why = (
-        "nobody has ever held the lease of its job, so its driver was not started by Streambank"
+        "the lease of its job was never held, so its driver was not started by Streambank"
         if declared
         else "no job is named that has a lease for it"
     )
@@ -315,7 +315,7 @@ def check_local_dir(
     if conf is None:
         yield SkippedCheck(
             what,
-            "The query is not declared as a job, so nobody knows its memory and its master.",
+            "The query is not declared as a job, so its memory and its master are not known.",
             "Declare it in the jobs file, and say --job NAME --jobs FILE.",
         )
         return
@@ -335,7 +335,7 @@ def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
     mount = mount_of(path)
     if mount is None:
         yield SkippedCheck(
-            "the disk that RocksDB works on", "This machine does not tell its mounts.", "Look by hand."
+            "the disk that RocksDB works on", "This machine does not list its mounts.", "Look by hand."
         )
         return
     if mount.kind in REMOTE:

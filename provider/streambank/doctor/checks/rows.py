@@ -40,7 +40,7 @@ def check_nested(
         if not said:
             yield SkippedCheck(
                 "what the collections in state rows cost",
-                "There are no progress records of this query, which only the runner writes.",
+                "There are no progress records of this query: only the runner writes them.",
                 "Declare it as a job, and start it with `streambank job start`.",
             )
             continue
@@ -93,7 +93,7 @@ def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[Seen]:
     if keys is None:
         yield SkippedCheck(
             "hot keys",
-            "Only Spark can count rows by key, and nobody has let it.",
+            "Only Spark can count rows by key, and no such count was made.",
             "Run spark_jobs/inspect_state.py with --record.",
         )
         return

@@ -80,7 +80,7 @@ def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterat
         "missing-checksums",
         "info" if old else "warning",
         bare[0],
-        f"{len(bare)} of {len(files)} state files of batch {closure.batch} have no checksum of Spark's "
+        f"{len(bare)} of {len(files)} state files of batch {closure.batch} have no checksum of Spark "
         "beside them" + (" (checkpoint format 1 has none)." if old else "."),
         "Spark does not notice a changed byte that still decompresses; savepoints do, as they hash every "
         "file.",
@@ -105,7 +105,7 @@ def check_restarts(
     if not managed:
         yield SkippedCheck(
             "how often the query is restarted, on a checkpoint of format 1",
-            "There are no progress records of this query, which only the runner writes.",
+            "There are no progress records of this query: only the runner writes them.",
             "Declare it as a job, and start it with `streambank job start`.",
         )
         return
@@ -122,9 +122,9 @@ def check_restarts(
         "...), and its checkpoint has format 1.",
         "A batch that is tried again writes its state under the same names: an executor of the old driver "
         "that still lives can replace what the new one has committed.",
-        "Find what ends the driver (`streambank job status`, its log). For a query on RocksDB that begins "
-        "anew, set spark.sql.streaming.stateStore.checkpointFormatVersion=2, which names each attempt's "
-        "files apart.",
+        "Find what ends the driver (`streambank job status`, its log). For a query on RocksDB that starts "
+        "from nothing, set spark.sql.streaming.stateStore.checkpointFormatVersion=2, which names each "
+        "attempt's files apart.",
     )
 
 

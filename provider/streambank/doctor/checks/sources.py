@@ -30,12 +30,12 @@ MOST_FILES = 40
 """So many of a source's files are looked for, spread over all that would be read again."""
 _GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
 _KEEP = (
-    "Keep the source's files for as long as the oldest savepoint that is to be restored; with "
+    "Keep the source's files for as long as the oldest savepoint that must be restorable; with "
     "cleanSource=archive, bring them back from sourceArchiveDir before the start."
 )
 
 _LONGER = (
-    "Raise retention.ms of the topic above the age of the oldest savepoint that is to be restored, or let "
+    "Raise retention.ms of the topic above the age of the oldest savepoint that must be restorable, or let "
     "savepoints expire sooner."
 )
 
@@ -204,7 +204,7 @@ def check_asked(newest: Manifest | None) -> Iterator[Finding]:
             "warning",
             f"savepoint {newest.savepoint}" if newest is not None else "",
             said,
-            "Each savepoint that is taken so is worth less; a restore has to be accepted without knowing.",
+            "A restore of such a savepoint must be accepted without knowing what is lost.",
             "Let Kafka be reached where savepoints are taken: docs/howto/kafka.md tells how.",
         )
 

@@ -94,8 +94,8 @@ def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColum
         if not columns:
             yield SkippedCheck(
                 f"whether the state of operator {operator.operator} is bounded",
-                "There is no state schema that tells its columns.",
-                "Spark writes the schema anew when the query starts again.",
+                "No state schema shows its columns.",
+                "Spark writes the schema again when the query starts.",
             )
             continue
         yield StateColumns(operator.operator, operator.name, columns, variables)
