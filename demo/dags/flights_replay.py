@@ -1,8 +1,8 @@
 """`flights.replay`: New York's departures of 2013 arrive, for the streaming jobs to read.
 
 They arrive file by file in a folder, or portion by portion in a Kafka topic. If a folder has some already,
-the next ones follow. A topic gets exactly the requested departures: request each one once, and the closing record
-after the job has read everything.
+the next ones follow. A topic gets exactly the requested departures: request each one once, and the closing
+record after the job has read everything.
 """
 
 from __future__ import annotations
