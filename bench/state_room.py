@@ -110,7 +110,7 @@ class Room:
         rmtree(target)
 
     def write(self) -> None:
-        """State written anew by Spark alone."""
+        """State rewritten by Spark alone."""
         state = self.state(self.later)
         target = open_store(self.folder / "written")
         lay_skeleton(state.store, target, state.closure, derived_from="nothing")
