@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from streambank.kafka.settings import Brokers, KafkaConnection
     from streambank.repository.repository import Repository
     from streambank.work.executor import Executor
+
+
+_log = logging.getLogger(__name__)
 
 
 def _json(value: bool) -> bool:
@@ -36,7 +40,12 @@ Json = Annotated[
 ]
 Debug = Annotated[
     bool,
-    typer.Option("--debug", callback=_debug, is_eager=True, help="Show the traceback of an error."),
+    typer.Option(
+        "--debug",
+        callback=_debug,
+        is_eager=True,
+        help="Show the traceback of an error, and what is logged for debugging.",
+    ),
 ]
 Kafka = Annotated[
     str | None,

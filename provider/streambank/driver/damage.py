@@ -7,6 +7,7 @@ no verification found damaged; where there is none, nothing is refused, so that 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from streambank.storage import open_store
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.declaration.declaration import Job
+
+_log = logging.getLogger(__name__)
 
 SAVEPOINTS = 5
 """So many of the newest savepoints are looked at for one of the same checkpoint."""
@@ -143,7 +146,8 @@ def damaged_query(job: Job, query: str, location: str) -> DamagedQuery | None:
         planner = ClosurePlanner(CheckpointIndex.build(list_checkpoint(store)), store.read)
         savepoints, repository = savepoints_of(job, query)
         found = find_damage(store, planner, savepoints, repository)
-    except StreambankError:
+    except StreambankError as error:
+        _log.debug("No damage was looked for in %s: %s", location, error)
         return None
     if not found:
         return None

@@ -8,6 +8,7 @@ everything kept that has arrived.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ from streambank.storage.store import Store
 from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import Meter
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["ClosureKind", "TakeRequest", "TakeResult", "known_closure", "take"]
 
@@ -205,6 +208,9 @@ class _Take:
                         raise
                     last = error
                 attempt_s = time.monotonic() - began
+                _log.info(
+                    "The files of %s changed while they were copied, so the plan is made again.", self.job
+                )
         if last is not None and max_replans == 0:
             raise last
         raise ConflictError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.operation import Lines
 from streambank.control.watch import SIGN_EVERY_S
 from streambank_airflow.failures import describe
 from streambank_airflow.hooks.declared import connected
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from streambank.declaration.health import HealthPolicy
     from streambank.job.restart import RestartResult
 
-TELL_EVERY_S = 60.0
 """How often a task's log says that it still waits."""
 
 
@@ -53,8 +51,7 @@ class HealthHook(RepositoryHook):
         from streambank.job.health import Unhealthy
 
         job, _ = self.declared(ref)
-        tell = Lines(self.log.info, TELL_EVERY_S)
-        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note, tell=tell)
+        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note)
 
     @connected
     def hopeless_death(self, ref: str) -> str | None:

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.operation import Lines
 from streambank.core.errors import InputError, RefusedError
 from streambank.core.names import MAIN
 from streambank.storage import open_store
 from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.declared import DEFAULT_CONN_ID, connected
-from streambank_airflow.hooks.jobs import TELL_EVERY_S
 from streambank_airflow.hooks.state import LATEST, StateHook
 
 if TYPE_CHECKING:
@@ -51,14 +49,12 @@ class StreambankHook(StateHook):
         from streambank.job.start import start_job
 
         job, _ = self.declared(ref)
-        tell = Lines(self.log.info, TELL_EVERY_S)
         return start_job(
             job,
             by=by,
             why=note,
             obey_desired=obey_desired,
             wait=wait,
-            tell=tell,
             fresh_start=fresh_start,
         )
 
@@ -125,7 +121,6 @@ class StreambankHook(StateHook):
             drain=drain,
             force_after_s=force_after_s,
             asked=asked,
-            tell=Lines(self.log.info, TELL_EVERY_S),
         )
 
     @connected
@@ -154,10 +149,7 @@ class StreambankHook(StateHook):
         from streambank.job.restart import restart_job
 
         job, _ = self.declared(ref)
-        tell = Lines(self.log.info, TELL_EVERY_S)
-        return restart_job(
-            job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, tell=tell, asker=asker
-        )
+        return restart_job(job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, asker=asker)
 
     @connected
     def require_stopped(self, ref: str) -> None:

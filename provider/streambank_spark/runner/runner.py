@@ -16,8 +16,8 @@ already.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +42,8 @@ from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
 from streambank_spark.runner.stop import Stopping, StopRequest
 from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
+
+_log = logging.getLogger(__name__)
 
 
 def run(spec: LaunchSpec) -> int:
@@ -214,7 +216,7 @@ class Driver:
                 wish.request, "forced" if self.stopping.forced else "stopped", **details
             )
         except StreambankError as error:
-            print(f"streambank: no answer to request {wish.request}: {error.message}", file=sys.stderr)
+            _log.warning("No answer to request %s: %s", wish.request, error.message)
 
     def _lease_lost(self, why: str) -> NoReturn:
         """Whoever holds the lease now may be running already: be gone before the next commit."""

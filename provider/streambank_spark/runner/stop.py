@@ -12,11 +12,10 @@ that does not is interrupted like by Ctrl-C after a while, and killed after `for
 
 from __future__ import annotations
 
+import logging
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +26,8 @@ from pyspark.errors import StreamingQueryException
 from streambank_spark.private.boundary import finish_batch_then_end
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
+
+_log = logging.getLogger(__name__)
 
 _STEP_S = 0.02
 _DRAIN_STEP_S = 0.1
@@ -210,8 +211,7 @@ class Stopping:
             # Whatever it is, the stop must go on: by force if this fails until then.
             if managed.run_id not in self._untold:
                 self._untold.add(managed.run_id)
-                print(f"streambank: query {managed.name} could not be asked to end:", file=sys.stderr)
-                traceback.print_exc()
+                _log.exception("Query %s could not be asked to end:", managed.name)
             return False
 
     def application_is_over(self) -> None:

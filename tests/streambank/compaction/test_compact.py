@@ -280,7 +280,7 @@ def test_a_quarantine_and_its_checkpoint_lie_apart(tmp_path: Path, place: str) -
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     for wish in (STOPPED, replace(STOPPED, stopped=False)):
-        with pytest.raises(NotFoundError, match="no checkpoint"):
+        with pytest.raises(NotFoundError, match="not a checkpoint"):
             compact(LocalStore(tmp_path / "nothing"), LocalStore(tmp_path / "q"), wish)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streambank.control.claims import Clock
-from streambank.control.operation import Lines, OperationLock
+from streambank.control.operation import OperationLock, Waits
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage import open_store
 from tests.support.jobs.declared import BY, ELSEWHERE
@@ -125,9 +126,12 @@ def test_the_lock_is_let_go_when_the_operation_fails(tmp_path: Path) -> None:
         (1000, ["one ...", "two ...", "one ..."]),
     ],
 )
-def test_a_wait_is_said_once_and_again_while_it_lasts(every_s: float, expected: list[str]) -> None:
-    said: list[str] = []
-    lines = Lines(said.append, every_s)
+def test_a_wait_is_logged_once_and_again_while_it_lasts(
+    every_s: float, expected: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("streambank.control.operation.LOGGED_EVERY_S", every_s)
+    caplog.set_level(logging.INFO, "streambank")
+    waits = Waits(logging.getLogger("streambank.job.start"))
     for text in ("one", "one", "two", "one"):
-        lines(text)
-    assert said == expected
+        waits(text)
+    assert caplog.messages == expected

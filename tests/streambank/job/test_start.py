@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -252,14 +253,17 @@ def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path
     assert caught.value.message.endswith(said)
 
 
-def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Path) -> None:
+def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder, "--never-trigger")
-    told: list[str] = []
+    caplog.set_level(logging.INFO, "streambank.job")
     with pytest.raises(StorageError) as caught:
-        start(folder, job, timeout_s=3.0, tell=told.append)
+        start(folder, job, timeout_s=3.0)
     assert caught.value.code == "start-timeout"
-    first, *_, last = told
-    assert first == "The driver of job flights is starting"
+    launched, first, *_, last = caplog.messages
+    assert launched.startswith("The driver of job flights was launched: launch-")
+    assert first == "The driver of job flights is starting ..."
     assert last.startswith("Waiting for the first batch of job flights, process ")
     assert start(folder, job, wait=False).state == "already-running"
     assert len(launches(job)) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -52,15 +53,15 @@ def test_stopping_a_stopped_job_says_so(folder: Path) -> None:
     assert (again.state, again.how, again.batch) == ("already-stopped", "none", 0)
 
 
-def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -> None:
+def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder)
     start(folder, job)
-    told: list[str] = []
-    result = stop(folder, job, drain=True, drain_timeout_s=30, tell=told.append)
-    assert told
-    assert all(
-        text.startswith("Waiting until job flights has processed what its sources hold") for text in told
-    )
+    caplog.set_level(logging.INFO, "streambank.job.stop")
+    result = stop(folder, job, drain=True, drain_timeout_s=30)
+    (said,) = {text for text in caplog.messages if text.startswith("Waiting")}
+    assert said.startswith("Waiting until job flights has processed what its sources hold")
     assert result.drained is True
     (request,) = job.records().requests.records.all()
     assert request.data["options"]["drain"] is True and request.data["options"]["drain_timeout_s"] == 30
@@ -156,16 +157,16 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
         thread.join()
 
 
-def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path) -> None:
+def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = declare(folder, "--boot-s", "0.7")
     starting = threading.Thread(target=lambda: start(folder, job))
     starting.start()
     lock = job.records().operation_lock
     poll(lambda: (view := lock.view()) is not None and view.state == "live")
-    told: list[str] = []
-    result = stop(folder, job, tell=told.append)
+    caplog.set_level(logging.INFO, "streambank.control")
+    result = stop(folder, job)
     starting.join(30)
-    assert told[0].startswith("Waiting for a start to end: process")
+    assert caplog.messages[0].startswith("Waiting for a start to end: process")
     assert (result.state, result.how) == ("stopped", "boundary")
 
 

@@ -124,9 +124,9 @@ class TestSparkChecksums:
         ("text", "found"),
         [
             (checksum(b"a" * 400_000), "CRC-32C"),
-            (b"{", "no checksum"),
-            (b"[]", "no checksum"),
-            (b'{"algorithm": "CRC32C"}', "no checksum"),
+            (b"{", "not a checksum"),
+            (b"[]", "not a checksum"),
+            (b'{"algorithm": "CRC32C"}', "not a checksum"),
             (b'{"algorithm": "SHA1", "value": 1}', ""),
         ],
     )

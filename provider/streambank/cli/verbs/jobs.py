@@ -95,7 +95,6 @@ def start(
         why=why,
         wait=wait,
         timeout_s=timeout_s,
-        tell=console.waits(),
         fresh_start=fresh_start,
     )
     console.answer(result.to_dict(), lambda: _show_start(result))
@@ -152,9 +151,7 @@ def restart(
     from streambank.job.restart import restart_job
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
-    result = restart_job(
-        _job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait, tell=console.waits()
-    )
+    result = restart_job(_job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait)
     console.answer(result.to_dict(), lambda: _show_restart(result))
 
 
@@ -210,7 +207,6 @@ def stop(
             note=note,
             pin=pin,
             progress=progress,
-            tell=console.waits(),
         )
     console.answer(result.to_dict(), lambda: _show_stop(result))
 

@@ -60,7 +60,7 @@ def test_a_large_snapshot_costs_its_end_and_one_member() -> None:
 @pytest.mark.parametrize("keep", [0, 1, 40, -1, -30])
 def test_a_snapshot_that_was_cut_off_is_named(keep: int) -> None:
     data = snapshot()[:keep]
-    with pytest.raises(FormatError, match=r"state/0/0/3\.zip is no readable") as caught:
+    with pytest.raises(FormatError, match=r"state/0/0/3\.zip is not a readable") as caught:
         read_zip_metadata("state/0/0/3.zip", len(data), Checkpoint({"state/0/0/3.zip": data}).read)
     assert caught.value.code == "half-written"
 

@@ -26,6 +26,15 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
 
 
 @pytest.mark.usefixtures("job")
+def test_what_is_waited_for_is_shown_beside_the_answer() -> None:
+    answer = succeed("job", "start", "flights", "--json")
+    assert answer.document["state"] == "started"
+    launched, waits, *_ = answer.err.splitlines()
+    assert launched.startswith("The driver of job flights was launched: launch-")
+    assert waits == "The driver of job flights is starting ..."
+
+
+@pytest.mark.usefixtures("job")
 def test_a_job_is_started_once_looked_at_and_stopped() -> None:
     assert succeed("job", "status", "flights", "--json").document["state"] == "never-started"
     started = succeed("job", "start", "flights", "--why", "a test", "--json").document

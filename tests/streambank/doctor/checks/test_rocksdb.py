@@ -95,7 +95,7 @@ def test_what_cannot_be_known_is_said() -> None:
         (conf("yarn"), "does not say how many executors"),
         (
             conf("spark://h:7077", spark__executor__instances="2"),
-            "is not known here with the master spark://h",
+            "is not known with the master spark://h",
         ),
     ):
         (told,) = skipped(check_memory(closure, {}, settings, GIB))
