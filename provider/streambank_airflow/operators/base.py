@@ -128,7 +128,7 @@ def left_stopped(hook: StreambankHook, ref: str) -> str:
     """Say that a restore has failed and its job stands still; empty where that one is not stopped."""
     job = ref.partition("/")[0]
     try:
-        if not hook.is_stopped(ref):
+        if not hook.jobs.is_stopped(ref):
             return ""
     except StreambankError as error:
         return f"It is not known whether job {job} is stopped: {describe(error)}"

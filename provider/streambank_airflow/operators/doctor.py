@@ -70,8 +70,8 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
             fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not diagnose job {self.job}.")
-            note_watchers(context, [self.hook.sla(self.job)])
-            findings = self.hook.diagnose(self.job)
+            note_watchers(context, [self.hook.slas.find(self.job)])
+            findings = self.hook.jobs.diagnose(self.job)
         self._log(findings)
         result = result_of(self.job, findings)
         # A task that fails returns nothing, and what it found is wanted most then.

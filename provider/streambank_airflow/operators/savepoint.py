@@ -96,7 +96,7 @@ class CreateSavepointOperator(SparkWork):
         """Take it; see the class."""
         with airflow_failures():
             try:
-                result = self.hook.take(
+                result = self.hook.savepoints.take(
                     self.job,
                     checkpoint=self.checkpoint,
                     file_sinks=list(self.file_sinks),
@@ -167,7 +167,7 @@ class VerifySavepointOperator(SparkWork):
                 result, findings = self._sampled(context)
                 damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
             else:
-                result, findings = self.hook.verify(
+                result, findings = self.hook.savepoints.verify(
                     self.job,
                     str(self.savepoint),
                     level=self.level,
@@ -202,7 +202,7 @@ class VerifySavepointOperator(SparkWork):
         send_alert(self.hook, self.job, alert, {**context})
 
     def _sampled(self, context: Context) -> tuple[dict[str, Any], list[str]]:
-        report = self.hook.verify_sample(self.job, str(self.share), by=asked_by(context))
+        report = self.hook.repository.verify(self.job, str(self.share), by=asked_by(context))
         for finding in report.findings:
             # About the record of where runs go on, which is whole again: no savepoint is worse for it.
             self.log.warning("%s: %s %s", finding.file, finding.cause, finding.effect)

@@ -143,11 +143,11 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
     def _subjects(self) -> dict[str, SlaSubject | StreambankError]:
         if self.jobs is None:
-            return {str(self.job): self.hook.sla(str(self.job), self.checkpoint)}
+            return {str(self.job): self.hook.slas.find(str(self.job), self.checkpoint)}
         if isinstance(self.jobs, str):
             one_of(self.jobs, "jobs, unless it is a list,", (ALL,))
-            return self.hook.slas(None)
-        return self.hook.slas([str(one) for one in self.jobs])
+            return self.hook.slas.find_all(None)
+        return self.hook.slas.find_all([str(one) for one in self.jobs])
 
     def _note_watchers(self, context: Context, subjects: Mapping[str, SlaSubject | StreambankError]) -> None:
         """Ask Airflow whether those who watch the jobs can act, which no other place can tell."""

@@ -68,7 +68,7 @@ class SlaTrigger(JobTrigger):
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         """See `JobTrigger.open_watcher`."""
         skew = not self.objectives or bool(SKEWS & set(self.objectives))
-        return SlaWatcher.of(lambda: hook.sla(self.job, self.checkpoint), skew=skew)
+        return SlaWatcher.of(lambda: hook.slas.find(self.job, self.checkpoint), skew=skew)
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
@@ -108,7 +108,7 @@ class SlaEventTrigger(TellingTrigger[Assessment, Told]):
 
     def open_watcher(self, hook: StreambankHook) -> SlaLooks:
         """See `TellingTrigger.open_watcher`."""
-        return SlaLooks(lambda: hook.sla(self.job, self.checkpoint))
+        return SlaLooks(lambda: hook.slas.find(self.job, self.checkpoint))
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""
