@@ -6,19 +6,20 @@ The engine's modules for them are loaded when they are needed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import RefusedError
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import RefusedError, check_choice
 from streambank.core.names import MAIN
 from streambank.storage import open_store
-from streambank_airflow.choices import restore_choices
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 from streambank_airflow.hooks.jobs import STOP_RUNNING
 
 if TYPE_CHECKING:
     from streambank.recovery.plan import RestorePlan
+    from streambank.recovery.preconditions import RestoreRequest
     from streambank.recovery.reinstate import Reinstated
     from streambank.work.executor import Executor
 
@@ -65,21 +66,11 @@ class RecoveryVerbs:
             StreambankError: Whatever else speaks against it.
         """
         from streambank.recovery.approval import HELD, obstacles
-        from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import plan_restore
         from streambank.work.executor import Pace
 
-        plan = plan_restore(
-            RestoreRequest(
-                self.declared.open_repository(ref),
-                savepoint,
-                job=ref,
-                new_sinks=new_sinks or {},
-                **restore_choices(sink, mode, source),
-                **self._target(ref, into, kafka),
-            ),
-            pace=Pace(executor=executor),
-        )
+        request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka)
+        plan = plan_restore(request, pace=Pace(executor=executor))
         for refusal in obstacles(plan) if offer else plan.refusals:
             if refusal.code != HELD:
                 raise refusal
@@ -106,25 +97,16 @@ class RecoveryVerbs:
         executor: Executor | None = None,
     ) -> dict[str, Any]:
         """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`."""
-        from streambank.recovery.preconditions import RestoreRequest
         from streambank.recovery.restore import restore
         from streambank.work.executor import Pace
 
-        report = restore(
-            RestoreRequest(
-                self.declared.open_repository(ref),
-                savepoint,
-                job=ref,
-                link=link,
-                by={**by, "reason": note} if note else by,
-                new_sinks=new_sinks or {},
-                unmoved=unmoved,
-                **restore_choices(sink, mode, source),
-                **self._target(ref, into, kafka),
-            ),
-            pace=Pace(executor=executor),
+        request = replace(
+            self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka),
+            link=link,
+            by={**by, "reason": note} if note else by,
+            unmoved=unmoved,
         )
-        return report.to_dict()
+        return restore(request, pace=Pace(executor=executor)).to_dict()
 
     @connected
     def restored_by(self, ref: str, since: datetime) -> str | None:
@@ -191,13 +173,39 @@ class RecoveryVerbs:
             why=note,
         )
 
-    def _target(self, ref: str, into: str | None, servers: str | None) -> dict[str, Any]:
+    def _request(
+        self,
+        ref: str,
+        savepoint: str,
+        into: str | None,
+        sink: str,
+        mode: str,
+        source: str,
+        new_sinks: Mapping[str, str] | None,
+        servers: str | None,
+    ) -> RestoreRequest:
+        """What a plan and a restore ask for alike.
+
+        Raises:
+            InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`).
+            StreambankError: The job or its repository is not found.
+        """
         from streambank.kafka.settings import Brokers, KafkaConnection
+        from streambank.recovery.preconditions import RestoreRequest
 
         job = self.declared.get(ref)
         connection = job.kafka if job is not None else KafkaConnection()
-        kafka = {"kafka": Brokers(connection.at(servers))}
+        request = RestoreRequest(
+            self.declared.open_repository(ref),
+            savepoint,
+            job=ref,
+            sink=check_choice(sink, "sink", SINK_CHOICES),
+            mode=check_choice(mode, "mode", RESTORE_MODES),
+            source=check_choice(source, "source", SOURCE_CHOICES),
+            kafka=Brokers(connection.at(servers)),
+            new_sinks=new_sinks or {},
+        )
         if into is not None:
-            return {"into": open_store(into), "control": job.records() if job is not None else None, **kafka}
-        declared, query = self.declared.find(ref)
-        return {"generation": declared.records(), "checkpoint": declared.queries[query or MAIN], **kafka}
+            return replace(request, into=open_store(into), control=None if job is None else job.records())
+        job, query = self.declared.find(ref)
+        return replace(request, generation=job.records(), checkpoint=job.queries[query or MAIN])

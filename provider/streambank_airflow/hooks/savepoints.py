@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streambank.core.errors import InputError, NotFoundError
+from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
+from streambank.core.errors import InputError, NotFoundError, check_choice
 from streambank.storage import open_store
 from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
@@ -67,7 +68,7 @@ class SavepointVerbs:
         from streambank.job.savepoint import savepoint_job
         from streambank.kafka.recording import SourceRecorder
         from streambank.kafka.settings import Brokers, KafkaConnection
-        from streambank.savepoint.take import TakeRequest, known_closure, take
+        from streambank.savepoint.take import TakeRequest, take
         from streambank.sinks.file.capture import FileSinkCapture
         from streambank.work.executor import Pace
 
@@ -78,7 +79,7 @@ class SavepointVerbs:
                     self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
                     ref,
                     batch=batch,
-                    closure=known_closure("safe" if closure is None else closure),
+                    closure=check_choice("safe" if closure is None else closure, "closure", CLOSURE_KINDS),
                     sinks=[FileSinkCapture(sink) for sink in file_sinks],
                     sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
                     note=note,
@@ -135,12 +136,13 @@ class SavepointVerbs:
             InputError: The level is neither (code `bad-choice`).
             NotFoundError: There is no such savepoint.
         """
-        from streambank.savepoint.verify import known_level, verify
+        from streambank.savepoint.verify import verify
         from streambank.work.executor import Pace
 
         repository = self.declared.open_repository(ref)
         job, found = find_savepoint(repository, ref, savepoint)
-        report = verify(repository, job, found, known_level(level), by=by, pace=Pace(executor=executor))
+        known = check_choice(level, "level", VERIFY_LEVELS)
+        report = verify(repository, job, found, known, by=by, pace=Pace(executor=executor))
         wrong = [one for one in report.findings if one.severity != "info"]
         said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
         return {**report.to_dict(), "findings": len(said)}, said

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.choices import IF_RUNNING, one_of
+from streambank_airflow.choices import IF_RUNNING
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     StreambankOperator,
@@ -245,7 +245,7 @@ class StopStreamingJobOperator(DriverOperator):
         """Stop it; see the class."""
         with airflow_failures():
             self._skip_unless_wanted(context)
-            if one_of(self.if_running, "if_running", IF_RUNNING) == "refuse":
+            if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.jobs.require_stopped(self.job)
             persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import RefusedError, StreambankError, check_choice
 from streambank.core.units import to_json_time
 from streambank.recovery.approval import (
     CHOICE_KEY,
@@ -23,8 +24,7 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
+from streambank_airflow.choices import IF_RUNNING, new_sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
@@ -126,10 +126,10 @@ class RestoreSavepointOperator(SparkWork):
         super().__init__(**kwargs)
         self.savepoint = savepoint
         self.into = into
-        self.sink = known_or_template(sink, "sink", get_args(SinkChoice))
-        self.source = known_or_template(source, "source", get_args(SourceChoice))
+        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
+        self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.kafka = kafka
-        self.mode = known_or_template(mode, "mode", get_args(Mode))
+        self.mode = known_or_template(mode, "mode", RESTORE_MODES)
         self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
@@ -187,7 +187,7 @@ class RestoreSavepointOperator(SparkWork):
         return left_stopped(self.hook, self.job)
 
     def _may_stop(self) -> bool:
-        return one_of(self.if_running, "if_running", IF_RUNNING) == "stop"
+        return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
 
     def _choices(self) -> dict[str, Any]:
         return {
