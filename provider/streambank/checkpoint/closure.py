@@ -9,7 +9,6 @@ it was not there yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
@@ -20,7 +19,6 @@ from streambank.checkpoint.shape import (
     URGENCY_LOG,
     Closure,
     ClosureFile,
-    ClosureKind,
     OperatorState,
     PartitionState,
     SparkFacts,
@@ -29,13 +27,13 @@ from streambank.checkpoint.shape import (
 from streambank.checkpoint.sources import file_log_offset, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
 from streambank.storage import FileInfo
 
 __all__ = [
     "Closure",
     "ClosureFile",
-    "ClosureKind",
     "ClosurePlanner",
     "OperatorState",
     "PartitionState",
@@ -100,7 +98,7 @@ class ClosurePlanner:
 
     def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
         """The closure of a batch; see `plan_closure`."""
-        check_choice(kind, "closure", get_args(ClosureKind))
+        check_choice(kind, "closure", CLOSURE_KINDS)
         batch = choose_batch(self._index, batch)
         check_logs(self._index, batch)
         refuse_asynchronous(self._index, self._files, batch)

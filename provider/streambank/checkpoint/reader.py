@@ -8,7 +8,8 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
 from streambank.checkpoint.logs import parse_metadata
-from streambank.checkpoint.shape import Closure, ClosureKind
+from streambank.checkpoint.shape import Closure
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import ConflictError, NotFoundError, StreambankError
 from streambank.core.finding import Finding
 from streambank.storage import Store

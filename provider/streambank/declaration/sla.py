@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from streambank.core.choices import SEVERITIES, Severity
 from streambank.core.errors import InputError
 from streambank.core.units import parse_bytes
 from streambank.declaration.fields import Fields
@@ -18,7 +19,6 @@ from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.schedules import longest_gap_s
 
 Unit = Literal["bytes", "bytes/h", "rows", "rows/h", "s", "ms", "batches", "count", "ratio"]
-Severity = Literal["warn", "breach"]
 Statistic = Literal["last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min"]
 
 STATISTICS: tuple[Statistic, ...] = ("last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min")
@@ -229,13 +229,11 @@ def _check_sides(table: Fields, found: Declared, promise: Promise) -> None:
 
 
 def _statistic(table: Fields) -> Statistic | None:
-    text = table.text("statistic", choices=STATISTICS)
-    return next((one for one in STATISTICS if one == text), None)
+    return table.choice("statistic", STATISTICS)
 
 
 def _severity(table: Fields) -> Severity | None:
-    text = table.text("severity", choices=("warn", "breach"))
-    return None if text is None else ("warn" if text == "warn" else "breach")
+    return table.choice("severity", SEVERITIES)
 
 
 def _mute(fields: Fields) -> Mute | None:

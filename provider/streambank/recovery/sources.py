@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
-from streambank.recovery.choices import SourceChoice
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.shape import ClosureKind
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.environment import user_name
 from streambank.core.errors import (
     ConflictError,
@@ -60,8 +60,6 @@ from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import Meter
 
 _log = logging.getLogger(__name__)
-
-__all__ = ["ClosureKind", "TakeRequest", "TakeResult", "known_closure", "take"]
 
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
@@ -132,7 +130,7 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     """
     QueryRef.parse(request.job)
     check_asked(request.note, request.max_replans, request.batch)
-    check_choice(request.closure, "closure", get_args(ClosureKind))
+    check_choice(request.closure, "closure", CLOSURE_KINDS)
     known = request if request.derived_from is None else request.derived_from
     details = {
         "taken_at": datetime.now(UTC),
@@ -146,16 +144,6 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     if request.pin:
         request.repository.pin(request.job, result.savepoint)
     return result
-
-
-def known_closure(text: str) -> ClosureKind:
-    """The closure that a form or a declaration names.
-
-    Raises:
-        InputError: There is no such closure (code `bad-choice`).
-    """
-    check_choice(text, "closure", get_args(ClosureKind))
-    return "minimal" if text == "minimal" else "safe"
 
 
 class _Take:

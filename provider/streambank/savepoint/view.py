@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from streambank.checkpoint.closure import Closure, ClosureKind, plan_closure
+from streambank.checkpoint.closure import Closure, plan_closure
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.manifest import Manifest
 from streambank.repository.objects.packs import SMALL_BYTES

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from streambank.core.choices import Severity
 from streambank.declaration.sla import (
     MIN_HISTORY_S,
     PROMISES,
     Declared,
     Mute,
     Promise,
-    Severity,
     SlaPolicy,
     Statistic,
 )

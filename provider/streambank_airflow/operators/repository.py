@@ -135,7 +135,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
             self.skip_unless_wanted()
             to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
             rate = self.max_rate if self.max_rate not in ("", "None") else None
-            reports = self.hook.replicate(
+            reports = self.hook.repository.replicate(
                 self.job,
                 to,
                 parallel=self.parallel,
@@ -252,7 +252,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
         """Expire; see the class."""
         with airflow_failures():
             self.skip_unless_wanted()
-            report = self.hook.expire(
+            report = self.hook.repository.expire(
                 self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
             )
         self.tell(report)
@@ -321,7 +321,7 @@ class ExpireReplicasOperator(RepositoryOperator):
         with airflow_failures():
             self.skip_unless_wanted()
             dry_run = as_bool(self.plan_only, "plan_only")
-            found = self.hook.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
+            found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
         errors: list[tuple[str, StreambankError]] = []
         kept = dropped = 0
         for location, report in found:
@@ -364,7 +364,7 @@ class SweepRepositoryOperator(RepositoryOperator):
         """Sweep; see the class."""
         with airflow_failures():
             self.skip_unless_wanted()
-            report = self.hook.sweep(
+            report = self.hook.repository.sweep(
                 self.job,
                 grace_s=parse_duration_s(str(self.grace)),
                 dry_run=as_bool(self.plan_only, "plan_only"),

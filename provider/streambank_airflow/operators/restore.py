@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from streambank.core.errors import RefusedError, StreambankError
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import RefusedError, StreambankError, check_choice
 from streambank.core.units import to_json_time
 from streambank.recovery.approval import (
     CHOICE_KEY,
@@ -23,8 +24,7 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
+from streambank_airflow.choices import IF_RUNNING, new_sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
@@ -126,10 +126,10 @@ class RestoreSavepointOperator(SparkWork):
         super().__init__(**kwargs)
         self.savepoint = savepoint
         self.into = into
-        self.sink = known_or_template(sink, "sink", get_args(SinkChoice))
-        self.source = known_or_template(source, "source", get_args(SourceChoice))
+        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
+        self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.kafka = kafka
-        self.mode = known_or_template(mode, "mode", get_args(Mode))
+        self.mode = known_or_template(mode, "mode", RESTORE_MODES)
         self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
@@ -164,7 +164,7 @@ class RestoreSavepointOperator(SparkWork):
         if approved is not None:
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
-        return self.hook.restore(
+        return self.hook.recovery.restore(
             self.job,
             str(self.savepoint),
             link=as_bool(self.link, "link"),
@@ -187,7 +187,7 @@ class RestoreSavepointOperator(SparkWork):
         return left_stopped(self.hook, self.job)
 
     def _may_stop(self) -> bool:
-        return one_of(self.if_running, "if_running", IF_RUNNING) == "stop"
+        return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
 
     def _choices(self) -> dict[str, Any]:
         return {
@@ -200,7 +200,7 @@ class RestoreSavepointOperator(SparkWork):
         }
 
     def _plan(self, *, offer: bool) -> RestorePlan:
-        return self.hook.plan_restore(
+        return self.hook.recovery.plan(
             self.job,
             str(self.savepoint),
             may_stop=offer or self._may_stop(),
@@ -494,22 +494,26 @@ class ReinstateGenerationOperator(StreambankOperator):
         """Go back; see the class."""
         with airflow_failures():
             own = str(context["dag_run"].run_id)
-            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.has_stopped(self.job, own):
+            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.jobs.has_stopped(
+                self.job, own
+            ):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
             number, by = as_integer(self.generation, "generation"), asked_by(context)
-            if number is None or not self.hook.has_moved(self.job, number):
+            if number is None or not self.hook.recovery.has_moved(self.job, number):
                 self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
             # A driver that gets on after all is not stopped for this.
-            self.hook.check_not_gone_on(self.job, str(self.savepoint))
+            self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
             options: dict[str, Any] = {"note": self.why, "by": by}
-            stopped = self.hook.stop(self.job, savepoint=False, drain=False, force_after_s=None, **options)
+            stopped = self.hook.jobs.stop(
+                self.job, savepoint=False, drain=False, force_after_s=None, **options
+            )
             try:
-                done = self.hook.reinstate(self.job, str(self.savepoint), number, **options)
+                done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
             except RefusedError:
                 if stopped.state == "stopped" or as_bool(self.start, "start"):
                     # It is not to stand still for this: what it has is whole, too.
-                    self.hook.start(self.job, obey_desired=False, wait=False, **options)
+                    self.hook.jobs.start(self.job, obey_desired=False, wait=False, **options)
                 raise
         self.log.info(
             "Generation %d is the current one again, in %s, after batch %d.",

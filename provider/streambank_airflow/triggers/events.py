@@ -134,7 +134,7 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
 
     def open_watcher(self, hook: StreambankHook) -> Looks[EventTime]:
         """See `TellingTrigger.open_watcher`."""
-        return hook.event_time(self.job, self.checkpoint)
+        return hook.watchers.event_time(self.job, self.checkpoint)
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streambank.checkpoint.closure import Closure, ClosureKind
+from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.paths import needs_rewrite, rewrite_operator_metadata
 from streambank.checkpoint.reader import CheckpointReader
+from streambank.core.choices import ClosureKind
 from streambank.storage import open_store
 from tests.support.checkpoint.recorded import expected, maker, unpack
 

@@ -43,7 +43,7 @@ def test_help_names_every_verb_and_every_verb_has_help_with_an_example() -> None
         assert "Example: streambank job" in succeed("job", verb, "--help").out
 
 
-def test_help_loads_no_engine_module_but_errors() -> None:
+def test_help_loads_no_engine_module_but_choices_and_errors() -> None:
     code = """
 import json, sys
 from streambank.__main__ import main
@@ -56,7 +56,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     )
     loaded = json.loads(said.stdout.splitlines()[-1])
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
-    assert foreign == ["streambank", "streambank.core", "streambank.core.errors"]
+    assert foreign == ["streambank", "streambank.core", "streambank.core.choices", "streambank.core.errors"]
 
 
 def test_version() -> None:

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from streambank.cli import options
-from streambank.cli.options import Where, executor
+from streambank.cli.options import executor
+from streambank.core.choices import WorkPlace
 from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank.work.executor import FAR_BYTES, FAR_FILES, BySize, Threads, Work
@@ -92,15 +93,15 @@ def test_little_stays_here_though_a_master_is_named(
 
 
 def test_the_threshold_is_the_documented_one() -> None:
-    chosen = executor(Where.auto, MASTER, None, None, 2)
+    chosen = executor("auto", MASTER, None, None, 2)
     assert isinstance(chosen, BySize)
     assert (chosen.far_bytes, chosen.far_files) == (64 << 30, 200_000) == (FAR_BYTES, FAR_FILES)
     page = (ROOT / "docs/howto/scale.md").read_text()
     assert "64 GiB or 200,000 files" in page
 
 
-@pytest.mark.parametrize(("on", "master"), [(Where.here, MASTER), (Where.auto, None), (Where.here, None)])
-def test_one_machine_is_the_default(on: Where, master: str | None) -> None:
+@pytest.mark.parametrize(("on", "master"), [("here", MASTER), ("auto", None), ("here", None)])
+def test_one_machine_is_the_default(on: WorkPlace, master: str | None) -> None:
     assert isinstance(executor(on, master, None, None, 2), Threads)
     assert Spark.asked == []
 
@@ -112,7 +113,7 @@ def test_spark_without_a_master(tmp_path: Path, repository: Path) -> None:
 
 
 def test_a_rate_is_kept_by_one_machine(tmp_path: Path, repository: Path) -> None:
-    assert isinstance(executor(Where.auto, MASTER, None, None, 2, 50_000_000), Threads)
+    assert isinstance(executor("auto", MASTER, None, None, 2, 50_000_000), Threads)
     on = ("--on", "spark", "--master", MASTER, "--max-rate", "50MB/s")
     answer = streambank("take", tmp_path / "ck", "-r", repository, "--job", "orders", *on)
     assert answer.code == 2 and "--max-rate" in answer.err
@@ -132,7 +133,7 @@ def test_a_share_is_hashed_here(tmp_path: Path, repository: Path) -> None:
 @pytest.mark.parametrize("wrong", ["spark.executor.memory", "executor.memory=2g", "=x"])
 def test_what_is_no_spark_property(wrong: str) -> None:
     with pytest.raises(InputError) as caught:
-        executor(Where.spark, MASTER, [wrong], None, 2)
+        executor("spark", MASTER, [wrong], None, 2)
     assert caught.value.code == "usage"
 
 

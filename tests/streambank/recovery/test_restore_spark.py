@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streambank.core.choices import SinkChoice
 from streambank.doctor.checks.checkpoint import check_sink
-from streambank.recovery.choices import SinkChoice
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository

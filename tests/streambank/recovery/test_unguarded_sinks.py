@@ -10,10 +10,10 @@ import pytest
 
 from streambank.control.control import JobControl
 from streambank.control.progress import ProgressWriter
+from streambank.core.choices import SinkChoice
 from streambank.core.errors import RefusedError
 from streambank.kafka.sink import KafkaSinkStanding
 from streambank.recovery import restore as restoring
-from streambank.recovery.choices import SinkChoice
 from streambank.recovery.plan import RestorePlan
 from streambank.recovery.preconditions import Prepared, RestoreRequest, prepare
 from streambank.recovery.reached import Reached

@@ -162,13 +162,16 @@ def test_an_aws_connection_can_be_named_instead(
     connect(monkeypatch, {"repository": location, "aws_conn_id": "lake"}, login=None, password=None)
     hook = StreambankHook()
 
-    made = hook.repository("orders", create=True)
+    made = hook.declared.open_repository("orders", create=True)
 
     assert hook.test_connection() == (True, f"The repository {made.id} is there.")
     opened = asyncio.run(StreambankHook.aopen("streambank_default"))
-    assert opened.settings == hook.settings
+    assert opened.declared.settings == hook.declared.settings
     assert opened.get_conn().id == made.id
-    assert SECRET not in f"{hook.settings} {opened.settings!r} {vars(hook)}"
+    assert (
+        SECRET
+        not in f"{hook.declared.settings} {opened.declared.settings!r} {vars(hook)} {vars(hook.declared)}"
+    )
 
 
 def test_a_wait_in_the_triggerer_reads_records_and_checkpoints_with_it(
@@ -186,12 +189,12 @@ def test_a_wait_in_the_triggerer_reads_records_and_checkpoints_with_it(
 
     async def look() -> Any:
         hook = await StreambankHook.aopen("streambank_default", str(jobs_file))
-        watcher = await asyncio.to_thread(hook.watcher, "flights")
+        watcher = await asyncio.to_thread(hook.watchers.job, "flights")
         assert SECRET not in repr(watcher)
         return await asyncio.to_thread(watcher.look)
 
     assert asyncio.run(look()).state == "never-started"
-    took = StreambankHook(jobs_file=str(jobs_file)).take(
+    took = StreambankHook(jobs_file=str(jobs_file)).savepoints.take(
         "flights",
         checkpoint=None,
         file_sinks=[],
@@ -203,7 +206,9 @@ def test_a_wait_in_the_triggerer_reads_records_and_checkpoints_with_it(
         by={},
     )
     assert took["batch"] == 2
-    report, _ = StreambankHook(jobs_file=str(jobs_file)).verify("flights", "latest", level="full", by={})
+    report, _ = StreambankHook(jobs_file=str(jobs_file)).savepoints.verify(
+        "flights", "latest", level="full", by={}
+    )
     assert report["ok"]
 
 
@@ -225,7 +230,7 @@ def test_a_driver_gets_nothing_of_it(
         return handle
 
     monkeypatch.setattr(LocalLauncher, "submit", noting)
-    hook.start("flights", obey_desired=False, wait=True, note="", by={})
+    hook.jobs.start("flights", obey_desired=False, wait=True, note="", by={})
     managed.wait_for_batch(1)
     (pids,) = launches
     assert pids
@@ -236,10 +241,12 @@ def test_a_driver_gets_nothing_of_it(
         assert not [secret for secret in (*SECRETS, KEY) if secret.encode() in told]
     files = [path for path in managed.folder.rglob("*") if path.is_file()]
     assert not [path for path in files if path.suffix != ".crc" and SECRET.encode() in path.read_bytes()]
-    stopped = hook.stop("flights", savepoint=True, drain=False, force_after_s=None, note="", by={})
+    stopped = hook.jobs.stop("flights", savepoint=True, drain=False, force_after_s=None, note="", by={})
     assert stopped.savepoints
     poll(lambda: not managed.driver_lives())
-    opened = hook.get_conn() if hook.settings.repository else hook.repository("flights")
+    opened = (
+        hook.get_conn() if hook.declared.settings.repository else hook.declared.open_repository("flights")
+    )
     assert verify(opened, "flights", [one.savepoint for one in opened.manifests("flights")][-1], "full").ok
 
 
@@ -288,7 +295,7 @@ def test_what_cannot_be_followed_is_refused_without_repeating_it(
         connect(monkeypatch, aws, name="lake", kind="aws")
 
     for opened in (
-        lambda: StreambankHook().settings,
+        lambda: StreambankHook().declared.settings,
         lambda: asyncio.run(StreambankHook.aopen("streambank_default")),
     ):
         with pytest.raises(InputError, match=wrong) as caught:
@@ -297,23 +304,11 @@ def test_what_cannot_be_followed_is_refused_without_repeating_it(
         assert "hush" not in text and SECRET not in text
 
 
-def test_every_verb_of_the_hook_goes_by_the_connection() -> None:
-    without = {"aopen", "check_order", "declared", "get_conn_value", "launch_policy", "test_connection"}
-    verbs = {
-        name
-        for kind in StreambankHook.__mro__
-        if kind.__module__.startswith("streambank_airflow")
-        for name, verb in vars(kind).items()
-        if callable(verb) and not name.startswith("_") and not hasattr(verb, "__wrapped__")
-    }
-    assert verbs <= without
-
-
 def test_a_repository_of_a_hook_goes_on_working_after_the_call(
     moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, {"repository": moto_server.location(), **own_fields(moto_server)})
-    repository: Repository = StreambankHook().repository("orders", create=True)
+    repository: Repository = StreambankHook().declared.open_repository("orders", create=True)
 
     with repository.objects.writer() as writer:
         writer.add(b"x" * (2 << 20), 2 << 20)

@@ -14,7 +14,9 @@ from streambank.core.errors import InputError, StorageError
 from streambank.savepoint.verify import verify
 from streambank.work.executor import BySize, Pace
 from streambank_airflow.connections.spark import SparkChoice
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.recovery import RecoveryVerbs
+from streambank_airflow.hooks.repository import RepositoryVerbs
+from streambank_airflow.hooks.savepoints import SavepointVerbs
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
@@ -65,12 +67,18 @@ def test_an_application_that_did_not_do_it(shop: SimulatedJob, seen: Path, tmp_p
 def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def noting(self: StreambankHook, *_: Any, executor: Any, **__: Any) -> Any:
+    def noting(self: Any, *_: Any, executor: Any, **__: Any) -> Any:
         asked.append(executor)
         raise InputError("enough", code="bad-input")
 
-    for verb in ("take", "verify", "restore", "plan_restore", "replicate"):
-        monkeypatch.setattr(StreambankHook, verb, noting)
+    for part, verb in (
+        (SavepointVerbs, "take"),
+        (SavepointVerbs, "verify"),
+        (RecoveryVerbs, "restore"),
+        (RecoveryVerbs, "plan"),
+        (RepositoryVerbs, "replicate"),
+    ):
+        monkeypatch.setattr(part, verb, noting)
     context: Any = {"dag_run": _Run(), "ti": _Run()}
     choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
     for operator in (

@@ -11,10 +11,9 @@ import pytest
 
 from streambank.core.errors import InputError
 from streambank.declaration.launch import LaunchPolicy
-from streambank.driver.launchers.choose import launcher_for
+from streambank.driver.launchers.choose import launcher_for, placed
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult
-from streambank_airflow.hooks.declared import connected
 from streambank_airflow.hooks.streambank import StreambankHook
 from streambank_airflow.operators.driver import DRIVER_LOG_KEY, DriverLogLink
 from streambank_airflow.operators.job import StartStreamingJobOperator
@@ -23,28 +22,21 @@ from tests.support.jobs.declared import write_jobs
 pytestmark = pytest.mark.airflow
 
 
-class Hook(StreambankHook):
-    """A hook that says where a job runs."""
-
-    @connected
-    def placed(self, ref: str) -> LaunchPolicy:
-        from streambank.driver.launchers.choose import placed
-
-        return placed(self.declared(ref)[0]).launch
-
-    @connected
-    def launcher(self, ref: str) -> Any:
-        return launcher_for(self.declared(ref)[0])
+def launch_of(hook: StreambankHook, ref: str) -> LaunchPolicy:
+    """Where a job runs, as a verb of the hook sees it."""
+    with hook.declared.access():
+        return placed(hook.declared.job(ref)).launch
 
 
-def hook(folder: Path, patch: pytest.MonkeyPatch, more: str = "", **connection: Any) -> Hook:
+def hook(folder: Path, patch: pytest.MonkeyPatch, more: str = "", **connection: Any) -> StreambankHook:
     patch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", **connection}))
-    return Hook(jobs_file=str(write_jobs(folder, more=f'launch.connection = "cluster"\n{more}')))
+    return StreambankHook(jobs_file=str(write_jobs(folder, more=f'launch.connection = "cluster"\n{more}')))
 
 
 def test_the_connection_says_what_is_not_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"deploy-mode": "cluster", "queue": "etl", "namespace": "x", "spark-binary": "spark3-submit"}
-    found = hook(tmp_path, monkeypatch, 'launch.queue = "mine"', host="yarn", extra=extra).placed("flights")
+    one = hook(tmp_path, monkeypatch, 'launch.queue = "mine"', host="yarn", extra=extra)
+    found = launch_of(one, "flights")
     assert (found.on, found.deploy_mode, found.master, found.queue) == ("yarn", "cluster", "yarn", "mine")
     assert (found.namespace, found.connection) == (None, None)
 
@@ -55,13 +47,14 @@ def test_a_name_that_is_too_long_for_the_cluster_is_refused(
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "yarn"}))
     jobs = write_jobs(tmp_path, name="n" * 90, more='launch.connection = "cluster"')
     with pytest.raises(InputError) as caught:
-        Hook(jobs_file=str(jobs)).placed("n" * 90)
+        launch_of(StreambankHook(jobs_file=str(jobs)), "n" * 90)
     assert caught.value.code == "bad-connection" and "89 characters" in caught.value.message
 
 
 def test_a_standalone_master_is_host_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"deploy-mode": "cluster", "rest-port": 6067}
-    found = hook(tmp_path, monkeypatch, host="spark://127.0.0.1", port=7077, extra=extra).placed("flights")
+    one = hook(tmp_path, monkeypatch, host="spark://127.0.0.1", port=7077, extra=extra)
+    found = launch_of(one, "flights")
     assert (found.on, found.master, found.rest) == (
         "standalone",
         "spark://127.0.0.1:7077",
@@ -71,13 +64,14 @@ def test_a_standalone_master_is_host_and_port(tmp_path: Path, monkeypatch: pytes
 
 def test_in_client_mode_a_driver_is_started_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = hook(tmp_path, monkeypatch, host="spark://127.0.0.1", port=7077)
-    assert one.placed("flights").deploy_mode == "client"
-    assert isinstance(one.launcher("flights"), LocalLauncher)
+    assert launch_of(one, "flights").deploy_mode == "client"
+    with one.declared.access():
+        assert isinstance(launcher_for(one.declared.job("flights")), LocalLauncher)
 
 
 def test_a_master_that_is_declared_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = hook(tmp_path, monkeypatch, 'master = "local[1]"', host="yarn", extra={"queue": "etl"})
-    assert one.placed("flights").master == "local[1]"
+    assert launch_of(one, "flights").master == "local[1]"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,7 @@ def test_what_a_connection_cannot_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        hook(tmp_path, monkeypatch, **connection).placed("flights")
+        launch_of(hook(tmp_path, monkeypatch, **connection), "flights")
     assert caught.value.code == "bad-connection"
     assert said in caught.value.message and "c2VjcmV0" not in f"{caught.value.message}{caught.value.hint}"
 
@@ -101,16 +95,18 @@ def test_what_a_connection_cannot_say(
 def test_a_connection_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = hook(tmp_path, monkeypatch)
     monkeypatch.delenv("AIRFLOW_CONN_CLUSTER")
-    monkeypatch.setattr(Hook, "_find", classmethod(lambda cls, conn_id: None))
+    monkeypatch.setattr("streambank_airflow.hooks.connection.find_connection", lambda conn_id: None)
     with pytest.raises(InputError) as caught:
-        one.launch_policy(one.declared("flights")[0])
+        launch_of(one, "flights")
     assert caught.value.code == "no-connection"
 
 
 def test_a_job_without_connection_asks_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Hook(jobs_file=str(write_jobs(tmp_path)))
-    monkeypatch.setattr(Hook, "launch_policy", lambda self, job: pytest.fail("it was asked"))
-    assert one.placed("flights") == LaunchPolicy()
+    one = StreambankHook(jobs_file=str(write_jobs(tmp_path)))
+    monkeypatch.setattr(
+        "streambank_airflow.hooks.declared.launch_policy", lambda job: pytest.fail("it was asked")
+    )
+    assert launch_of(one, "flights") == LaunchPolicy()
 
 
 def test_the_link_leads_to_the_drivers_page_where_there_is_one() -> None:

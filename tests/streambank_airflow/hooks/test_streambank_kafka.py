@@ -46,7 +46,7 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
     )
     hook = StreambankHook()
     wanted: Any = dict.fromkeys(("batch", "closure")) | dict.fromkeys(("pin", "new_query"), False)
-    taken = hook.take(
+    taken = hook.savepoints.take(
         "orders",
         checkpoint=str(write_checkpoint(tmp_path / "checkpoint", OFFSETS)),
         file_sinks=[],
@@ -55,17 +55,17 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
         kafka="kafka:9092",
         **wanted,
     )
-    (source,) = hook.repository("orders").load("orders", taken["savepoint"]).sources
+    (source,) = hook.declared.open_repository("orders").load("orders", taken["savepoint"]).sources
     assert source["kafka"]["topics"]["flights"]["topic_id"]
     assert asked == ["kafka:9092"]
 
     into = str(tmp_path / "restored")
-    plan = hook.plan_restore(
+    plan = hook.recovery.plan(
         "orders", "latest-good", into=into, may_stop=False, kafka="elsewhere:9092", **RESTORE
     )
     assert plan.sources[0]["safe"] is True
     assert asked == ["kafka:9092", "elsewhere:9092"]
-    hook.restore(
+    hook.recovery.restore(
         "orders", "latest-good", into=into, link=False, note="", by={}, kafka="mirror:9092", **RESTORE
     )
     assert set(asked[2:]) == {"mirror:9092"}, "before the files are laid out, and after"
@@ -86,9 +86,9 @@ def test_a_savepoint_that_names_no_servers_is_restored_by_those_of_the_operator(
     )
     more: Any = {"into": str(tmp_path / "restored"), "may_stop": False, **RESTORE}
     with pytest.raises(RefusedError, match="The address of the query's Kafka") as refused:
-        StreambankHook().plan_restore("orders", "latest-good", **more)
+        StreambankHook().recovery.plan("orders", "latest-good", **more)
     assert "`kafka` of an Airflow operator" in refused.value.hint
-    assert StreambankHook().plan_restore("orders", "latest-good", kafka="kafka:9092", **more).sources
+    assert StreambankHook().recovery.plan("orders", "latest-good", kafka="kafka:9092", **more).sources
     assert asked == ["kafka:9092"]
 
 

@@ -122,8 +122,8 @@ def test_a_form_may_say_no(job: Job) -> None:
 
 def test_a_retry_finds_it_done(job: Job) -> None:
     task = CompactCheckpointOperator(task_id="task", job="flights")
-    first = task.hook.compact_checkpoint("flights", **HOW)
-    again = task.hook.compact_checkpoint("flights", **HOW)
+    first = task.hook.checkpoints.compact("flights", **HOW)
+    again = task.hook.checkpoints.compact("flights", **HOW)
     assert first["main"].files == again["main"].files and again["main"].already_done
 
 

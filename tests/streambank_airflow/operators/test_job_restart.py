@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import RestartStreamingJobOperator
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
@@ -107,15 +107,15 @@ def test_a_stop_while_it_waits_has_the_last_word(managed: Managed, monkeypatch: 
 def test_another_try_does_not_stop_the_driver_that_the_first_has_started(
     managed: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    restart, tries = StreambankHook.restart, []
+    restart, tries = JobVerbs.restart, []
 
-    def fails_once(self: StreambankHook, ref: str, **how: Any) -> Any:
+    def fails_once(self: JobVerbs, ref: str, **how: Any) -> Any:
         tries.append(restart(self, ref, **how))
         if len(tries) == 1:
             raise StorageError("The disk is away.", code="storage")
         return tries[-1]
 
-    monkeypatch.setattr(StreambankHook, "restart", fails_once)
+    monkeypatch.setattr(JobVerbs, "restart", fails_once)
     managed.start()
 
     run = run_dag(dag_of(managed, retries=2, retry_delay=timedelta(0)))

@@ -19,7 +19,7 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
 from streambank.job.stop_request import StopAsked
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import StopStreamingJobOperator, asker
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
@@ -185,16 +185,16 @@ def test_nothing_is_waited_for_where_no_driver_lives(
 
 def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None) -> list[StopAsked]:
     """Let the first attempt to finish a stop fail as a disk does; what each was to finish is in the list."""
-    finish, seen = StreambankHook.stop, []
+    finish, seen = JobVerbs.stop, []
 
-    def stop(self: StreambankHook, ref: str, **how: Any) -> Any:
+    def stop(self: JobVerbs, ref: str, **how: Any) -> Any:
         seen.append(how["asked"])
         if len(seen) == 1:
             meanwhile()
             raise StorageError("The disk is away.", code="storage")
         return finish(self, ref, **how)
 
-    patch.setattr(StreambankHook, "stop", stop)
+    patch.setattr(JobVerbs, "stop", stop)
     return seen
 
 

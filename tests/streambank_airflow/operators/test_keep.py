@@ -14,7 +14,7 @@ from streambank.control.control import JobControl
 from streambank.control.watch import WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.health import HealthVerbs
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.watch.job import Signs
@@ -120,9 +120,9 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
     managed.declare(QUICK.format("300ms") + "max_failures = 1\n")
     managed.start()
     looked: list[bool] = []
-    look = StreambankHook.is_still_unhealthy
+    look = HealthVerbs.is_still_unhealthy
 
-    def look_late(self: StreambankHook, ref: str, found: dict[str, Any]) -> bool:
+    def look_late(self: HealthVerbs, ref: str, found: dict[str, Any]) -> bool:
         if not looked:
             managed.hangs.unlink()
             managed.wait_for_batch(managed.last_batch() + 1)
@@ -130,7 +130,7 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
         looked.append(look(self, ref, found))
         return looked[-1]
 
-    monkeypatch.setattr(StreambankHook, "is_still_unhealthy", look_late)
+    monkeypatch.setattr(HealthVerbs, "is_still_unhealthy", look_late)
     managed.hangs.write_text("0")
     with meanwhile(managed, lambda: poll(lambda: looked, timeout_s=60), lambda: managed.stop("enough")):
         run = run_dag(dag_of(managed))

@@ -112,7 +112,7 @@ def seeing(monkeypatch: pytest.MonkeyPatch) -> Any:
             watcher.opened += 1
             return watcher
 
-        monkeypatch.setattr("streambank_airflow.hooks.streambank.StreambankHook.event_time", event_time)
+        monkeypatch.setattr("streambank_airflow.hooks.watchers.Watchers.event_time", event_time)
         return watcher
 
     return see

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from streambank.checkpoint.closure import Closure, ClosureKind, plan_closure
+from streambank.checkpoint.closure import Closure, plan_closure
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import NotFoundError
 from streambank.storage import FileInfo, Store
 from tests.support.archives import unpack_tar

@@ -18,7 +18,6 @@ from streambank.cli.options import (
     Pin,
     SparkConf,
     SparkProperties,
-    Where,
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
@@ -307,7 +306,7 @@ def savepoint(
         ),
     ] = False,
     why: Why = "",
-    on: On = Where.auto,
+    on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,
     spark_properties: SparkProperties = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,11 +24,11 @@ from streambank.cli.options import (
     RepositoryOption,
     SparkConf,
     SparkProperties,
-    Where,
     brokers_of,
     bytes_per_s,
 )
 from streambank.cli.output import console
+from streambank.core.choices import ClosureKind
 
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
@@ -47,13 +46,6 @@ EXAMPLES = """Examples:
 """
 
 
-class Closure(StrEnum):
-    """How much a savepoint holds."""
-
-    safe = "safe"
-    minimal = "minimal"
-
-
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog=EXAMPLES)(take)
@@ -65,8 +57,9 @@ def take(
     job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
     batch: Batch = None,
     closure: Annotated[
-        Closure, typer.Option(help="safe also keeps one older snapshot, so that Spark can repair a bad one.")
-    ] = Closure.safe,
+        ClosureKind,
+        typer.Option(help="safe also keeps one older snapshot, so that Spark can repair a bad one."),
+    ] = "safe",
     file_sink: Annotated[
         list[str] | None,
         typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
@@ -85,7 +78,7 @@ def take(
         bool,
         typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
     ] = False,
-    on: On = Where.auto,
+    on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,
     spark_properties: SparkProperties = None,
@@ -129,7 +122,7 @@ def take(
         target,
         job,
         batch=batch,
-        closure=closure.value,
+        closure=closure,
         sinks=named,
         sources=kafka_sources({}, brokers),
         note=note,
