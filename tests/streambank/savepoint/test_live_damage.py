@@ -14,7 +14,7 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.state.changelog import MAGIC
+from streambank.checkpoint.state.lz4 import MAGIC
 from streambank.core.errors import NotFoundError
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository

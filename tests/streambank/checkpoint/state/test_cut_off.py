@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.checkpoint.state.changelog import MAGIC
-from streambank.checkpoint.state.cut_off import END_MARK_BYTES, cut_off
+from streambank.checkpoint.state.cut_off import cut_off
+from streambank.checkpoint.state.lz4 import HEADER_BYTES, MAGIC
 from tests.support.checkpoint.recorded import Checkpoint, checkpoint
 
 END = MAGIC + b"\x15" + bytes(12)
@@ -19,7 +19,7 @@ def judged(data: bytes) -> tuple[str | None, int]:
 @pytest.mark.parametrize("blocks", [1, 2000])
 def test_a_stream_must_end_with_its_end_mark(blocks: int) -> None:
     stream, reads = BLOCK * blocks, 1 if blocks == 1 else 2
-    assert len(END) == END_MARK_BYTES
+    assert len(END) == HEADER_BYTES
     assert judged(stream + END) == (None, reads)
     assert judged(b"v2\nhead" + stream + END) == (None, reads), "a changelog of format 2"
     for cut in (stream, (stream + END)[:-1], stream + END[:-1] + b"\1"):
