@@ -53,3 +53,37 @@ def test_what_does_not_tell(store: LocalStore, name: str) -> None:
     store.write(name, b"1\n2\n")
     assert count_rows(store, name) is None
     assert count_rows(store, "not-there.json") is None
+
+
+def test_a_table_of_many_columns(store: LocalStore) -> None:
+    """A list of 15 or more has its length in bytes of its own."""
+    table = pa.table({f"column {number}": range(7) for number in range(40)})
+    pq.write_table(table, store.root / "wide.parquet")
+    assert count_rows(store, "wide.parquet") == 7
+
+
+ROWS = b"\x36\x0e"
+"""Field 3 after a field 0, an integer of 7."""
+
+
+@pytest.mark.parametrize(
+    ("footer", "rows"),
+    [
+        (ROWS, 7),
+        (b"\x19\x21\x01\x02" + b"\x26\x0e", 7),  # a list of two truths before it
+        (b"\x19\xf1\xff\xff\xff\xff\x0f\x01", None),  # one of four billion, and no more bytes
+        (b"\x15" + b"\xff" * 12, None),  # a number without an end
+        (b"\x1c" * 100, None),  # a structure in a structure in a structure
+        (b"", None),
+    ],
+)
+def test_footers_made_by_hand(store: LocalStore, footer: bytes, rows: int | None) -> None:
+    length = len(footer).to_bytes(4, "little")
+    store.write(
+        "made.parquet", b"PAR1" + footer + b"\x00" + (len(footer) + 1).to_bytes(4, "little") + b"PAR1"
+    )
+    assert count_rows(store, "made.parquet") == rows
+    store.write("bare.parquet", b"PAR1" + footer + length + b"PAR1")
+    assert count_rows(store, "bare.parquet") == rows
+    store.write("short.parquet", b"PAR1")
+    assert count_rows(store, "short.parquet") is None
