@@ -23,7 +23,7 @@ def found(seen: Iterable[object]) -> dict[str, Finding]:
     return {one.code: one for one in seen if isinstance(one, Finding)}
 
 
-def unseen(seen: Iterable[object]) -> list[SkippedCheck]:
+def skipped(seen: Iterable[object]) -> list[SkippedCheck]:
     """What was not looked at."""
     return [one for one in seen if isinstance(one, SkippedCheck)]
 
@@ -38,7 +38,7 @@ def planned(of: str | Checkpoint) -> tuple[Closure, ClosurePlanner]:
 def columns(of: str | Checkpoint) -> list[StateColumns]:
     """What the operators of a recorded checkpoint keep."""
     kept = [*columns_of(*planned(of))]
-    assert not unseen(kept)
+    assert not skipped(kept)
     return [one for one in kept if isinstance(one, StateColumns)]
 
 

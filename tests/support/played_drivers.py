@@ -19,7 +19,7 @@ from streambank.control.processes import ProcessId
 from streambank.control.requests import STOP
 from streambank.core.errors import RefusedError
 from streambank.driver.spec import LaunchSpec, decode_launch
-from streambank_spark.runner.superseded import check_wanted, take_lease
+from streambank_spark.runner.superseded import check_not_superseded, take_lease
 from tests.support.fake_spark_master import FakeMaster
 from tests.support.jobs import ELSEWHERE, poll
 
@@ -132,7 +132,7 @@ class PlayedDrivers:
             return
         keeper = Keeper(claim, status=lambda: {"queries": {"main": {"triggered": True}}}).start()
         try:
-            check_wanted(life.spec, control, claim)
+            check_not_superseded(life.spec, control, claim)
         except RefusedError:
             keeper.stop()
             claim.release("refused")

@@ -16,7 +16,7 @@ from streambank.doctor.checks.clocks import check_driver, check_files, check_pla
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
 from tests.support.checkpoints import checkpoint
-from tests.support.doctored import found, unseen
+from tests.support.doctored import found, skipped
 from tests.support.histories import at
 
 SECOND = timedelta(seconds=1)
@@ -84,5 +84,5 @@ def test_the_clock_of_a_service(ahead_s: int, expected: bool) -> None:
 
 
 def test_a_service_without_a_clock_is_said_and_a_disk_has_none() -> None:
-    assert unseen(check_service(Service(), lambda: at(0)))[0].why == "It says no time."
+    assert skipped(check_service(Service(), lambda: at(0)))[0].why == "It says no time."
     assert not [*check_service(MemoryStore(), lambda: at(0))]
