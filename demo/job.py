@@ -127,10 +127,10 @@ class FlightsJob:
     def kill_driver(self) -> list[str]:
         """End the driver's processes by SIGKILL, like a crash; returns what was killed, as `python 123`."""
         found = self.driver()
-        looked_at = [process for one in found if (process := processes.look_at(one.pid)) is not None]
-        processes.signal_all(looked_at, signal.SIGKILL)
+        living = [process for one in found if (process := processes.look_at(one.pid)) is not None]
+        processes.signal_all(living, signal.SIGKILL)
         deadline = time.monotonic() + 10
-        while any(processes.is_alive(process) for process in looked_at):
+        while any(processes.is_alive(process) for process in living):
             if time.monotonic() > deadline:
                 raise WaitedTooLongError("the driver is still there 10 s after SIGKILL")
             time.sleep(0.02)

@@ -74,13 +74,13 @@ def test_a_query_that_is_killed_and_compacted_goes_on_exactly(
 def there_and_back_and_there(checkpoint: Path, quarantine: Path) -> None:
     """Compact, bring everything back, compact again, and delete what is dead for good."""
     store, place = LocalStore(checkpoint), LocalStore(quarantine)
-    wish = CompactionRequest(stopped=True, watch=HELD)
+    request = CompactionRequest(stopped=True, watch=HELD)
     before = contents(store)
-    first = compact(store, place, wish)
+    first = compact(store, place, request)
     assert {"temporary", "abandoned-attempt"} <= {reason.value for reason in first.reasons}
     bring_back(store, Quarantine(place), check=lambda: None)
     assert contents(store) == before
-    again = compact(store, place, wish)
+    again = compact(store, place, request)
     assert again.files == first.files
     assert purge(Quarantine(place)).files == len(first.files)
 

@@ -132,16 +132,16 @@ def test_the_dag_does_the_same(
             task.retries = 0
         return run_dag(dags["seen.compact"], run_conf=answers)
 
-    looked = compact(where="key.number % 4 = 0", dry_run=True)
-    assert task_states(looked)["preview"] == "failed", "there is no savepoint yet"
+    preview = compact(where="key.number % 4 = 0", dry_run=True)
+    assert task_states(preview)["preview"] == "failed", "there is no savepoint yet"
 
     run = compact(where="key.number % 4 = 0")
 
     states = task_states(run)
     assert (states["rewrite"], states["first_batch"], states["go_back"]) == ("success", "success", "skipped")
     assert xcom(run, "rewrite")["keys"] == NUMBERS // 4
-    looked = compact(where="key.number % 5 = 0", dry_run=True)
-    assert xcom(looked, "preview")["keys"] > 0
+    preview = compact(where="key.number % 5 = 0", dry_run=True)
+    assert xcom(preview, "preview")["keys"] > 0
     trial.arrive(forgotten=4)
     trial.settle()
     # There is no such column, so the job is not even stopped for it.

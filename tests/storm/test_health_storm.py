@@ -126,7 +126,7 @@ def test_what_hangs_is_told_from_what_is_idle_and_is_replaced_without_a_row_lost
         wait_written(tmp_path, 1)
         eyes.wait("healthy")
 
-        # A frozen JVM: Python beats, hears the wish to stop, and Spark answers nothing any more.
+        # A frozen JVM: Python beats, gets the request to stop, and Spark answers nothing any more.
         wait_for("batch 1", lambda: eyes.said()["batch"] == 1)
         assert healed.start.jvm_pid is not None
         os.kill(healed.start.jvm_pid, signal.SIGSTOP)

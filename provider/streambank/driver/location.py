@@ -70,7 +70,7 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     The records decide in this order: the lease says who has been (a launch that it does not name is coming,
     and so is one that has taken it since it was looked at), and of the newest launch whether its driver gave
     it back, and how; the launch spec says whether its cluster brings it back; and desired state and requests
-    say whether it is wanted then (`why_unwanted`). The cluster is asked for one thing only: whether
+    say whether it is wanted then (`why_superseded`). The cluster is asked for one thing only: whether
     a driver is there.
 
     Args:
@@ -88,8 +88,8 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     for handle in found:
         if handle.launch_id not in been:
             spec = spec_of(control, handle.launch_id)
-            wanted = spec is None or why_unwanted(spec, control) is None
-            (left.coming if wanted else left.doomed).append(handle)
+            comes = spec is None or why_superseded(spec, control) is None
+            (left.coming if comes else left.doomed).append(handle)
     newest = next((one for one in reversed(recent) if one.data.get("launch_id")), None)
     has_it = newest is not None and newest.number > (view.epoch if view is not None else 0)
     last = _still_there(launcher, control, newest, found, has_it) if newest is not None else None
@@ -97,8 +97,8 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
         spec = spec_of(control, last.launch_id)
         # Where an operation, such as a restore, has had the lease since, it was made for others.
         comes_back = spec is not None and spec.supervised and newest is recent[-1]
-        wanted = has_it or (spec is not None and comes_back and why_unwanted(spec, control) is None)
-        (left.coming if wanted else left.doomed).append(last)
+        comes = has_it or (spec is not None and comes_back and why_superseded(spec, control) is None)
+        (left.coming if comes else left.doomed).append(last)
     return left
 
 
@@ -265,7 +265,7 @@ def mark_stop(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
     control.requests.post(STOP, epoch=NO_EPOCH, by=by, why=why)
 
 
-def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
+def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
     """Why no driver of a launch is to run any more, as half a sentence; None where one is.
 
     Args:

@@ -14,7 +14,7 @@ from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
-from streambank.job.health import Health, Seen, Unhealthy, judge_health
+from streambank.job.health import Health, Inputs, Unhealthy, judge_health
 from streambank.job.restart import RestartResult, restart_job
 
 UNHEALTHY = "unhealthy"
@@ -101,7 +101,7 @@ def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy
     now = committed_batches(job, records)
     moved = {name: 0.0 for name, batch in now.items() if batch != found.batches.get(name, batch)}
     policy = job.health.after(found.failures)
-    return judge_health(policy, job.queries, view.status, Seen(silent_s, moved))
+    return judge_health(policy, job.queries, view.status, Inputs(silent_s, moved))
 
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:

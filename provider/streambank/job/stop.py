@@ -126,10 +126,10 @@ def ask_to_stop(
     if before is not None:
         at = before.at
     else:
-        wish = records.set_desired("stopped", by=by, why=why) if lasting else None
-        at = to_json_time(wish.at if wish else utc_now())
+        desired = records.set_desired("stopped", by=by, why=why) if lasting else None
+        at = to_json_time(desired.at if desired else utc_now())
     stop = _Stop(job, records, None, by, why, drain, force_after_s, drain_timeout_s, asked=before)
-    stop.check_wanted()
+    stop.check_not_started_since()
     view = records.lease.view()
     living = view is not None and not view.free and _is_driver(view)
     if view is not None and living and (before is None or before.epoch != view.epoch):
@@ -175,7 +175,7 @@ def stop_job(
         progress: Told about files and bytes of the savepoint.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
         lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again, and
-            has left a mark before, against drivers that come up late (`wanted.mark_stop`).
+            has left a mark before, against drivers that come up late (`location.mark_stop`).
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -243,7 +243,7 @@ class _Stop:
         return self.control.requests.post(STOP, epoch=epoch, by=self.by, why=self.why, **options).number
 
     def run(self, savepoint: bool, note: str, pin: bool, progress: Progress | None) -> StopResult:
-        self.check_wanted()
+        self.check_not_started_since()
         view = self.control.lease.settle()
         asked = self.asked.epoch if self.asked is not None else None
         epoch = view.epoch if view is not None else None
@@ -299,7 +299,7 @@ class _Stop:
         prune_and_tell(self.control)
         return result
 
-    def check_wanted(self) -> None:
+    def check_not_started_since(self) -> None:
         """Make sure that nobody has started the job since it was asked to stop."""
         desired = self.control.desired()
         if self.lasting and self.asked and desired is not None and desired.state != "stopped":

@@ -110,7 +110,7 @@ def exchange(
         records,
         repository or open_repository(job, records),
         {"by": by, "why": why, "launcher": launcher, "control": records},
-        _is_wanted(records),
+        _is_desired(records),
     )
     try:
         return one.run(make, force_after_s, progress)
@@ -122,7 +122,7 @@ def exchange(
         raise
 
 
-def _is_wanted(control: JobControl) -> bool:
+def _is_desired(control: JobControl) -> bool:
     """Whether the job is meant to run, or runs although nobody has said so."""
     desired = control.desired()
     if desired is not None:
@@ -139,7 +139,7 @@ class _Exchange:
         control: JobControl,
         repository: Repository,
         options: Mapping[str, Any],
-        wanted: bool,
+        desired: bool,
     ) -> None:
         self.job = job
         self.query = query
@@ -147,7 +147,7 @@ class _Exchange:
         self.control = control
         self.repository = repository
         self.options = options
-        self.wanted = wanted
+        self.desired = desired
         self.before: str | None = None
         self.left: int | None = None
 
@@ -187,7 +187,7 @@ class _Exchange:
 
     def _start(self) -> StartResult | None:
         """Start the job, if it is meant to run, and wait until each query has got going."""
-        if not self.wanted:
+        if not self.desired:
             return None
         return start_job(self.job, **self.options)
 
@@ -218,7 +218,7 @@ class _Exchange:
         except RefusedError as refusal:
             # It is not to stand still for this: what it has is whole, too.
             try:
-                if self.wanted:
+                if self.desired:
                     start_job(self.job, wait=False, **self.options)
             except StreambankError as error:
                 more = f"{refusal.message} Nor did it start: {error.message}"

@@ -125,15 +125,15 @@ def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers
         manifest: The savepoint.
         brokers: Who is asked.
     """
-    looked = list(_look(repository, manifest, brokers))
+    inspected = list(_look(repository, manifest, brokers))
     now = utc_now()
-    replays = [replay_of_standing(standing, record, brokers, now) for record, standing in looked]
+    replays = [replay_of_standing(standing, record, brokers, now) for record, standing in inspected]
     unrepeatable = [
         Unrepeatable(str(record.get("source")), what)
         for record in manifest.sources
         if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
     ]
-    return Sources(tuple(standing for _, standing in looked), tuple(replays), tuple(unrepeatable))
+    return Sources(tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable))
 
 
 def check_still_there(

@@ -230,11 +230,11 @@ class _Sweep:
             self.report.deleted.add([file for file in files if not self._has_to_wait(file)])
             return
         meter = Meter(self.progress, "delete", len(files), total_bytes(files))
-        looked_s = float("-inf")
+        checked_s = float("-inf")
         kept = False
         for file in files:
-            if boot_clock_s() - looked_s > LOOK_EVERY_S:
-                again, looked_s = looked_s > 0, boot_clock_s()
+            if boot_clock_s() - checked_s > LOOK_EVERY_S:
+                again, checked_s = checked_s > 0, boot_clock_s()
                 if not is_there(self.store, record):
                     return  # another sweep was faster
                 if again:

@@ -244,7 +244,7 @@ class StopStreamingJobOperator(DriverOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Stop it; see the class."""
         with airflow_failures():
-            self._skip_unless_wanted(context)
+            self._skip_unless_asked(context)
             if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
                 self.hook.jobs.require_stopped(self.job)
             persist_driver_log_link(context)
@@ -258,7 +258,7 @@ class StopStreamingJobOperator(DriverOperator):
         """What a failure has left behind, for its alert: a job that stands still for a restore."""
         return left_stopped(self.hook, self.job) if self.only_before == "restore" else ""
 
-    def _skip_unless_wanted(self, context: Context) -> None:
+    def _skip_unless_asked(self, context: Context) -> None:
         if not as_bool(self.only_if, "only_if"):
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
         left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")

@@ -46,7 +46,7 @@ class RepositoryOperator(StreambankOperator):
         super().__init__(**kwargs)
         self.only_if = only_if
 
-    def skip_unless_wanted(self) -> None:
+    def skip_unless_asked(self) -> None:
         """Skip the task where the form says so.
 
         Raises:
@@ -132,7 +132,7 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Replicate; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
             rate = self.max_rate if self.max_rate not in ("", "None") else None
             reports = self.hook.repository.replicate(
@@ -251,7 +251,7 @@ class ExpireSavepointsOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             report = self.hook.repository.expire(
                 self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
             )
@@ -319,7 +319,7 @@ class ExpireReplicasOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire in the replicas; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             dry_run = as_bool(self.plan_only, "plan_only")
             found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
         errors: list[tuple[str, StreambankError]] = []
@@ -363,7 +363,7 @@ class SweepRepositoryOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             report = self.hook.repository.sweep(
                 self.job,
                 grace_s=parse_duration_s(str(self.grace)),

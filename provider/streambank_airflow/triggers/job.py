@@ -90,8 +90,8 @@ class JobEndTrigger(JobTrigger):
         if view.down:
             status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
             return {"status": status, **view.to_dict()}
-        wanted = view.desired != "stopped" and view.operation is None
-        if self.heal and wanted and view.health == "unhealthy":
+        meant_to_run = view.desired != "stopped" and view.operation is None
+        if self.heal and meant_to_run and view.health == "unhealthy":
             return {"status": "unhealthy", **view.to_dict()}
         return None
 

@@ -120,7 +120,7 @@ class Poll:
         for request in self._control.requests.open(self._epoch, after=self._asked_up_to):
             self._asked_up_to = request.number
             if request.kind == STOP:
-                self._on_stop(self._wish(request))
+                self._on_stop(self._stop_request(request))
             else:
                 self._control.requests.answer(
                     request.number,
@@ -128,7 +128,7 @@ class Poll:
                     why=f"this driver does not support requests of the kind {request.kind!r}",
                 )
 
-    def _wish(self, request: Request) -> StopRequest:
+    def _stop_request(self, request: Request) -> StopRequest:
         options = request.options
         return StopRequest(
             reason="request",

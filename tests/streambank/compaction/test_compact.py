@@ -209,9 +209,9 @@ def test_a_query_that_starts_meanwhile_ends_the_compaction(
             commit_next(base.child("ck"), 4)
 
     needed, _ = closure(base.child("ck"))
-    wish = replace(STOPPED, check=start_at_the_third)
+    request = replace(STOPPED, check=start_at_the_third)
     with pytest.raises(RefusedError, match=r"started meanwhile.*q") as error:
-        compact(base.child("ck"), base.child("q"), wish)
+        compact(base.child("ck"), base.child("q"), request)
     assert error.value.code == "signs-of-life"
     assert all(base.exists(f"ck/{path}") for path in needed.paths)
     # The same place again: what was moved stays away, as the query has shown that it does without.
@@ -279,9 +279,9 @@ def test_a_quarantine_and_its_checkpoint_lie_apart(tmp_path: Path, place: str) -
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    for wish in (STOPPED, replace(STOPPED, stopped=False)):
+    for request in (STOPPED, replace(STOPPED, stopped=False)):
         with pytest.raises(NotFoundError, match="not a checkpoint"):
-            compact(LocalStore(tmp_path / "nothing"), LocalStore(tmp_path / "q"), wish)
+            compact(LocalStore(tmp_path / "nothing"), LocalStore(tmp_path / "q"), request)
 
 
 def test_a_recorded_checkpoint_there_and_back(tmp_path: Path) -> None:

@@ -50,14 +50,14 @@ def wait_until_gone(job: Job) -> None:
 def test_one_driver_takes_over_from_another_at_a_boundary(folder: Path) -> None:
     job = declare(folder)
     start(folder, job)
-    wishes = job.records().desired_records.numbers()
+    numbers = job.records().desired_records.numbers()
 
     result = finish(folder, job, ask(job))
 
     assert (result.state, result.how, result.stopped_epoch) == ("restarted", "boundary", 1)
     assert (result.start.epoch, result.start.batch) == (2, 1)
     assert requests(job) == 1
-    assert job.records().desired_records.numbers() == wishes  # nobody was told that it is to be stopped
+    assert job.records().desired_records.numbers() == numbers  # nobody was told that it is to be stopped
     said = result.to_dict()
     assert (said["state"], said["epoch"], said["how"]) == ("restarted", 2, "boundary")
 

@@ -121,7 +121,7 @@ def test_a_stop_that_comes_while_a_start_works_is_later_than_its_launch(
     job = in_cluster(folder, master)
     settled = job.records().lease.settle()
     assert settled is None
-    wish = job.records().set_desired("running", by=BY)
+    desired = job.records().set_desired("running", by=BY)
     drivers.room = False
 
     launcher = StandaloneLauncher(job.launch, search_s=0.0)
@@ -138,7 +138,7 @@ def test_a_stop_that_comes_while_a_start_works_is_later_than_its_launch(
     job.records().set_desired("running", by=BY)
     late = drivers.play("driver-0001")
     assert poll(lambda: late.ended) == "refused"
-    assert late.spec.desired == wish.number
+    assert late.spec.desired == desired.number
 
 
 def test_one_whose_beat_stood_still_is_ended_before_another_is_launched(

@@ -125,8 +125,8 @@ def test_a_driver_that_a_stop_could_not_see_coming_up_does_not_run(tmp_path: Pat
     (tmp_path / "in").mkdir()
     job = load_jobs(tmp_path / "jobs.toml").job("lines")
     control, launcher = job.records(), LocalLauncher()
-    wish = control.set_desired("running", by=BY)
-    spec = prepare_launch(job, control, by=BY, log=str(tmp_path / "driver.log"), desired=wish.number)
+    desired = control.set_desired("running", by=BY)
+    spec = prepare_launch(job, control, by=BY, log=str(tmp_path / "driver.log"), desired=desired.number)
     write_launch(control, spec)
     handle = launcher.submit(job, control, spec)
     try:

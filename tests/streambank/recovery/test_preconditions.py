@@ -39,13 +39,13 @@ def changing(shop: SimulatedJob) -> list[dict[str, Any]]:
 def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: SimulatedJob, which: int) -> None:
     savepoint = managed(shop, ELSEWHERE)
     shop.run(2)
-    wanted = changing(shop)[which]
+    target = changing(shop)[which]
     before = contents(quick_store(shop.base))
     with pytest.raises(RefusedError) as caught:
-        restore(RestoreRequest(shop.repository, savepoint, by=BY, **wanted))
+        restore(RestoreRequest(shop.repository, savepoint, by=BY, **target))
     assert caught.value.code == "other-records"
     assert ELSEWHERE in caught.value.message and "--jobs" in caught.value.hint
-    plan = plan_restore(RestoreRequest(shop.repository, savepoint, **wanted))
+    plan = plan_restore(RestoreRequest(shop.repository, savepoint, **target))
     assert plan.refusals[0].code == "other-records"
     assert contents(quick_store(shop.base)) == before
 

@@ -207,10 +207,10 @@ class TestUnmoved:
             shop.live.run(1)
         else:
             shop.live.plan()
-        wanted = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
-        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
+        target = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
+        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **target))  # type: ignore[arg-type]  # as a request has them
         assert [error.code for error in plan.refusals] == [code]
         with pytest.raises(RefusedError) as caught:
-            restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
+            restore(RestoreRequest(shop.repository, made, unmoved=True, **target))  # type: ignore[arg-type]  # as a request has them
         assert caught.value.code == code
-        restore(RestoreRequest(shop.repository, made, **wanted))  # type: ignore[arg-type]  # control: it is that alone
+        restore(RestoreRequest(shop.repository, made, **target))  # type: ignore[arg-type]  # control: it is that alone

@@ -120,14 +120,14 @@ def test_a_form_says_no_and_what_does_not_verify_is_neither_replicated_nor_expir
     airflow_database: None, managed: Managed, capfd: pytest.CaptureFixture[str]
 ) -> None:
     managed.start()
-    wishes = {"verify": "none", "sweep": False}
-    first = run_dag(savepoint_dag(managed), run_conf=wishes)
+    choices = {"verify": "none", "sweep": False}
+    first = run_dag(savepoint_dag(managed), run_conf=choices)
     states = task_states(first)
     assert (states["take"], states["verify"]) == ("success", "skipped")
     assert later(states) == ["success", "success", "skipped"]
     managed.wait_for_batch(xcom(first, "take")["batch"] + 1)
     managed.stop()
-    second = run_dag(savepoint_dag(managed), run_conf={**wishes, "replicate": False})
+    second = run_dag(savepoint_dag(managed), run_conf={**choices, "replicate": False})
     assert later(task_states(second)) == ["skipped"] * 3, "a replica lacks what would be expired"
     before = listed(managed.repository)
     for key in keys(managed.repository.store, "packs"):

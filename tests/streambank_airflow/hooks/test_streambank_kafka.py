@@ -45,7 +45,7 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
         "AIRFLOW_CONN_STREAMBANK_DEFAULT", json.dumps({"conn_type": "streambank", "extra": extra})
     )
     hook = StreambankHook()
-    wanted: Any = dict.fromkeys(("batch", "closure")) | dict.fromkeys(("pin", "new_query"), False)
+    how: Any = dict.fromkeys(("batch", "closure")) | dict.fromkeys(("pin", "new_query"), False)
     taken = hook.savepoints.take(
         "orders",
         checkpoint=str(write_checkpoint(tmp_path / "checkpoint", OFFSETS)),
@@ -53,7 +53,7 @@ def test_an_undeclared_query_is_taken_and_restored_by_the_servers_that_are_named
         note="",
         by={},
         kafka="kafka:9092",
-        **wanted,
+        **how,
     )
     (source,) = hook.declared.open_repository("orders").load("orders", taken["savepoint"]).sources
     assert source["kafka"]["topics"]["flights"]["topic_id"]

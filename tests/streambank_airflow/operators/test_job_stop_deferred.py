@@ -209,7 +209,7 @@ def test_a_try_after_a_failure_goes_on_with_what_was_asked(
 
     seen = fails_once(monkeypatch, see_it_gone)
     managed.start()
-    wishes = len(managed.control.desired_records.numbers())
+    numbers = len(managed.control.desired_records.numbers())
 
     run = run_dag(stop_dag(managed, **AGAIN))
 
@@ -219,7 +219,7 @@ def test_a_try_after_a_failure_goes_on_with_what_was_asked(
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert requests(managed) == 1
-    assert len(managed.control.desired_records.numbers()) == wishes + 1
+    assert len(managed.control.desired_records.numbers()) == numbers + 1
 
 
 def test_a_try_after_a_failure_asks_no_driver_that_was_started_in_between(

@@ -119,23 +119,23 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
     """The task that hears of it may wait in a queue for long, and the driver goes on meanwhile."""
     managed.declare(QUICK.format("300ms") + "max_failures = 1\n")
     managed.start()
-    looked: list[bool] = []
+    answers: list[bool] = []
     look = HealthVerbs.is_still_unhealthy
 
     def look_late(self: HealthVerbs, ref: str, found: dict[str, Any]) -> bool:
-        if not looked:
+        if not answers:
             managed.hangs.unlink()
             managed.wait_for_batch(managed.last_batch() + 1)
             managed.declare("restart = false\n")
-        looked.append(look(self, ref, found))
-        return looked[-1]
+        answers.append(look(self, ref, found))
+        return answers[-1]
 
     monkeypatch.setattr(HealthVerbs, "is_still_unhealthy", look_late)
     managed.hangs.write_text("0")
-    with meanwhile(managed, lambda: poll(lambda: looked, timeout_s=60), lambda: managed.stop("enough")):
+    with meanwhile(managed, lambda: poll(lambda: answers, timeout_s=60), lambda: managed.stop("enough")):
         run = run_dag(dag_of(managed))
 
-    assert looked == [False]
+    assert answers == [False]
     assert xcom(run, "task")["restarts"] == 0
     assert (events(managed, "crash-loop"), launches(managed)) == ([], 1)
 

@@ -57,8 +57,8 @@ class Bench:
 
     def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
         staging = Staging("local[2]", str(self.folder / "work"), print)
-        wanted = RewriteRequest(**{"operation": "compact", **order})
-        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, wanted, staging)
+        request = RewriteRequest(**{"operation": "compact", **order})
+        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, request, staging)
 
     def manifest(self, savepoint: str | None) -> Manifest:
         assert savepoint is not None

@@ -99,7 +99,7 @@ def test_the_lease_is_kept_while_the_records_are_read(
         beats.append(poll(lambda: beaten() if beaten() > first + 2 else 0))
         raise RefusedError("it was stopped", code="not-wanted", hint="x")
 
-    monkeypatch.setattr(runner, "check_wanted", read_for_long)
+    monkeypatch.setattr(runner, "check_not_superseded", read_for_long)
     with pytest.raises(RefusedError):
         runner.run(spec)
     view = control.lease.view()

@@ -25,7 +25,7 @@ from streambank.core.errors import StreambankError
 from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
 from streambank.job.health import AwakeClock
 from streambank.storage import local_path, open_store
-from streambank_spark.runner.superseded import check_wanted, take_lease
+from streambank_spark.runner.superseded import check_not_superseded, take_lease
 from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 
@@ -59,7 +59,7 @@ class FakeDriver:
         self.keeper = Keeper(self.claim, on_lost=on_lost, status=status).start()
         try:
             check_generations(self.spec, self.control)
-            check_wanted(self.spec, self.control, self.claim)
+            check_not_superseded(self.spec, self.control, self.claim)
         except StreambankError:
             self.keeper.stop()
             self.claim.release("refused")

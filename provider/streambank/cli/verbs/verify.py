@@ -259,8 +259,8 @@ def show_reports(reports: Sequence[VerifyReport]) -> None:
         console.line("No savepoints.")
     for report in reports:
         state = "ok" if report.ok else "findings" if report.restorable else "DAMAGED"
-        looked = (
+        extent = (
             f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
         )
-        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {looked})")
+        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {extent})")
         console.findings([finding.to_dict() for finding in report.findings])

@@ -47,10 +47,10 @@ def check_checkpoint(
     """
     reader = CheckpointReader(checkpoint)
     inspection = reader.inspect()
-    return check_looked_at(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
+    return check_inputs(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
 
 
-def check_looked_at(
+def check_inputs(
     checkpoint: Store,
     inspection: Inspection,
     listing: Mapping[str, FileInfo],

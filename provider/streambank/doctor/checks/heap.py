@@ -9,7 +9,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""
@@ -23,7 +23,7 @@ _TO_ROCKSDB = (
 
 def check_heap(
     closure: Closure, reported: Mapping[int, Sequence[Mapping[str, object]]], conf: SparkConf | None
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """State of the HDFS-backed provider against the heap.
 
     Args:
@@ -85,7 +85,7 @@ def _memory_bytes(reported: Mapping[int, Sequence[Mapping[str, object]]]) -> flo
     return sum(median(column) for column in columns) if columns and all(columns) else None
 
 
-def _by_files(closure: Closure) -> Iterator[Seen]:
+def _by_files(closure: Closure) -> Iterator[CheckResult]:
     """Without figures of Spark: files are compressed, so they are less than what is in the heap."""
     size_bytes = sum(
         part.base_bytes for operator in closure.operators for store in operator.stores for part in store.parts

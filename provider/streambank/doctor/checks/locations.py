@@ -16,7 +16,7 @@ from pathlib import Path
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.storage import local_path, scheme_of
 from streambank.storage.store import Served, Store
 
@@ -206,7 +206,7 @@ def check_unnamed(temporary: Path) -> Iterator[Finding]:
 
 def check_one_disk(
     checkpoint: str, repository: str, replicas: Sequence[str], mount_of: MountOf
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Checkpoint and savepoints that one broken disk takes together.
 
     Args:
@@ -243,7 +243,7 @@ def _storage(location: str, mount_of: MountOf) -> str | None:
     return f"{'s3' if scheme == 's3a' else scheme}://{rest.partition('/')[0]}" if scheme != "memory" else None
 
 
-def check_rules(what: str, store: Store) -> Iterator[Seen]:
+def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
     """Rules of a bucket that delete or archive what lies below a prefix.
 
     Args:
@@ -302,7 +302,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
 
 def check_local_dir(
     conf: SparkConf | None, environment: Mapping[str, str], here: bool, mount_of: MountOf
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Where RocksDB works while the query runs: it should be a local SSD.
 
     Args:
@@ -331,7 +331,7 @@ def check_local_dir(
         yield from _judge_local(Path(name), source, mount_of)
 
 
-def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
+def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[CheckResult]:
     mount = mount_of(path)
     if mount is None:
         yield SkippedCheck(

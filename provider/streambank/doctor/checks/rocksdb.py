@@ -11,7 +11,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import MIB, SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."
@@ -29,7 +29,9 @@ FULL_SHARE, CALM_SHARE = 0.9, 0.5
 """RocksDB takes nearly all that there is; or so little that what it may take is only worth knowing."""
 
 
-def check_changelog(closure: Closure, index: CheckpointIndex, points: Sequence[Point]) -> Iterator[Seen]:
+def check_changelog(
+    closure: Closure, index: CheckpointIndex, points: Sequence[Point]
+) -> Iterator[CheckResult]:
     """RocksDB that uploads a snapshot with each batch, where that takes much of the batch.
 
     Args:
@@ -82,7 +84,7 @@ def check_memory(
     reported: Mapping[int, Sequence[Mapping[str, object]]],
     conf: SparkConf | None,
     machine_bytes: int | None,
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """RocksDB's memory, which is outside of the heap, against what an executor has there.
 
     Args:

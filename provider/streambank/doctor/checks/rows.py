@@ -9,7 +9,7 @@ from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, to_json_time
 from streambank.declaration.sla import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
 from streambank.sla.verdict import Fact
@@ -25,7 +25,7 @@ _SIZES = ("rocksdbSstFileSize", "stateOnCurrentVersionSizeBytes")
 
 def check_nested(
     operators: Sequence[StateColumns], reported: Mapping[int, Sequence[Mapping[str, object]]]
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Arrays and maps within a row, where rows have become large or updates slow.
 
     Args:
@@ -84,7 +84,7 @@ def _number(data: Mapping[str, object], name: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[Seen]:
+def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[CheckResult]:
     """Keys that have many times the rows of the others, as Spark found them last.
 
     Args:

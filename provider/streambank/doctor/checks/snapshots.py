@@ -10,7 +10,7 @@ from streambank.core.errors import InputError
 from streambank.core.finding import Finding
 from streambank.core.units import parse_duration_s, say_bytes
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 from streambank.sla.verdict import say_duration
 from streambank.storage.store import FileInfo
@@ -91,7 +91,7 @@ def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterat
 
 def check_restarts(
     closure: Closure, points: Sequence[Point], now: datetime, *, managed: bool
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Checkpoint format 1, which uses names of state files again, under a driver that comes and goes.
 
     Args:

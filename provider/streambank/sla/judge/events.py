@@ -83,7 +83,7 @@ def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | No
     life = facts.life
     if life is None:
         return _nobody(case, objective)
-    if not life.wanted:
+    if not life.desired:
         return case.verdict(objective, "ok", f"It does not have to run: {life.why_not}.", value=0.0)
     if life.up is None:
         why = "It is not known yet whether its driver is alive."
