@@ -11,7 +11,7 @@ since somebody may have the right that nothing of them is kept for longer. Only 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -99,17 +99,7 @@ class Policy:
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as JSON."""
-        return {
-            "keep_last": self.keep_last,
-            "keep_hourly": self.keep_hourly,
-            "keep_daily": self.keep_daily,
-            "keep_weekly": self.keep_weekly,
-            "keep_monthly": self.keep_monthly,
-            "keep_yearly": self.keep_yearly,
-            "keep_within_s": self.keep_within_s,
-            "min_verified": self.min_verified,
-            "max_age_s": self.max_age_s,
-        }
+        return asdict(self)
 
 
 def parse_max_age_s(text: str) -> float:
@@ -143,7 +133,7 @@ class Reason:
 
     def to_dict(self) -> dict[str, str]:
         """The reason as JSON."""
-        return {"rule": self.rule, "why": self.why}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

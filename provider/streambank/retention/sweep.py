@@ -10,7 +10,7 @@ has the rules and why they suffice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streambank.core.errors import (
@@ -405,7 +405,7 @@ class Tally:
 
     def to_dict(self) -> dict[str, int]:
         """The numbers as JSON."""
-        return {"files": self.files, "bytes": self.bytes}
+        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ starts from zero.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -119,7 +119,7 @@ class PassedOver:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"operator": self.operator, "name": self.name, "why": self.why}
+        return asdict(self)
 
 
 def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from typing import Any
 
@@ -59,13 +59,7 @@ class Sizes:
 
     def to_dict(self) -> dict[str, Any]:
         """The sizes as JSON."""
-        return {
-            "keys": self.keys,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "partitions": self.partitions,
-            "top": self.top,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +82,7 @@ class Changes:
 
     def to_dict(self) -> dict[str, Any]:
         """The changes as JSON."""
-        return {
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "same": self.same,
-            "top": self.top,
-        }
+        return asdict(self)
 
 
 def by_key(frames: Sequence[DataFrame], by: str = "key") -> DataFrame:

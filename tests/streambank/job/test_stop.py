@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -157,17 +158,18 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
         thread.join()
 
 
-def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_waits_for_a_start_that_is_under_way_and_its_driver_runs_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     job = declare(folder, "--boot-s", "0.7")
-    starting = threading.Thread(target=lambda: start(folder, job))
-    starting.start()
-    lock = job.records().operation_lock
-    poll(lambda: (view := lock.view()) is not None and view.state == "live")
-    caplog.set_level(logging.INFO, "streambank.control")
-    result = stop(folder, job)
-    starting.join(30)
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start_job, job, by=BY, launcher=fake_launcher(folder))
+        lock = job.records().operation_lock
+        poll(lambda: (view := lock.view()) is not None and view.state == "live")
+        caplog.set_level(logging.INFO, "streambank.control")
+        result = stop(folder, job)
+        started = starting.result(30)
     assert caplog.messages[0].startswith("Waiting for a start to end: process")
-    assert (result.state, result.how) == ("stopped", "boundary")
+    # The driver that came up meanwhile saw that it is superseded, and ran nothing.
+    assert (started.state, result.state, result.how) == ("not-desired", "already-stopped", "none")
 
 
 def test_another_operation_keeps_the_stop_waiting_but_what_was_meant_is_kept(

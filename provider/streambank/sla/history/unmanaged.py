@@ -8,7 +8,7 @@ since then say what changed, not how much there is now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -86,13 +86,7 @@ class Growth:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "from_batch": self.from_batch,
-            "to_batch": self.to_batch,
-            "seconds": self.seconds,
-            "rows": self.rows,
-            "bytes": self.bytes,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
