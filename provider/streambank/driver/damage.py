@@ -19,7 +19,7 @@ from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.position import batches_of
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import age_text, utc_now
+from streambank.core.units import say_duration, utc_now
 from streambank.driver.log import recorded_failure, shown
 from streambank.driver.spec import spec_of
 from streambank.repository.catalog import newest_good
@@ -106,7 +106,7 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
     """
     if savepoint is None:
         return "It has no good savepoint: repair the files from a backup, if there is one."
-    age = age_text(max(0.0, (utc_now() - savepoint.taken_at).total_seconds()))
+    age = say_duration(max(0, round((utc_now() - savepoint.taken_at).total_seconds())))
     name = QueryRef.of(job, query)
     return (
         f"Restore {savepoint.savepoint} ({age} old): trigger {job}.restore in Airflow, or run "

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
 from streambank.core.errors import RefusedError, StreambankError, check_choice
-from streambank.core.units import to_json_time
+from streambank.core.units import say_bytes, say_duration, to_json_time
 from streambank.recovery.approval import (
     CHOICE_KEY,
     HELD,
@@ -240,7 +240,7 @@ class RestoreSavepointOperator(SparkWork):
         self.log.info("The plan:\n%s", shown)
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
         if self.offer:
-            subject = subject_of(plan, offered, age=ago(plan.age_s))
+            subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
             task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
             task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
         return flat(plan.to_dict())
@@ -331,7 +331,7 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
             link = ""
         where = f" Answer it at {link}." if link else " Answer it under Required Actions in Airflow."
         until = (
-            f" Without an answer it is rejected after {ago(self.response_timeout.total_seconds())}."
+            f" Without an answer it is rejected after {say_duration(self.response_timeout.total_seconds())}."
             if (self.response_timeout)
             else ""
         )
@@ -396,9 +396,9 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
     rows = [
         ("Savepoint", f"`{plan.savepoint}` of `{plan.job}`" + (f": {cell(plan.note)}" if plan.note else "")),
         ("Batch", f"{plan.batch:,}"),
-        ("Taken", f"{to_json_time(plan.taken_at)}, {ago(plan.age_s)} ago"),
+        ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
-        ("Size", f"{size(plan.bytes)} in {plan.files:,} files"),
+        ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
         ("Restored to", f"`{plan.location}`"),
         ("Output written later", cell(plan.sink_effect())),
     ]
@@ -423,28 +423,6 @@ def cell(text: str) -> str:
     """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
     plain = escape(" ".join(text.split()), quote=False)
     return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)
-
-
-def ago(seconds: float) -> str:
-    """How long ago, in the largest two units: `3 h 12 min`."""
-    whole = max(0, int(seconds))
-    parts = [
-        (whole // 86400, "d"),
-        (whole // 3600 % 24, "h"),
-        (whole // 60 % 60, "min"),
-        (whole % 60, "s"),
-    ]
-    first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
-    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number) or "0 s"
-
-
-def size(number: float) -> str:
-    """Bytes as people read them: `1.2 GiB`."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
-        number /= 1024
-    return f"{number:,.1f} GiB"
 
 
 class ReinstateGenerationOperator(StreambankOperator):

@@ -26,6 +26,7 @@ from pyspark.sql.types import DataType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import FormatError, InputError
+from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION
 
 HOT = 10.0
@@ -114,7 +115,7 @@ def _texts(frame: DataFrame, by: str) -> DataFrame:
     except AnalysisException as error:
         columns = ", ".join(frame.columns)
         raise InputError(
-            f"State cannot be grouped by {by!r}: {str(error).strip().splitlines()[0]}",
+            f"State cannot be grouped by {by!r}: {first_line(error)}",
             hint=f"Give an SQL expression over the columns {columns}, such as key.origin.",
         ) from error
 

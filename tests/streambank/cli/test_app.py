@@ -236,7 +236,7 @@ def test_elsewhere_each_phase_is_a_plain_line(capsys: pytest.CaptureFixture[str]
         progress(Step("check", 1, 1, 5, 5))
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "copy: 2/2 files, 1.0 kB/1.0 kB\ncheck: 1/1 files, 5 B/5 B\n"
+    assert captured.err == "copy: 2/2 files, 1 kB/1 kB\ncheck: 1/1 files, 5 B/5 B\n"
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_elsewhere_each_phase_is_a_plain_line(capsys: pytest.CaptureFixture[str]
     [
         (0, "0 B"),
         (999, "999 B"),
-        (1000, "1.0 kB"),
-        (999_949, "999.9 kB"),
-        (999_951, "1.0 MB"),
-        (5 * 10**18, "5000.0 PB"),
+        (1000, "1 kB"),
+        (999_499, "999 kB"),
+        (999_501, "1 MB"),
+        (5 * 10**18, "5,000 PB"),
     ],
 )
 def test_sizes_for_people(size_bytes: int, text: str) -> None:

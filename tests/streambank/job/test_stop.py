@@ -158,7 +158,9 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
         thread.join()
 
 
-def test_a_stop_waits_for_a_start_that_is_under_way_and_its_driver_runs_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_waits_for_a_start_that_is_under_way_and_its_driver_runs_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder, "--boot-s", "0.7")
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(start_job, job, by=BY, launcher=fake_launcher(folder))

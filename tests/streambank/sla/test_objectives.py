@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from streambank.core.units import say_duration
 from streambank.declaration.declaration import load_jobs
 from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.sla import MIN_DELTAS, PROMISES, TRENDS, Declared, Mute, SlaPolicy, with_usual
 from streambank.sla.objectives import MEASURES, Objective, objectives
-from streambank.sla.verdict import say, say_duration
+from streambank.sla.verdict import say
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/reference/sla-objectives.md").read_text(encoding="utf-8")

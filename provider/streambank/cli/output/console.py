@@ -288,20 +288,16 @@ def size(size_bytes: int | None) -> str:
     """Bytes for people, in powers of 1000: `1.2 MB`."""
     if size_bytes is None:
         return ""
-    if size_bytes < 1000:
-        return f"{size_bytes} B"
-    value, units = size_bytes / 1000, ["PB", "TB", "GB", "MB", "kB"]
-    while value >= 999.95 and len(units) > 1:
-        value /= 1000
-        units.pop()
-    return f"{value:.1f} {units[-1]}"
+    from streambank.core.units import say_bytes
+
+    return say_bytes(size_bytes)
 
 
 def age(seconds: float) -> str:
-    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
-    from streambank.core.units import age_text
+    """How long ago, for people: `40 s`, `7 h 30 min`."""
+    from streambank.core.units import say_duration
 
-    return age_text(seconds)
+    return say_duration(max(0, round(seconds)))
 
 
 def count(number: int, what: str) -> str:

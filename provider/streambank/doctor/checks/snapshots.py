@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from streambank.checkpoint.closure import Closure
 from streambank.core.errors import InputError
 from streambank.core.finding import Finding
-from streambank.core.units import parse_duration_s, say_bytes
+from streambank.core.units import parse_duration_s, say_bytes, say_duration
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
-from streambank.sla.verdict import say_duration
 from streambank.storage.store import FileInfo
 
 INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"

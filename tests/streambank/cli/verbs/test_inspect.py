@@ -24,7 +24,7 @@ def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
     assert "measured by its files: 14 batches, 2026-11-21T10:23:27.000Z to 2026-11-21T10:23:32.000Z" in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line}
     assert rows["state_rows"][:2] == ["14", "rows"]
-    assert rows["state_bytes"][:2] == ["8.7", "kB"]
+    assert rows["state_bytes"][:2] == ["8.71", "kB"]
     assert rows["watermark_lag_s"][1] == "days"
     assert rows["oldest_snapshot_age_batches"][:2] == ["10", "batches"]
     assert "state from batch 3 to 13: +5.9 kB, +0 rows in 3 s" in shown
