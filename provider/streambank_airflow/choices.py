@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from streambank.core.errors import InputError, check_choice
-from streambank.declaration.sla import PROMISES
+from streambank.declaration.objectives import PROMISES
 from streambank.recovery.choices import parse_new_sinks
 from streambank.storage import scheme_of
 

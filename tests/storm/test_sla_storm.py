@@ -22,7 +22,8 @@ import pytest
 
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job as Declaration
-from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
+from streambank.declaration.objectives import PROMISES, Statistic
+from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from streambank.core.units import say_bytes, say_duration, to_json_time
-from streambank.declaration.sla import Mute, Unit
+from streambank.declaration.objectives import Unit
+from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
 
 Level = Literal["ok", "unknown", "warn", "breach"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, to_json_time
-from streambank.declaration.sla import PROMISES
+from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
 from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.skew.report import skew_of_closure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from streambank.core.units import say_duration, to_json_time
-from streambank.declaration.sla import Unit
+from streambank.declaration.objectives import Unit
 from streambank.sla.growth.buckets import Gathered
 from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth
 from streambank.sla.history.point import Point

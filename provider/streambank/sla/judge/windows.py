@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from statistics import fmean, median
 
 from streambank.core.units import say_duration, to_json_time
-from streambank.declaration.sla import HOUR_S, Statistic
+from streambank.declaration.objectives import HOUR_S, Statistic
 from streambank.sla.history.point import Point
 from streambank.sla.judge.case import Case, against, first_limit, level_of, over
 from streambank.sla.objectives import Objective

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streambank.declaration.sla import Statistic
+from streambank.declaration.objectives import Statistic
 from streambank.sla.history.point import Point
 from streambank.sla.judge.case import Case
 from streambank.sla.judge.windows import WindowGauge, statistic, values_of
