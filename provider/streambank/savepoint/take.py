@@ -34,6 +34,7 @@ from streambank.core.names import QueryRef
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.repository import ObjectWriter, Repository
+from streambank.savepoint.lost_state import check_state_is_there
 from streambank.savepoint.plan import (
     Arrived,
     Budget,
@@ -227,6 +228,7 @@ class _Take:
         captured = capture_files(self.sinks, closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
+        check_state_is_there(closure, self.arrived.before)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
         self._copy(plan, writer, self.arrived)
         # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.

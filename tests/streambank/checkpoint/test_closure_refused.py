@@ -162,6 +162,24 @@ def test_a_missing_operator() -> None:
     assert "state/0 is missing" in error.message
 
 
+def test_an_operator_of_which_only_its_schema_is_left() -> None:
+    for name in ("3.5.9/hdfs-window", "4.3.0/ids-changelog-transform"):
+        found = checkpoint(name)
+        lost = [path for path in found.files if path.startswith("state/0/") and "/_" not in path]
+        error = refusal(found.but(*lost))
+        assert error.code == "missing-state-file" and "holds no state" in error.message
+
+
+def test_schemas_that_nothing_names() -> None:
+    found = checkpoint("4.3.0/ids-changelog-transform")
+    entries = {path for path in found.files if "_metadata/v2/" in path and not path.endswith(".crc")}
+    error = refusal(found.but(*entries))
+    assert error.code == "missing-state-file" and "_metadata/v2 is missing" in error.message
+    later = {path.replace("/v2/0", "/v2/999"): found.files[path] for path in entries}
+    error = refusal(Checkpoint({**found.but(*entries).files, **later}))
+    assert error.code == "missing-state-file" and "has no entry up to batch" in error.message
+
+
 def test_an_operator_that_the_commit_does_not_know() -> None:
     found = checkpoint("4.3.0/ids-window").having({"state/1/0/1.delta": b"x"})
     assert refusal(found).code == "unknown-operators"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -252,3 +253,16 @@ def test_what_is_compared_costs_two_reads_of_a_log_and_none_of_the_state(tmp_pat
     assert find_damage(live.store, planner, saved, live.repository) == ()
     batch = saved[0].batch
     assert sorted(reads) == [f"commits/{batch}", f"offsets/{batch}"]
+
+
+@pytest.mark.parametrize("name", [name for name in DAMAGED if "stateless" not in name and "file" not in name])
+def test_a_checkpoint_without_its_state_is_damaged_though_a_query_without_state_looks_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    live = Live(tmp_path, name)
+    live.take(CheckpointReader(live.store).retained_batches()[-2])
+    shutil.rmtree(live.path / "state")
+    assert "state/0" in {one.path for one in live.damage() if one.fatal}
+    with pytest.raises(NotFoundError) as raised:
+        live.take()
+    assert raised.value.code == "missing-state-file" and raised.value.hint
