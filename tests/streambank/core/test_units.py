@@ -37,7 +37,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         (1234, "1.23 kB"),
         (999_600, "1 MB"),
         (-1.5e9, "-1.5 GB"),
-        (1.2e15, "1.2e+03 TB"),
+        (1.2e15, "1.2 PB"),
+        (1.2e18, "1,200 PB"),
     ],
 )
 def test_sizes_for_people_have_three_digits(size_bytes: float, text: str) -> None:

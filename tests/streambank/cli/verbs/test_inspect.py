@@ -25,7 +25,7 @@ def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line}
     assert rows["state_rows"][:2] == ["14", "rows"]
     assert rows["state_bytes"][:2] == ["8.71", "kB"]
-    assert rows["watermark_lag_s"][1] == "days"
+    assert rows["watermark_lag_s"][1] == "d"
     assert rows["oldest_snapshot_age_batches"][:2] == ["10", "batches"]
     assert "state from batch 3 to 13: +5.9 kB, +0 rows in 3 s" in shown
     assert "0          1  default        12     7  4.4 kB        2" in shown
