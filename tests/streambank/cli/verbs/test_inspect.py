@@ -27,8 +27,8 @@ def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
     assert rows["state_bytes"][:2] == ["8.71", "kB"]
     assert rows["watermark_lag_s"][1] == "d"
     assert rows["oldest_snapshot_age_batches"][:2] == ["10", "batches"]
-    assert "state from batch 3 to 13: +5.9 kB, +0 rows in 3 s" in shown
-    assert "0          1  default        12     7  4.4 kB        2" in shown
+    assert "state from batch 3 to 13: +5.93 kB, +0 rows in 3 s" in shown
+    assert "0          1  default        12     7  4.41 kB        2" in shown
     assert "recorded progress" not in shown
 
 
