@@ -61,7 +61,7 @@ fmt: setup  ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 
 .PHONY: lint
-lint: setup  ## Style, types and who may import whom
+lint: setup  ## Style, types, and who imports whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -79,7 +79,7 @@ check: lint check-lock  ## All that needs no test run: lint, and the lock is cur
 
 .PHONY: classes
 classes: setup  # once: Spark's classes for all JVMs of the tests
-	@$(BIN)/python -m tests.support.jvm
+	@$(BIN)/python -m tests.support.spark.jvm
 
 .PHONY: test
 test: classes  ## The whole suite but the storms (CI=true: a skip is a failure); ARGS="..." goes to pytest
@@ -98,11 +98,11 @@ storm-report: setup  ## Whether the whole storm passed on this commit, by the re
 	@$(BIN)/python -m tests.support.storm $(COMMIT)
 
 .PHONY: demo
-demo: setup  ## The story, told as it happens: run, savepoints, disaster, restore, proof (under 10 minutes)
+demo: setup  ## A story, as it happens: run, savepoints, disaster, restore, proof (under 10 minutes)
 	@$(BIN)/python -m demo $(ARGS)
 
 .PHONY: up
-up: setup  ## The same, and Airflow stays up to click in
+up: setup  ## The same, and Airflow stays up to click through
 	@$(BIN)/python -m demo up $(ARGS)
 
 .PHONY: down

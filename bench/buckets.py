@@ -31,7 +31,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
 from streambank.storage.s3.client import forget_clients
-from tests.support.s3_servers import BUCKET, S3Server, run_seaweedfs
+from tests.support.storage.s3_servers import BUCKET, S3Server, run_seaweedfs
 
 AT_ONCE = 8
 PUTS = f"PUT of each file of the savepoint, {AT_ONCE} at once"

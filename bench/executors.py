@@ -20,7 +20,7 @@ from streambank.storage import open_store
 from streambank.work.executor import Executor, Pace, Threads
 from streambank.work.pace import Step
 from streambank_spark.submit.executor import SparkExecutor
-from tests.support.cluster import running_cluster
+from tests.support.spark.standalone_cluster import running_cluster
 
 FILE_BYTES = 8 * MB
 

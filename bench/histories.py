@@ -18,7 +18,8 @@ from typing import Any
 
 from bench.memory import peak_mb
 from streambank.core.units import to_json_time
-from streambank.declaration.sla import DAY_S, HOUR_S, Declared, SlaPolicy
+from streambank.declaration.objectives import DAY_S, HOUR_S
+from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.sla.history.history import Records
 from streambank.sla.history.hour_files import HourFiles
 from streambank.sla.history.hours import Windows, hourly_history

@@ -30,7 +30,7 @@ from streambank.declaration.declaration import load_jobs
 from streambank.job.stop import ask_to_stop
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.live_airflow import DRIVER, LiveAirflow, live_airflow
+from tests.support.airflow_face.live_airflow import DRIVER, LiveAirflow, live_airflow
 
 RESULTS = Path(__file__).resolve().parent / "JOBS.md"
 EVERY = "10 seconds"

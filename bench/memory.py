@@ -24,7 +24,8 @@ from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.listing import Listing
 from streambank.repository.manifest import FileEntry, Manifest, decode_head, encode
 from streambank.savepoint.plan import make_plan
-from streambank.storage.local.store import LocalStore, Row
+from streambank.storage.local.store import LocalStore
+from streambank.storage.store import Row
 
 
 def measure(files: int) -> dict[str, Any]:

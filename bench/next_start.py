@@ -4,7 +4,7 @@
 
 A query that counts per key runs BATCHES (120) batches in each of two layouts of its state, and ends with one
 committed. Then it is started ROUNDS (7) times from copies of its checkpoint: as it was left, after
-`streambank compact --stopped`, and from a savepoint of it whose state was written anew by `streambank state
+`streambank compact --stopped`, and from a savepoint of it with the state rewritten by `streambank state
 compact`, less one key. A start is the time from `start()` to the first new entry of the commit log, in one
 JVM that is warm, with no state in memory; what starting a JVM takes is not in it. The three take turns, so
 that whatever else this machine does hits all of them. One line of JSON comes out for each layout and kind.
@@ -128,7 +128,7 @@ def forget_state(spark: SparkSession) -> None:
 
 
 def kinds(spark: SparkSession, layout: str, folder: Path, batches: int) -> dict[str, Path]:
-    """The checkpoint as it was left, compacted, and with its state written anew."""
+    """The checkpoint as it was left, compacted, and with its state rewritten."""
     left, compacted, rewritten = (folder / name for name in ("as it was left", "compacted", "rewritten"))
     query = start(spark, layout, left)
     until_committed(query, left, batches - 1)

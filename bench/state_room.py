@@ -38,7 +38,7 @@ from streambank_spark.state.read import Choice, export_state, read_rows
 from streambank_spark.state.staging import Materialized, Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.submit.bundle import VARIABLE, python_of_workers
-from tests.support.cluster import running_cluster
+from tests.support.spark.standalone_cluster import running_cluster
 
 UNIT = "Spark's own full read"
 AGAIN = "again"
@@ -110,7 +110,7 @@ class Room:
         rmtree(target)
 
     def write(self) -> None:
-        """State written anew by Spark alone."""
+        """State rewritten by Spark alone."""
         state = self.state(self.later)
         target = open_store(self.folder / "written")
         lay_skeleton(state.store, target, state.closure, derived_from="nothing")

@@ -1,6 +1,6 @@
 """The DAGs of every job in streaming_jobs.toml: `<job>.run`, `.stop`, `.savepoint`, `.restore`, ...
 
-`STREAMBANK_JOBS` names another declaration; by default it is the file beside this one.
+`STREAMBANK_JOBS` names another jobs file; by default it is the one beside this file.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from streambank_airflow.dags.jobs import build_dags
 
 JOBS_FILE = Path(os.environ.get("STREAMBANK_JOBS") or Path(__file__).with_name("streaming_jobs.toml"))
 
-# Airflow's safe mode reads only files in which both words occur: airflow, dag.
+# Airflow's safe mode reads only files that contain both words: airflow, dag.
 globals().update(build_dags(JOBS_FILE))

@@ -1,5 +1,5 @@
-"""The demo: one story about real flights, told by a real Airflow and a real Spark on this machine.
+"""The demo: one story about real flights, played by a real Airflow and a real Spark on this machine.
 
-`make demo` tells it to the end and cleans up; `make up` tells the same and leaves everything running to click
-in; `make down` ends that. All it writes is below `.streambank/demo/`, and it listens on loopback only.
+`make demo` plays it to the end and cleans up; `make up` plays the same and leaves everything running to click
+through; `make down` ends that. Everything is written to `.streambank/demo/`, and only loopback is used.
 """

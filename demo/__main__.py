@@ -27,7 +27,7 @@ from demo.story import (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Tell the story, or end what `up` left."""
+    """Tell the story, or end what `up` left running."""
     parser = argparse.ArgumentParser(
         prog="python -m demo", description="The story of one disaster and its end."
     )
@@ -57,7 +57,7 @@ def tell(places: Places, *, port: int | None, stay: bool) -> int:
         stay: Leave Airflow and the job running at the end.
 
     Returns:
-        0 where all of it held, 1 where not, 128 + the signal's number where it was interrupted.
+        0 if all checks passed, 1 if not, 128 + the signal's number if it was interrupted.
     """
     screen = Screen()
     try:

@@ -28,7 +28,7 @@ PASSED_ON = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", 
 
 
 def airflow_command(*arguments: str) -> tuple[str, ...]:
-    """One of Airflow's commands, run by this very Python."""
+    """One of Airflow's commands, run by this Python interpreter."""
     return (sys.executable, "-m", "airflow", *arguments)
 
 
@@ -45,7 +45,7 @@ def parts(
         environment: What `environment` gives, and perhaps more.
         folder: Where they run.
         again: Whether a process that ends by itself is started again.
-        ready: By name, a check that has to hold before the next is started.
+        ready: By name, a check that must pass before the next part is started.
     """
     here, ready = str(folder), ready or {}
     return [
@@ -58,7 +58,7 @@ def parts(
 
 
 def streambank_settings(places: Places) -> dict[str, str]:
-    """What of the environment is Streambank's: which jobs there are, and where they live."""
+    """Streambank's part of the environment: the jobs file and the locations in it."""
     return {
         "AIRFLOW_CONN_STREAMBANK_DEFAULT": json.dumps(
             {
@@ -77,7 +77,7 @@ def environment(places: Places, port: int, database: str = "") -> dict[str, str]
     Args:
         places: The demo's folders.
         port: Where the API server will listen.
-        database: Where its metadata goes; a file of its own where none is named.
+        database: The URL of its metadata database; by default a file of its own.
 
     Returns:
         A whole environment. Secrets in it are random and live as long as the demo.

@@ -1,4 +1,4 @@
-"""However a demo or a stack ends (well, in failure, by a signal), nothing of it is left."""
+"""However a demo or a stack ends (with success, with a failure, by a signal), nothing of it is left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEEPER_ENDS_WITHIN_S = 30.0
 
 
 class InterruptedBySignal(BaseException):
-    """Somebody asked the demo to end; no error, and nothing but the end may catch it."""
+    """Somebody asked the demo to end. This is not an error, and only the end of the demo may catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -52,10 +52,10 @@ def may_be_replaced(places: Places) -> bool:
 
 
 def check(places: Places, running: subprocess.Popen[bytes] | None) -> None:
-    """Look whether the keeper still keeps.
+    """Check that the keeper still runs.
 
     Raises:
-        WaitedTooLongError: It does not, with why.
+        WaitedTooLongError: It does not; the message says why.
     """
     if running is None or running.poll() is not None:
         state = keeper.read_state(places)
@@ -65,7 +65,7 @@ def check(places: Places, running: subprocess.Popen[bytes] | None) -> None:
 
 
 def clean_up(places: Places, running: subprocess.Popen[bytes] | None) -> list[str]:
-    """End the keeper and all that came of it, or of an earlier demo here; what could not be ended."""
+    """End the keeper, its descendants and those of an earlier demo here; returns what could not be ended."""
     if running is not None and running.poll() is None:
         running.terminate()
         try:
@@ -83,7 +83,7 @@ def clean_up(places: Places, running: subprocess.Popen[bytes] | None) -> list[st
 
 
 def marked(places: Places) -> list[processes.Process]:
-    """Every process that came of a demo in this folder."""
+    """Every process that descends from a demo in this folder."""
     return processes.marked(PROCESS_MARK, str(places.home))
 
 
@@ -92,7 +92,7 @@ def _forget(_: object) -> None:
 
 
 def down(places: Places, *, what: str = "Airflow", whose: str = "the job") -> int:
-    """End what was left running here, by its keeper where that lives.
+    """End what was left running here, through its keeper if that lives.
 
     Args:
         places: The folders.
@@ -100,7 +100,7 @@ def down(places: Places, *, what: str = "Airflow", whose: str = "the job") -> in
         whose: What ends with it.
 
     Returns:
-        0 where nothing is left, 1 where something could not be ended.
+        0 if nothing is left, 1 if something could not be ended.
     """
     state = keeper.read_state(places)
     if state is not None and keeper.is_running(places):

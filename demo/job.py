@@ -1,4 +1,4 @@
-"""The demo's look at its streaming job: by the records and files it leaves, as any outsider could."""
+"""The demo's view of its streaming job, from the records and files that anybody can read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FlightsJob:
         return CommittedBatch(number, at)
 
     def read_until(self) -> Mapping[Spot, int]:
-        """The next offset to read of each of its topics' partitions, as the newest committed batch left them.
+        """The next offset of each partition of its topics, after the newest committed batch.
 
         Empty before the first batch, and for a job that reads no Kafka.
         """
@@ -96,7 +96,7 @@ class FlightsJob:
     def wait_for_batch(
         self, number: int, *, timeout_s: float, meanwhile: Callable[[], None]
     ) -> CommittedBatch:
-        """Wait until a batch is committed; a storage that does not answer meanwhile may come back.
+        """Wait until a batch is committed; if the storage does not answer for a while, go on waiting.
 
         Raises:
             WaitedTooLongError: It was not, in time.
@@ -125,29 +125,29 @@ class FlightsJob:
         return tuple(one for one in view.holder.processes if one.is_living())
 
     def kill_driver(self) -> list[str]:
-        """End the driver's processes as a crash does, by SIGKILL; what was killed, as `python 123`."""
+        """End the driver's processes by SIGKILL, like a crash; returns what was killed, as `python 123`."""
         found = self.driver()
-        looked_at = [process for one in found if (process := processes.look_at(one.pid)) is not None]
-        processes.signal_all(looked_at, signal.SIGKILL)
+        living = [process for one in found if (process := processes.look_at(one.pid)) is not None]
+        processes.signal_all(living, signal.SIGKILL)
         deadline = time.monotonic() + 10
-        while any(processes.is_alive(process) for process in looked_at):
+        while any(processes.is_alive(process) for process in living):
             if time.monotonic() > deadline:
                 raise WaitedTooLongError("the driver is still there 10 s after SIGKILL")
             time.sleep(0.02)
         return [f"{one.role} {one.pid}" for one in found]
 
     def destroy_checkpoint(self) -> tuple[str, int]:
-        """Delete the current checkpoint under its driver's feet; its name, and how many files it had."""
+        """Delete the current checkpoint while its driver runs; returns its name and its number of files."""
         store = self.checkpoint()
         files = sum(1 for _ in store.list())
         self.delete_rest(store)
         return store.uri.rstrip("/").rpartition("/")[2], files
 
     def delete_rest(self, store: Store) -> None:
-        """Delete until nothing is there: a live driver may write where just now was nothing.
+        """Delete until nothing is left: a live driver may write new files meanwhile.
 
         Raises:
-            WaitedTooLongError: It wrote again and again.
+            WaitedTooLongError: New files appeared again and again.
         """
         deadline = time.monotonic() + DELETED_WITHIN_S
         path = local_path(store.uri)

@@ -1,8 +1,8 @@
-"""The keeper: starts parts one after the other, and ends them and all that came of them when it is told to.
+"""The keeper: starts parts one after the other, and ends them and their descendants on request.
 
-It is a process of its own, so that Ctrl-C at the terminal reaches the storyteller alone, and that `make up`
-and `make stack` can leave everything running. It ends on TERM, and (unless told to stay) the moment the
-storyteller is gone.
+It is a separate process, so that Ctrl-C at the terminal reaches only the storyteller, and so that `make up`
+and `make stack` can leave everything running. It ends on TERM, and (unless it was told to stay) as soon as
+the storyteller is gone.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from demo.ready import is_ready
 GRACE_S = 6.0  # the triggerer does not always end on TERM
 LOOK_EVERY_S = 0.2
 AGAIN_AFTER_S = 4.0
-"""How long a part that ended by itself stays away."""
+"""How long it takes until a part that ended by itself is started again."""
 AGAIN_AT_MOST = 6
-"""How often one part is started again: whoever ends so often has something wrong."""
+"""How often one part is started again: after that, something is wrong with it."""
 LAST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperState:
-    """What the keeper tells others, as JSON beside what it keeps.
+    """What the keeper reports about itself, as a JSON file.
 
     Attributes:
         pid: The keeper's.
@@ -61,7 +61,7 @@ class KeeperState:
 
 
 def read_state(places: Places) -> KeeperState | None:
-    """What the keeper last said, or None where there is none."""
+    """The keeper's newest report, or None if there is none."""
     try:
         return KeeperState(**json.loads(places.keeper.read_text()))
     except FileNotFoundError:
@@ -259,7 +259,7 @@ def start(places: Places, url: str, parts: Sequence[Part], *, stay: bool) -> sub
         url: Where its Airflow will listen.
         parts: What it keeps, in the order in which it is started. They are handed over by a pipe, since their
             environments hold secrets: a command line and a file could be read by others.
-        stay: Whether it outlives us.
+        stay: Whether it goes on when this process has ended.
     """
     places.keeper.unlink(missing_ok=True)  # what an earlier one said
     command = [sys.executable, "-m", "demo.keeper", "--home", str(places.home), "--url", url]

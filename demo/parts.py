@@ -13,15 +13,15 @@ class Part:
     """One process that is started, watched and ended.
 
     Attributes:
-        name: Of its log, and in what the keeper tells.
+        name: The name of its log, and in the keeper's report.
         command: What is run, in a session of its own.
         environment: All of its environment. It may hold secrets, so it is handed over by a pipe only.
         folder: Where it is run.
-        once: It has a piece of work to do and ends with 0; the next part is started after that.
-        ready: A check as `demo.ready` knows them; the next part is started when it holds. Empty: at once.
+        once: It does one piece of work and ends with 0; the next part is started after that.
+        ready: One of the checks of `demo.ready`; the next part is started when it passes. Empty: at once.
         start_timeout_s: How long that may take.
-        again: Once it was ready it is started again whenever it ends by itself.
-        ends_last: It is asked to end when all other parts have ended, since those need it to end well.
+        again: Once it was ready, it is started again whenever it ends by itself.
+        ends_last: It is ended after all other parts, since they need it to end cleanly.
     """
 
     name: str

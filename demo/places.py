@@ -1,4 +1,4 @@
-"""Where the demo keeps what it writes, and what it leaves for whoever looks."""
+"""The folders of the demo, and the files that it leaves to look at."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROCESS_MARK = "STREAMBANK_DEMO_PROCESS"
-"""In the environment of all that comes of a demo, the driver's too, with the demo's folder as its value."""
+"""Its value is the demo's folder. It is in the environment of all processes of a demo, also the driver's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Every path of one demo, all below one ignored folder."""
+    """Every path of one demo; all are in one folder that git ignores."""
 
     home: Path
 
@@ -38,7 +38,7 @@ class Places:
 
     @property
     def keeper(self) -> Path:
-        """Who keeps Airflow running, and where it listens (JSON)."""
+        """The keeper's report: which processes run, and where Airflow listens (JSON)."""
         return self.home / "keeper.json"
 
     @property

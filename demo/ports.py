@@ -1,4 +1,4 @@
-"""Ports: found out before anything starts, on loopback only."""
+"""Free ports on loopback, chosen before anything starts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def is_free(port: int) -> bool:
 
 
 def choose(wanted: int | None = None, preferred: Iterable[int] = PREFERRED, *, option: str = "--port") -> int:
-    """A free port: the one that was asked for by `option`, else a well-known one, else any.
+    """A free port: the one that `option` names, else a well-known one, else any.
 
     Raises:
-        NoFreePortError: The one that was asked for is in use.
+        NoFreePortError: The named port is in use.
     """
     if wanted is not None:
         if not is_free(wanted):

@@ -1,8 +1,8 @@
-"""Processes of this machine as /proc shows them: whose child, which session, and how to end them for sure.
+"""Processes of this machine as /proc shows them: parents, sessions, and how to end them reliably.
 
 A driver that an Airflow task starts is detached on purpose: neither its parent nor its process group leads
-back to the demo. What does: the keeper declares itself a *subreaper*, and Linux hands it every orphan among
-its descendants.
+back to the demo. Therefore the keeper declares itself a *subreaper*: Linux then makes it the parent of every
+orphan among its descendants.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def descendants(root: int) -> list[Process]:
 
 
 def marked(name: str, value: str) -> list[Process]:
-    """Processes with this very variable in their environment, and their descendants; never us or ours."""
+    """Processes with this variable in their environment, and their descendants, except us and ours."""
     mark = f"{name}={value}".encode()
     ours = ancestors(os.getpid()) | {os.getpid()}
     found: dict[int, Process] = {}
@@ -128,12 +128,12 @@ def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:
 def end(
     select: Callable[[], list[Process]], *, grace_s: float, on_poll: Callable[[], None] = lambda: None
 ) -> list[Process]:
-    """Ask what `select` finds to end, wait, then kill what is left, until it finds nothing.
+    """Ask the processes that `select` finds to end, wait, then kill the rest, until it finds none.
 
     Args:
-        select: Looks again at every step, since an ending process may leave orphans or start helpers.
-        grace_s: How long the polite signal may take before SIGKILL follows.
-        on_poll: Called at every look; a subreaper reaps its zombies here.
+        select: Called again at every step, since an ending process may leave orphans or start helpers.
+        grace_s: How long to wait after SIGTERM before SIGKILL follows.
+        on_poll: Called at every step; a subreaper reaps its zombies here.
 
     Returns:
         What is still there 10 seconds after SIGKILL: empty, unless the kernel itself is stuck.

@@ -1,6 +1,6 @@
-"""Whether a server is ready, asked in its own protocol: one short question, no client library.
+"""Whether a server is ready, asked in its own protocol: one short request, no client library.
 
-    python -m demo.ready CHECK      (0 where it holds, 1 where not; docker-compose.yml asks so)
+    python -m demo.ready CHECK      (0 if it passes, 1 if not; docker-compose.yml uses it)
 
 | check | holds when |
 |---|---|
@@ -30,7 +30,7 @@ POSTGRES_VERSION = 196608
 
 
 def is_ready(check: str) -> bool:
-    """Whether a check holds now; False where nobody answers within three seconds.
+    """Whether a check passes now; False if there is no answer within three seconds.
 
     Raises:
         ValueError: It is none of the checks above.

@@ -24,10 +24,10 @@ class SavepointFigures:
         kind: What it is in the story.
         files: Files in it.
         bytes: Their size together.
-        new_bytes: What had to be moved into the repository for it.
+        new_bytes: Bytes that were added to the repository for it.
         seconds: How long the take took.
-        replans: How often Spark's own cleaning made it plan anew.
-        source: Up to where it has read its topic, and how long what follows stays there; empty for files.
+        replans: How often it was planned again, because Spark had deleted files.
+        source: How far it has read its topic, and how long the following records stay there; empty for files.
     """
 
     savepoint: str
@@ -42,7 +42,7 @@ class SavepointFigures:
 
     @property
     def saved_bytes(self) -> int:
-        """What was there already."""
+        """Bytes that were in the repository already."""
         return max(0, self.bytes - self.new_bytes)
 
 
@@ -72,7 +72,7 @@ class Report:
         steps: In the order they were told.
         faults: What was killed and brought back, in that order.
         restored: The savepoint that was restored, and its batch.
-        source_effect: What its plan said of the topic that the job reads; empty for files.
+        source_effect: What its plan said about the topic that the job reads; empty for files.
         lost_batches: Batches that had been committed after it, and were computed again.
         rpo_s: How old the restored savepoint was when the disaster struck.
         rto_s: From the disaster to the first batch committed after it, the person's approval included.
@@ -81,7 +81,7 @@ class Report:
         listening: Every address on which a process of the demo accepted connections.
         where_to_click: What to look at: title -> address.
         total_s: The whole story.
-        ok: Whether all of it held.
+        ok: Whether all checks passed.
     """
 
     savepoints: list[SavepointFigures] = field(default_factory=list)

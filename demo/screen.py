@@ -1,4 +1,4 @@
-"""What the reader of the demo sees: one line when a step begins, one with its time when it is done."""
+"""The demo's output: one line when a step begins, and one with its time when it is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.markup import escape
 
 @dataclass(slots=True)
 class Step:
-    """One step of the story: what it is called, what came of it, how long it took."""
+    """One step of the story: its title, its result, how long it took."""
 
     title: str
     detail: str = ""
@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(slots=True)
 class Screen:
-    """Tells the story on a terminal, or as plain lines elsewhere; keeps the steps for the report."""
+    """Writes the story to a terminal, or as plain lines elsewhere; keeps the steps for the report."""
 
     console: Console = field(default_factory=lambda: _console())
     began: float = field(default_factory=time.monotonic)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What has to be done once before Airflow starts, and harms nothing when it is done again: its database, and its one user.
+# What must be done once before Airflow starts: its database, and its only user. It is safe to run again.
 set -eu
 
 umask 077

@@ -1,12 +1,11 @@
-"""Batch work that follows the job `flights` by its event time, in two ways. Neither has a worker that waits.
+"""Batch work that follows the event time of the job `flights`, in two ways. Neither occupies a worker slot.
 
-`flights.hours` starts whenever hours of departures are complete: an asset's watcher tells it, from the
-triggerer. `flights.days` has a schedule of its own, a run for each day of 2013, and waits until that day is
+`flights.hours` starts whenever hours of departures are complete: the watcher of an asset starts it, from the
+triggerer. `flights.days` has its own schedule, a run for each day of 2013, and waits until that day is
 complete.
 
-Both read what the job has written, by the log of its file sink: files that no batch has committed are no
-output. Copy this file into your DAGs folder, and set STREAMBANK_JOBS where the declaration is not the one of
-this project.
+Both read the job's output by the log of its file sink: files that no batch has committed do not count.
+Copy this file into your DAGs folder, and set STREAMBANK_JOBS to your own jobs file.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ hours = watermark_asset(JOB, every="1h", jobs_file=JOBS_FILE)
 
 
 def interval(events: Iterable[Any]) -> tuple[datetime | None, datetime]:
-    """What some events of the asset say together: Airflow may start one run for several of them.
+    """The interval of one or more events of the asset: Airflow may start one run for several of them.
 
     Returns:
-        Its begin and end; no begin where an event says that nobody knows how far it was told before: the very
-        first one, and one after a restore that went back.
+        Its begin and end. The begin is None if an event has no start: the very first event, and the one after
+        a restore that went back.
     """
-    told = [event.extra["payload"] for event in events]
-    starts = [None if each["start"] is None else datetime.fromisoformat(each["start"]) for each in told]
+    payloads = [event.extra["payload"] for event in events]
+    starts = [None if each["start"] is None else datetime.fromisoformat(each["start"]) for each in payloads]
     known = [start for start in starts if start is not None]
     begin = min(known) if len(known) == len(starts) else None
-    return begin, max(datetime.fromisoformat(each["end"]) for each in told)
+    return begin, max(datetime.fromisoformat(each["end"]) for each in payloads)
 
 
 def departures(start: datetime | None, end: datetime) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def departures(start: datetime | None, end: datetime) -> dict[str, Any]:
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """What the job has written and committed."""
+    """The rows that the job has written and committed."""
     from io import BytesIO
 
     import pyarrow.parquet as parquet

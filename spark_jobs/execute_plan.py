@@ -1,10 +1,10 @@
-"""What spark-submit gets to work on a plan of Streambank: `streambank_spark.programs.execute_plan`.
+"""The program that spark-submit runs for a plan of Streambank: `streambank_spark.programs.execute_plan`.
 
     spark-submit --py-files streambank.zip [--archives packages.zip#streambank_packages] \
         execute_plan.py --plan PLAN --report REPORT
 
 Both are files of the machine that runs the driver. The packages come from the installation, from
-`--py-files`, or from the checkout that this file lies in.
+`--py-files`, or from the checkout that this file is in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What spark-submit gets to find the largest keys of state: `streambank_spark.programs.inspect_state`.
+"""The program that spark-submit runs to find the largest keys: `streambank_spark.programs.inspect_state`.
 
     spark-submit inspect_state.py --checkpoint DIR [--by EXPRESSION] [--top N] [--report FILE]
     spark-submit inspect_state.py --savepoint ID -r REPOSITORY [--against EARLIER]
 
-The packages come from the installation, from `--py-files`, or from the checkout that this file lies in.
+The packages come from the installation, from `--py-files`, or from the checkout that this file is in.
 """
 
 from __future__ import annotations

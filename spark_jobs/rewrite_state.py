@@ -1,8 +1,8 @@
-"""What spark-submit gets to write a savepoint's state anew; `streambank_spark.programs.rewrite_state` works.
+"""The program that spark-submit runs to rewrite state: `streambank_spark.programs.rewrite_state`.
 
     spark-submit rewrite_state.py --plan FILE --report FILE
 
-The packages come from the installation, from `--py-files`, or from the checkout that this file lies in.
+The packages come from the installation, from `--py-files`, or from the checkout that this file is in.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What spark-submit gets in place of the application; `streambank_spark.runner.runner` does the work.
+"""The program that spark-submit runs instead of the application; `streambank_spark.runner` does the work.
 
     spark-submit run_query.py --launch SPEC
     spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS
 
-The packages come from the installation, from `--py-files`, or from the checkout that this file lies in.
+The packages come from the installation, from `--py-files`, or from the checkout that this file is in.
 """
 
 from __future__ import annotations

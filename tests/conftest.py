@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import durations, storm
-from tests.support.jvm import spark_options
+from tests.support.spark.jvm import spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,7 +219,7 @@ def project_root() -> Path:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of this process that only need one."""
-    from tests.support.spark import own_spark
+    from tests.support.spark.sessions import own_spark
 
     session = own_spark({"spark.sql.warehouse.dir": str(HOME / "warehouse")})
     yield session

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
 SDKS = {"boto3", "botocore", "fsspec", "pandas", "pyarrow"}
@@ -20,6 +20,28 @@ HEAVY = SDKS | {"airflow", "pendulum", "py4j", "pyspark", "sqlalchemy"}
 # Libraries of the command line and of the s3 store: loaded by these modules only.
 LAZY = {"typer", "rich", "click"}
 MOST_MODULES = 18
+PACKAGES = ("streambank", "streambank_airflow", "streambank_spark")
+STORIES = {
+    "streambank/cli/test_reference.py",
+    "streambank/cli/test_reference_json.py",
+    "streambank/doctor/test_reference.py",
+    "streambank/job/test_second_driver.py",
+    "streambank/kafka/test_real_broker.py",
+    "streambank/kafka/test_real_login.py",
+    "streambank/repository/test_format_page.py",
+    "streambank/retention/test_state_machine.py",
+    "streambank_airflow/hooks/test_parts.py",
+    "streambank_airflow/test_imports.py",
+    "streambank_airflow/test_logging.py",
+    "streambank_airflow/test_reference.py",
+    "streambank_airflow/triggers/test_triggerer.py",
+    "streambank_spark/commands/test_reference_json.py",
+    "streambank_spark/commands/test_state_verbs.py",
+    "streambank_spark/runner/test_exactly_once.py",
+    "streambank_spark/runner/test_exactly_once_after_kill.py",
+    "streambank_spark/runner/test_exactly_once_controls.py",
+}
+"""Tests that are about no single module of their room: what several do together, or a page of the docs."""
 
 
 def modules_of(package: str) -> list[str]:
@@ -112,7 +134,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     assert not top_level(loaded) & HEAVY
     ours = {name for name in loaded if name.partition(".")[0] == "streambank"}
     assert not {name for name in ours if name.startswith(("streambank.storage", "streambank.checkpoint"))}
-    assert len(ours) <= 25, sorted(ours)
+    assert len(ours) <= 26, sorted(ours)
 
 
 @pytest.mark.slow
@@ -165,6 +187,20 @@ def test_no_folder_shadows_an_installed_package() -> None:
 
 
 def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
-    folders = Counter(path.parent for path in PROVIDER.rglob("*.py") if path.name != "__init__.py")
+    modules = [*PROVIDER.rglob("*.py"), *(ROOT / "tests" / "support").rglob("*.py")]
+    folders = Counter(path.parent for path in modules if path.name != "__init__.py")
     assert len(folders) > 40
     assert not {str(folder): count for folder, count in folders.items() if count > MOST_MODULES}
+
+
+def test_tests_of_a_module_are_where_the_module_is() -> None:
+    """`a/b.py` is tested by `a/test_b.py` and `a/test_b_<aspect>.py`; stories across modules are listed."""
+    tests = ROOT / "tests"
+    strangers = set()
+    for path in (path for package in PACKAGES for path in (tests / package).rglob("test_*.py")):
+        room = PROVIDER / path.parent.relative_to(tests)
+        modules = {one.stem.removesuffix("_") for one in room.glob("*.py")}
+        words = path.stem.removeprefix("test_").split("_")
+        if not modules & {"_".join(words[:count]) for count in range(1, len(words) + 1)}:
+            strangers.add(path.relative_to(tests).as_posix())
+    assert strangers == STORIES

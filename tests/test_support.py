@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.archives import unpack_tar
+from tests.support.pairs import by_pairs, pairs_of
 from tests.support.storm import Part, Record, report
 
 WRITTEN_S = 1_700_000_000
@@ -82,3 +83,19 @@ def test_the_worst_step_of_a_test_is_its_outcome() -> None:
     for when, outcome in (("setup", "passed"), ("call", "failed"), ("teardown", "passed")):
         record.add(pytest.TestReport("a", ("a", 0, "a"), {}, outcome, None, when, duration=0.5))  # type: ignore[arg-type]
     assert record.cells == {"a": ("failed", 1.5)}
+
+
+def test_a_choice_by_pairs_has_every_pair_and_few_cells() -> None:
+    possible = [
+        (query, layout, verb)
+        for query in "abcdefgh"
+        for layout in "12345"
+        for verb in ("compact", "rescale", "repair")
+        if (layout, verb) != ("1", "rescale")
+    ]
+    chosen = by_pairs(possible)
+    met = {pair for cell in chosen for pair in pairs_of(cell)}
+    assert met == {pair for cell in possible for pair in pairs_of(cell)}
+    assert set(chosen) <= set(possible)
+    assert len(chosen) < 1.3 * 8 * 5, "no choice has fewer than the two longest properties ask for"
+    assert by_pairs(possible) == chosen

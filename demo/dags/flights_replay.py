@@ -1,7 +1,8 @@
 """`flights.replay`: New York's departures of 2013 arrive, for the streaming jobs to read.
 
-File by file in a folder, or portion by portion in a Kafka topic. A folder that was begun is gone on with; a
-topic gets what is asked for: ask for each departure once, for the closing record when the job has read all.
+They arrive file by file in a folder, or portion by portion in a Kafka topic. If a folder has some already,
+the next ones follow. A topic gets exactly the requested departures: request each one once, and the closing
+record after the job has read everything.
 """
 
 from __future__ import annotations

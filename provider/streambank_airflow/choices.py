@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, get_args
+from typing import Any
 
 from streambank.core.errors import InputError, check_choice
-from streambank.declaration.sla import PROMISES
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice, parse_new_sinks
+from streambank.declaration.objectives import PROMISES
+from streambank.recovery.choices import parse_new_sinks
 from streambank.storage import scheme_of
 
 IF_RUNNING = ("refuse", "stop")
 """What can be asked for where a job's driver lives."""
-
-
-def restore_choices(sink: str, mode: str, source: str = "refuse") -> dict[str, Any]:
-    """The choices of a restore.
-
-    Raises:
-        InputError: One of them is not a valid choice (code `bad-choice`).
-    """
-    kinds = (("sink", sink, SinkChoice), ("mode", mode, Mode), ("source", source, SourceChoice))
-    for option, value, known in kinds:
-        check_choice(value, option, get_args(known))
-    return {"sink": sink, "mode": mode, "source": source}
+ON_BREACH = ("fail", "warn", "report")
+"""What a check does about an objective that is broken."""
 
 
 def new_sink_choices(value: Any) -> dict[str, str]:
@@ -65,15 +55,6 @@ def new_sink_choices(value: Any) -> dict[str, str]:
     return found
 
 
-def one_of(value: Any, option: str, choices: Sequence[str]) -> str:
-    """A value that is one of a few.
-
-    Raises:
-        InputError: It is none of them (code `bad-choice`).
-    """
-    return check_choice(value, option, choices)
-
-
 def check_objectives(names: Sequence[str]) -> list[str]:
     """Names of objectives, checked when the DAG is read rather than waited for in vain.
 
@@ -81,4 +62,4 @@ def check_objectives(names: Sequence[str]) -> list[str]:
         InputError: There is no such objective (code `bad-choice`).
     """
     known = ("history", *PROMISES)
-    return [one_of(name, "An objective", known) for name in names]
+    return [check_choice(name, "An objective", known) for name in names]

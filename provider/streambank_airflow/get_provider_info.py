@@ -28,12 +28,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [
             {
                 "integration-name": INTEGRATION,
-                "python-modules": [
-                    "streambank_airflow.hooks.jobs",
-                    "streambank_airflow.hooks.repository",
-                    "streambank_airflow.hooks.state",
-                    "streambank_airflow.hooks.streambank",
-                ],
+                "python-modules": ["streambank_airflow.hooks.streambank"],
             }
         ],
         "operators": [

@@ -17,3 +17,8 @@ def say_error(error: StreambankError) -> int:
     if error.hint:
         print(f"streambank: {error.hint}", file=sys.stderr)
     return error.exit_code
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what Spark says of a failure, without the plan or the stack below it."""
+    return str(error).strip().partition("\n")[0].strip()

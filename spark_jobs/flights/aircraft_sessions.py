@@ -3,9 +3,9 @@
     spark-submit aircraft_sessions.py --input DIR --output DIR [--checkpoint DIR]
 
 A session is a chain of departures of one aircraft with no more than `--gap-hours` between two of them. Every
-departure appends one row that says which session it belongs to, its number in it, and how much delay has
-piled up. State is kept by the RocksDB provider, one value per aircraft, with a time to live: an aircraft that
-was not seen for `--ttl-hours` of processing time is forgotten. It knows nothing of Streambank.
+departure appends one row: the session that it belongs to, its number in the session, and the delay so far.
+The RocksDB provider keeps the state, one value per aircraft, with a time to live: an aircraft that was not
+seen for `--ttl-hours` of processing time is forgotten. The application does not use Streambank.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sessions(StatefulProcessor):
     """
 
     def __init__(self, gap: timedelta, ttl_ms: int) -> None:
-        """Remember the settings; runs in the driver, and is pickled to the workers."""
+        """Keep the settings; this runs in the driver, and the object is pickled to the workers."""
         self._gap = gap
         self._ttl_ms = ttl_ms
 
@@ -50,7 +50,7 @@ class Sessions(StatefulProcessor):
         self._session = handle.getValueState("session", SESSION, self._ttl_ms)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """One row out for each departure, in order of event time whatever the order they came in."""
+        """Return one row for each departure, in order of event time, not of arrival."""
         state = self._session.get()
         first_at, first_flight, first_origin, last_at, legs, delay_min = state or (
             None,
@@ -88,7 +88,7 @@ class Sessions(StatefulProcessor):
         self._session.update((first_at, first_flight, first_origin, last_at, legs, delay_min))
 
     def close(self) -> None:
-        """Nothing is held between batches."""
+        """Nothing to close."""
 
 
 def sessions(flights: DataFrame, gap: timedelta, ttl_ms: int) -> DataFrame:

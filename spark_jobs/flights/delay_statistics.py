@@ -3,15 +3,15 @@
     spark-submit delay_statistics.py --input DIR --output DIR --version N [--initial-state DIR --after FILE]
 
 1. counts the departures of an airport.
-2. adds their delays up as well: a column is added to the state. The state is kept as Avro from version 1 on,
-   so that Spark takes this: version 2 goes on from the checkpoint of version 1, where a row that was stored
-   before has null for the new column.
-3. keeps the mean delay in seconds in place of the sum in minutes: another type and another meaning, of which
-   no rule of Spark's knows. It begins with a checkpoint of its own, and with the state of version 2, which
-   `streambank state export` wrote, as its initial state. `--after` names the last file that version 2 has
-   read: files up to it are passed over.
+2. also adds up their delays: a column is added to the state. The state is encoded as Avro from version 1 on,
+   so Spark accepts this: version 2 goes on from the checkpoint of version 1, and in rows that were stored
+   before, the new column is null.
+3. keeps the mean delay in seconds instead of the sum in minutes: another type and another meaning, which
+   Spark's rules for schemas do not cover. It begins with a new checkpoint. Its initial state is the state of
+   version 2, exported by `streambank state export`. `--after` names the last file that version 2 has read:
+   files up to that one are skipped.
 
-docs/howto/migrate-state.md tells how to go from one to the next. It knows nothing of Streambank.
+docs/howto/migrate-state.md explains each step. The application does not use Streambank.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Departures(StatefulProcessor):
         self._kept = handle.getValueState(STATISTICS, columns(self.KEPT))
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """One row out for the airport: its statistics with these departures."""
+        """Return one row for the airport: its statistics with these departures."""
         kept = self._kept.get() if self._kept.exists() else None
         known = self.add(kept, [row.dep_delay_min or 0 for row in rows])
         self._kept.update(known)
         yield Row(airport=key[0], **dict(zip(self.KEPT, known, strict=True)))
 
     def add(self, kept: Any, delays_min: list[int]) -> tuple[Any, ...]:
-        """The statistics with some more departures; `kept` is None for the first ones."""
+        """The statistics after some more departures; `kept` is None for the first ones."""
         return ((kept[0] if kept else 0) + len(delays_min),)
 
     def close(self) -> None:
-        """Nothing is held between batches."""
+        """Nothing to close."""
 
 
 class Delays(Departures):
@@ -70,7 +70,7 @@ class Delays(Departures):
     KEPT: ClassVar[Mapping[str, str]] = {"departures": "BIGINT", "delay_min": "BIGINT"}
 
     def add(self, kept: Any, delays_min: list[int]) -> tuple[Any, ...]:
-        """As in version 1; what version 1 stored has null for the sum."""
+        """As in version 1; in rows that version 1 stored, the sum is null."""
         departures, delay_min = kept or (0, 0)
         return departures + len(delays_min), (delay_min or 0) + sum(delays_min)
 
@@ -81,12 +81,12 @@ class MeanDelay(Departures):
     KEPT: ClassVar[Mapping[str, str]] = {"departures": "BIGINT", "mean_delay_s": "DOUBLE"}
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        """What version 2 knew of the airport, in the columns of this one; before any row comes."""
+        """Convert the airport's state of version 2; Spark calls this before any row."""
         departures, delay_min = initialState.departures, initialState.delay_min or 0
         self._kept.update((departures, 60.0 * delay_min / departures))
 
     def add(self, kept: Any, delays_min: list[int]) -> tuple[Any, ...]:
-        """The mean of all departures; what version 1 counted without a delay counts as on time."""
+        """The mean of all departures; those that version 1 counted without a delay count as on time."""
         departures, mean_delay_s = kept or (0, 0.0)
         total = departures + len(delays_min)
         return total, (mean_delay_s * departures + 60.0 * sum(delays_min)) / total
@@ -99,9 +99,9 @@ def statistics(flights: DataFrame, version: int, initial: DataFrame | None = Non
     """One row for each airport and batch in which it has departures.
 
     Args:
-        flights: Departures; the record that closes a replay is none.
-        version: Which of `VERSIONS`.
-        initial: Columns `airport` and those that version 2 keeps, a row for each airport.
+        flights: Departures; the record that closes a replay is left out.
+        version: One of `VERSIONS`.
+        initial: The column `airport` and those that version 2 keeps, with a row for each airport.
     """
     processor = VERSIONS[version]
     departures = flights.where("flight IS NOT NULL").select(F.col("origin").alias("airport"), "dep_delay_min")
@@ -115,17 +115,17 @@ def statistics(flights: DataFrame, version: int, initial: DataFrame | None = Non
 
 
 def exported(spark: SparkSession, folder: str) -> DataFrame:
-    """What `streambank state export` wrote of the state variable, as rows for `statistics`."""
+    """The state variable as `streambank state export` has written it, as rows for `statistics`."""
     return spark.read.parquet(f"{folder}/0-{STATISTICS}").select("key.airport", "value.*")
 
 
 def unread(flights: DataFrame, after: str) -> DataFrame:
-    """The rows of files whose names come after one that was read."""
+    """The rows of files with names after that of a file that was read."""
     return flights.where(F.col("_metadata.file_name") > after)
 
 
 def main() -> None:
-    """Read departures from a directory, keep statistics, write them as JSON files, one folder a batch."""
+    """Read departures from a directory, keep statistics, write them as JSON files, one folder per batch."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

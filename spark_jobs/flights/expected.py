@@ -1,17 +1,16 @@
-"""What the flights applications must have written, computed in one go from the same input without Spark.
+"""The output that the flights applications must have written, computed in one pass and without Spark.
 
     python spark_jobs/flights/expected.py hourly_delays --input DIR --output DIR [--within 60]
     python spark_jobs/flights/expected.py hourly_delays --kafka HOST:PORT --topic flights --output DIR
 
-The input is read anew from where the application had it: the files of its directory, or all records that its
-topic holds now.
+It reads the same input as the application: the files of its directory, or all records that its topic has now.
 
-The batch computation honours what append mode promises: a window is in the output exactly when the final
-watermark (the latest event time read, less the watermark delay) has reached its end. The closing record that
+The batch computation follows the rule of append mode: a window is in the output exactly when the final
+watermark (the latest event time read, minus the watermark delay) has reached its end. The closing record that
 ends a replay lifts the watermark above every window with flights, so after it *all* of them are due.
 
 The output is read as Spark reads it, by the file sink's own log: files that no batch committed do not count,
-and rows that are there twice do.
+and rows that are there twice count twice.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ class Comparison:
     Attributes:
         expected: Rows that were due.
         found: Rows that are there.
-        missing: Some of the rows that are due and not there.
-        surplus: Some of the rows that are there too often, or at all though not due.
+        missing: Some of the rows that are due but not there.
+        surplus: Some of the rows that are there too often, or that are there but not due.
         missing_count: How many are missing.
-        surplus_count: How many are there too often.
+        surplus_count: How many are surplus.
     """
 
     expected: int
@@ -92,10 +91,10 @@ def topic_rows(servers: str, topic: str, within_s: float = 120.0) -> Iterator[di
     Args:
         servers: Where Kafka is, as `host:port`.
         topic: The topic; its values are what `replay.feed` writes.
-        within_s: How long the next records may take to come.
+        within_s: How many seconds the next records may take to arrive.
 
     Raises:
-        OSError: The topic is not there, or its records did not come in time.
+        OSError: The topic does not exist, or its records did not arrive in time.
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -212,7 +211,7 @@ def flight_history(records: Iterable[dict[str, Any]]) -> list[Row]:
     """What `flight_history.py` appends, whatever its `--salts`.
 
     Args:
-        records: What `input_rows` gives: in order of event time, and no flight leaves twice at once.
+        records: What `input_rows` returns: in order of event time, and no flight leaves twice at once.
     """
     last: dict[tuple[str, str], tuple[datetime, int | None, int]] = {}
     rows: list[Row] = []
@@ -307,7 +306,7 @@ def _utc(value: Any) -> Any:
 
 
 def compare(expected: Iterable[Row], found: Iterable[Row], samples: int = 5) -> Comparison:
-    """Count every row on both sides; the order does not matter, how often a row is there does."""
+    """Count every row on both sides: the order of rows does not matter, their number does."""
     due, there = Counter(expected), Counter(found)
     missing, surplus = due - there, there - due
     return Comparison(
@@ -329,7 +328,7 @@ def check(
     gap: timedelta = timedelta(hours=12),
     within_s: float = 0.0,
 ) -> Comparison:
-    """Compare an application's output with its expectation, waiting for what is still to come.
+    """Compare an application's output with its expectation; wait for rows that are still missing.
 
     Args:
         application: `hourly_delays`, `aircraft_sessions` or `flight_history`.
@@ -356,7 +355,7 @@ def check(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the comparison as JSON; 0 where both are equal, 1 where not, 2 where it cannot be told."""
+    """Print the comparison as JSON; return 0 if both are equal, 1 if not, 2 if that is unknown."""
     parser = argparse.ArgumentParser(
         description="Compare a flights application's output with a batch computation."
     )

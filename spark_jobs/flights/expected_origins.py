@@ -1,7 +1,8 @@
-"""What `origin_delays.py` must have written, computed in one go without Spark, against its topic.
+"""The output that `origin_delays.py` must have written, computed without Spark, compared with its topic.
 
 Spark's Kafka sink does not write exactly once: after a restore a window may be there twice. Windows that are
-equal in every column count once here, and how many came again is told, for comparison with what was foretold.
+equal in every column count once here. The number of repeated ones is returned, to compare it with the number
+that the restore has announced.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class TopicComparison:
 
     Attributes:
         expected: Rows that were due.
-        missing: Rows that are due and not there.
-        wrong: Rows that are there though not due.
-        again: Records that repeat one that is there.
+        missing: Rows that are due but not there.
+        wrong: Rows that are there but not due.
+        again: Records that repeat another one.
     """
 
     expected: int

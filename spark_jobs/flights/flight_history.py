@@ -1,18 +1,18 @@
-"""Each departure beside the one before of the same flight: an application with a hot key, and its cure.
+"""Each departure with the previous one of the same flight: an application with a hot key, and its cure.
 
     spark-submit flight_history.py --input DIR --output DIR [--checkpoint DIR] [--salts N]
 
-State is kept by airport: a map from each flight that leaves there to its last departure. Most flights of this
-data leave from the three airports of New York, which are one here, `NYC`; every eighth flight is taken for
-the way back, so that it leaves from its destination. So dozens of airports have a few flights each and one
-has thousands, and all of those lie in one partition, however many partitions there are.
+State is kept by airport: a map from each flight that leaves there to its last departure. All flights of this
+data leave from the three airports of New York, which are one here, `NYC`; every eighth flight is treated as a
+flight back, which leaves from its destination. So dozens of airports have a few flights each and one
+has thousands, and all of those are in one partition, however many partitions there are.
 
-`--salts 64` is the cure. What the map is keyed by is hashed into a number, the salt, and the state is kept by
+`--salts 64` is the cure. The key of the map is hashed into a number, the salt, and the state is kept by
 airport and salt. A flight always has the same salt, so each departure finds the same entry as before: the
-output is the same, row for row. Only what needs a whole airport in one place could not be salted like this.
-Begin it with a checkpoint of its own: state that was written under other keys is not found again.
+output is the same, row for row. This does not work if a computation needs all flights of an airport together.
+Begin it with a new checkpoint: state that was written under other keys is not found again.
 
-It knows nothing of Streambank.
+The application does not use Streambank.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class LastDepartures(StatefulProcessor):
         self._last = handle.getMapState("last_departure", "flight STRING", LAST)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """One row out for each departure, in order of event time whatever the order they came in.
+        """Return one row for each departure, in order of event time, not of arrival.
 
-        No flight leaves twice at the same time, so that order is complete.
+        No flight leaves twice at the same time, so the order is unambiguous.
         """
         known: dict[str, tuple[Any, Any, int]] = {}
         for row in sorted(rows, key=lambda departure: (departure.event_time, departure.flight)):
@@ -68,11 +68,11 @@ class LastDepartures(StatefulProcessor):
             self._last.updateValue((flight,), last)
 
     def close(self) -> None:
-        """Nothing is held between batches."""
+        """Nothing to close."""
 
 
 def departures(flights: DataFrame) -> DataFrame:
-    """Departures with the airport that they leave from; the record that closes a replay is none."""
+    """Departures with the airport that they leave from; the record that closes a replay is left out."""
     flight = F.concat("carrier", F.col("flight").cast("string"))
     from_destination = F.crc32(flight.cast("binary")) % WAY_BACK == 0
     return flights.where("flight IS NOT NULL").select(
@@ -89,7 +89,7 @@ def salt(salts: int) -> Column:
 
 
 def history(flights: DataFrame, salts: int = 1) -> DataFrame:
-    """One row for each departure, with the one before of the same flight from the same airport."""
+    """One row for each departure, with the previous one of the same flight from the same airport."""
     found = departures(flights)
     keyed = (
         found.groupBy("airport")

@@ -5,9 +5,9 @@
 
 Departures come as files of JSON lines, or as JSON values of a Kafka topic. Windows of one hour over the
 scheduled departure, a watermark, append mode, a Parquet file sink. A window is written once, when the
-watermark has passed its end. A departure that is in the topic twice counts twice: feed each one once, and
-let no partition get further ahead of another one than the watermark waits. It knows nothing of Streambank;
-run by it, its checkpoint is the one of its job's current generation.
+watermark has passed its end. A departure that is in the topic twice counts twice: write each one once, and
+let no partition get further ahead of another one than the watermark delay. The application does not use
+Streambank; if Streambank runs it, `--checkpoint` is replaced by the job's current generation.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def hourly(flights: DataFrame, watermark: str) -> DataFrame:
 
 
 def from_files(spark: SparkSession, folder: str, files_per_trigger: int) -> DataFrame:
-    """Departures as lines of files that come to a directory."""
+    """Departures from the lines of files that arrive in a directory."""
     reader = spark.readStream.schema(FLIGHTS).option("maxFilesPerTrigger", files_per_trigger)
     return reader.json(folder)
 
 
 def from_topic(spark: SparkSession, servers: str, topic: str, records_per_trigger: int) -> DataFrame:
-    """Departures as values of a topic's records, from its beginning; keys do not matter here."""
+    """Departures from the values of a topic's records, from its beginning; keys are ignored."""
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
@@ -70,7 +70,7 @@ def from_topic(spark: SparkSession, servers: str, topic: str, records_per_trigge
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the application is told; ends the program where that does not go together."""
+    """Read the arguments; end the program if they do not fit together."""
     parser = argparse.ArgumentParser(description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--input", metavar="DIR", help="the directory to read files from")

@@ -4,8 +4,8 @@
 
 It reads departures as JSON, drops those that were written twice within the watermark, and counts them in
 windows of one hour over the scheduled departure. A window is written once, keyed by its origin, when the
-watermark has passed its end. It knows nothing of Streambank; run by it, its checkpoint is the one of its
-job's current generation.
+watermark has passed its end. The application does not use Streambank; if Streambank runs it, `--checkpoint`
+is replaced by the job's current generation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DELAYED_MIN = 15
 
 
 def origins(records: DataFrame, watermark: str) -> DataFrame:
-    """Key and value of one record for each hour and origin that has departures."""
+    """Key and value of one record for each hour and origin with departures."""
     delay = F.col("dep_delay_min")
     return (
         records.select(F.from_json(F.col("value").cast("string"), FLIGHTS).alias("flight"))

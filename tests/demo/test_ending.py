@@ -6,15 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo import airflow_parts, ending, keeper, processes
 from demo.places import Places
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.waiting import poll
 
 
 @pytest.fixture
@@ -23,13 +23,6 @@ def places(tmp_path: Path) -> Iterator[Places]:
     here = Places(tmp_path / "demo")
     yield here
     processes.end(lambda: ending.marked(here), grace_s=0)
-
-
-def wait_until(true: Callable[[], bool], within_s: float) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
 
 
 def services(places: Places) -> dict[str, int]:
@@ -58,13 +51,13 @@ def test_nothing_is_left_of_a_demo_that_was_interrupted(
         stderr=subprocess.STDOUT,
         text=True,
     ) as story:
-        wait_until(lambda: len(services(places)) == len(airflow_parts.SERVICES), 180)
+        poll(lambda: len(services(places)) == len(airflow_parts.SERVICES), timeout_s=180)
         started = processes.descendants(story.pid)
         assert set(services(places).values()) <= {process.pid for process in started}
         story.send_signal(number)
         output, _ = story.communicate(timeout=90)
         assert story.returncode == code, output
-    wait_until(lambda: not any(map(processes.is_alive, started)) and not ending.marked(places), 40)
+    poll(lambda: not any(map(processes.is_alive, started)) and not ending.marked(places), timeout_s=40)
     state = keeper.read_state(places)
     assert state is not None and state.left_behind == []
 

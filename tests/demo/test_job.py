@@ -11,7 +11,7 @@ import pytest
 from demo.job import FlightsJob, WaitedTooLongError
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.storage import open_store
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]  # a fixture
 BY = {"name": "a test"}
@@ -60,11 +60,11 @@ def test_how_far_it_has_read_its_topics_is_what_the_newest_committed_batch_says(
 
 
 def test_a_batch_is_waited_for_and_not_for_ever(job: FlightsJob) -> None:
-    looked: list[int] = []
+    asked: list[int] = []
 
     def meanwhile() -> None:
-        looked.append(len(looked))
-        if len(looked) == 3:
+        asked.append(len(asked))
+        if len(asked) == 3:
             job.checkpoint().write("commits/10", b"v1")
 
     assert job.wait_for_batch(10, timeout_s=60, meanwhile=meanwhile).number == 10

@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from demo import ports, processes
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.waiting import poll
 
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
@@ -65,13 +65,6 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             process.stdout.close()
 
 
-def wait_until(true: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 def test_a_process_has_its_parents_above_it(start: Callable[..., subprocess.Popen[str]]) -> None:
     child = start(SLEEPER)
     assert processes.ancestors(child.pid) == {os.getpid(), *processes.ancestors(os.getpid())}
@@ -104,7 +97,7 @@ def test_a_child_that_is_told_to_dies_with_its_parent(start: Callable[..., subpr
     (child,) = processes.descendants(parent.pid)
     parent.kill()
     parent.wait()
-    wait_until(lambda: not processes.is_alive(child))
+    poll(lambda: not processes.is_alive(child))
 
 
 def test_marked_processes_are_found_by_the_whole_variable_only(
@@ -133,7 +126,7 @@ def test_a_zombie_does_not_count(start: Callable[..., subprocess.Popen[str]]) ->
     seen = processes.look_at(running.pid)
     assert seen is not None
     running.kill()
-    wait_until(lambda: (now := processes.look_at(running.pid)) is not None and now.is_zombie)
+    poll(lambda: (now := processes.look_at(running.pid)) is not None and now.is_zombie)
     assert not processes.is_alive(seen)
     assert running.pid not in {process.pid for process in processes.descendants(os.getpid())}
 

@@ -21,10 +21,10 @@ from streambank.core.errors import StreambankError
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import local_path, open_store
 from tests.nights.record import Night, Run, objective_of
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.jobs import end_drivers
-from tests.support.live_airflow import ENDED, QUICK, LiveAirflow, live_airflow
-from tests.support.witness import alerts
+from tests.support.airflow_face.live_airflow import ENDED, QUICK, LiveAirflow, live_airflow
+from tests.support.airflow_face.recording_notifier import alerts
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.jobs.declared import end_drivers
 
 VERBS = ("run", "stop", "savepoint", "restore", "sla")
 APPLICATION = Path(__file__).with_name("orders.py")
@@ -87,10 +87,12 @@ PAGES = ("giving-up", "checkpoint-lost", "checkpoint-damaged", "repository-lost"
 """What somebody is woken for."""
 
 
-def witness(file: Path, to: str, more: str = "") -> str:
+def recording_notifier(file: Path, to: str, more: str = "") -> str:
     """A notifier as it is declared."""
     args = f'{{file = "{file}", to = "{to}"}}'
-    return f'{{class = "tests.support.witness.Witness", args = {args}{more}}}'
+    return (
+        f'{{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", args = {args}{more}}}'
+    )
 
 
 def wait(look: Callable[[], bool], what: str, timeout_s: float = WAIT_S, every_s: float = 0.5) -> None:
@@ -231,9 +233,9 @@ class Scene:
             folder=self.folder,
             application=APPLICATION,
             more=more,
-            team=witness(file, "team"),
-            pager=witness(file, "pager", f', least = "breach", kinds = {json.dumps(pages)}'),
-            approver=witness(file, "approver"),
+            team=recording_notifier(file, "team"),
+            pager=recording_notifier(file, "pager", f', least = "breach", kinds = {json.dumps(pages)}'),
+            approver=recording_notifier(file, "approver"),
         )
         self.jobs_file.write_text(text, encoding="utf-8")
         file = self.site.dags / f"{self.name}.py"

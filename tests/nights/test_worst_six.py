@@ -21,12 +21,19 @@ from streambank.job.savepoint import savepoint_job
 from streambank.storage import local_path, open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.notify.deadlines import tell_late_restore
-from tests.support.airflow_db import airflow_database, answer_question, run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import (
+    airflow_database,
+    answer_question,
+    run_dag,
+    task_states,
+    xcom,
+)
+from tests.support.airflow_face.recording_notifier import alerts
+from tests.support.checkpoint.file_sink import FileSinkWriter
 from tests.support.cli import streambank, succeed
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed, managed_job
-from tests.support.witness import alerts
+from tests.support.jobs.managed_job import BY, Managed, managed_job
+from tests.support.storage.contents import contents
+from tests.support.waiting import poll
 
 __all__ = ["airflow_database"]
 HANDED_OVER = "check_run|keep_running|watched"
@@ -71,7 +78,7 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
 ) -> None:
     output = stop_and_save(managed)
     repository, away = managed.folder / "repository", managed.folder / "away"
-    before = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    before = contents(open_store(managed.folder / "checkpoints")), contents(open_store(output))
     repository.rename(away)
     repository.mkdir()
 
@@ -81,7 +88,7 @@ def test_d1_a_repository_that_is_gone_is_red_wherever_one_looks_and_nothing_star
     assert (started.code, started.document["error"]) == (8, "repository-lost")
     status = streambank("job", "status", "flights", "--jobs", managed.jobs_file, "--json")
     assert status.document["state"] == "repository-lost"
-    after = snapshot_of(open_store(managed.folder / "checkpoints")), snapshot_of(open_store(output))
+    after = contents(open_store(managed.folder / "checkpoints")), contents(open_store(output))
     assert after == before
 
     shutil.rmtree(repository)
@@ -177,7 +184,8 @@ def test_d4_of_restores_that_are_past_their_deadline_the_one_that_goes_on_is_lat
     file = managed.folder / "alerts"
     managed.declare(
         '\n[jobs.flights.restore]\ndeadline = "10m"\n'
-        f'notify = [{{class = "tests.support.witness.Witness", args = {{file = "{file}"}}}}]\n'
+        'notify = [{class = "tests.support.airflow_face.recording_notifier.RecordingNotifier", '
+        f'args = {{file = "{file}"}}}}]\n'
     )
 
     for state in ("failed", "success", "running"):

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.flights import expected, replay
-from tests.support.driver import Job, wait_for
-from tests.support.places import ROOT
+from tests.support.drivers.real_driver import Job
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from streambank.storage import open_store
 from streambank_spark.state.read import Choice, export_state
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from tests.support.spark import finish
+from tests.support.spark.sessions import finish
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from streambank.sla.skew.report import skew_of_checkpoint
 from streambank.sla.skew.skew import StoreSkew
 from streambank.storage import open_store
 from streambank_spark.programs.inspect_state import inspect_state, parse
-from tests.support.spark import finish
+from tests.support.spark.sessions import finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

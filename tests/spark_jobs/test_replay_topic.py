@@ -16,10 +16,10 @@ import pytest
 from demo.jars.kafka import spark_settings
 from demo.stack import topics
 from spark_jobs.flights import expected, replay
-from tests.support.driver import CONF, Job, wait_for
-from tests.support.jobs import poll
-from tests.support.kafka import Kafka, running
-from tests.support.places import ROOT
+from tests.support.drivers.real_driver import CONF, Job
+from tests.support.kafka.real_broker import Kafka, running
+from tests.support.paths import ROOT
+from tests.support.waiting import poll, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

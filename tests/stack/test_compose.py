@@ -27,7 +27,7 @@ from demo.stack.places import FLIGHTS_TOPIC, KAFKA_VARIABLE, TOPICS, StackPlaces
 from demo.stack.topics import PARTITIONS
 from streambank.declaration.declaration import load_jobs
 from streambank.driver.installed import find_installation
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: Mapping[str, Any] = yaml.safe_load(TEXT)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from demo import ending, keeper, processes
 from demo.parts import Part, read, write
 from demo.places import PROCESS_MARK, Places
 from demo.ready import is_ready
+from tests.support.waiting import poll
 
 # Accepts connections on a port, and writes down when it is asked to end, and when it has.
 SERVER = """
@@ -73,13 +73,6 @@ def server(places: Places, name: str, port: int, **more: object) -> Part:
     return python(places, name, SERVER, name, str(port), log, ready=f"tcp://127.0.0.1:{port}", **more)
 
 
-def wait_until(true: Callable[[], bool], within_s: float = 90) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
-
-
 def state(places: Places) -> keeper.KeeperState:
     found = keeper.read_state(places)
     assert found is not None
@@ -108,7 +101,7 @@ def test_a_part_starts_when_the_one_before_is_done_or_ready(
     needs = f"assert __import__('os').path.exists({str(done)!r}); "
     needs += f"__import__('socket').create_connection(('127.0.0.1', {port}))"
     keep(first, server(places, "second", port), python(places, "third", needs, once=True))
-    wait_until(lambda: phase(places) in {"running", "failed"})
+    poll(lambda: phase(places) in {"running", "failed"}, timeout_s=90)
     assert (state(places).phase, state(places).ready) == ("running", ["first", "second", "third"])
     assert set(state(places).services) == {"second"}
 
@@ -148,11 +141,11 @@ def test_what_is_killed_comes_back_and_only_that(
 ) -> None:
     one, two = free_port(), free_port()
     keep(server(places, "one", one, again=True), server(places, "two", two, again=True))
-    wait_until(lambda: phase(places) == "running")
+    poll(lambda: phase(places) == "running", timeout_s=90)
     before = dict(state(places).services)
     os.kill(before["one"], signal.SIGKILL)
-    wait_until(lambda: "one" not in state(places).services)
-    wait_until(lambda: "one" in state(places).services and is_ready(f"tcp://127.0.0.1:{one}"))
+    poll(lambda: "one" not in state(places).services, timeout_s=90)
+    poll(lambda: "one" in state(places).services and is_ready(f"tcp://127.0.0.1:{one}"), timeout_s=90)
     after = state(places)
     assert after.again == {"one": 1} and after.phase == "running"
     assert after.services["one"] != before["one"] and after.services["two"] == before["two"]
@@ -162,7 +155,7 @@ def test_what_may_not_come_back_ends_all(
     places: Places, keep: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     running = keep(server(places, "one", free_port()), server(places, "two", free_port(), again=True))
-    wait_until(lambda: phase(places) == "running")
+    poll(lambda: phase(places) == "running", timeout_s=90)
     os.kill(state(places).services["one"], signal.SIGKILL)
     assert running.wait(60) == 1
     assert state(places).detail.startswith("one ended by SIGKILL")
@@ -176,7 +169,7 @@ def test_what_others_need_to_end_well_ends_last(
         server(places, "storage", free_port(), ends_last=True),
         server(places, "user", free_port(), again=True),
     )
-    wait_until(lambda: phase(places) == "running")
+    poll(lambda: phase(places) == "running", timeout_s=90)
     running.terminate()
     assert running.wait(60) == 0
     lines = (places.home / "ends").read_text().splitlines()
@@ -189,7 +182,7 @@ def test_a_keeper_that_stays_is_ended_by_down(
 ) -> None:
     port = free_port()
     keep(server(places, "one", port, again=True), stay=True)
-    wait_until(lambda: phase(places) == "running")
+    poll(lambda: phase(places) == "running", timeout_s=90)
     assert keeper.is_running(places)
     assert ending.down(places, what="the stack", whose="its jobs") == 0
     assert capsys.readouterr().out == "Ended the stack at http://127.0.0.1:9 and its jobs\n"
@@ -202,7 +195,7 @@ def test_secrets_are_on_no_command_line(places: Places, keep: Callable[..., subp
         part.name, part.command, {**part.environment, "WORD": "hush-7"}, part.folder, ready=part.ready
     )
     running = keep(secret)
-    wait_until(lambda: phase(places) == "running")
+    poll(lambda: phase(places) == "running", timeout_s=90)
     lines = [
         process.command for process in (processes.look_at(running.pid), *ending.marked(places)) if process
     ]

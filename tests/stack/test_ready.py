@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from demo.ready import KAFKA_QUESTION, is_ready
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 Answer = Callable[[bytes], bytes]
 

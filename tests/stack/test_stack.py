@@ -26,7 +26,7 @@ from demo.stack.passwords import passwords
 from demo.stack.places import FLIGHTS_TOPIC, JOBS_FILE, KAFKA_VARIABLE, StackPlaces
 from demo.stack.postgres import MissingError
 from streambank.declaration.declaration import load_jobs
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from demo.story import Story
 from streambank.core.errors import StorageError
 from streambank.kafka.broker import Retention
 from streambank.kafka.settings import KafkaConnection
-from tests.support.brokers import FakeBroker
+from tests.support.kafka.fake_broker import FakeBroker
 
 LOOKS = 5
 

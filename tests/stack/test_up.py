@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ import pytest
 from demo import ending, keeper, processes
 from demo.ready import is_ready
 from demo.stack.places import StackPlaces
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.waiting import poll
 
 # The command with other parts: one that does its work, one that listens, and one that is as `WHAT` says.
 STACK = """
@@ -87,13 +87,6 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'provider'}"}
 
 
-def wait_until(true: Callable[[], bool], within_s: float = 120) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
-
-
 def ready(places: StackPlaces) -> list[str]:
     state = keeper.read_state(places)
     return state.ready if state else []
@@ -156,7 +149,7 @@ def test_nothing_is_left_where_it_is_interrupted(
         stderr=subprocess.STDOUT,
         text=True,
     ) as running:
-        wait_until(lambda: "second" in ready(places))
+        poll(lambda: "second" in ready(places), timeout_s=120)
         running.send_signal(number)
         output, _ = running.communicate(timeout=120)
     assert running.returncode == code, output
@@ -167,10 +160,10 @@ def test_nothing_is_left_where_it_is_interrupted(
 
 def test_who_is_killed_leaves_no_test_running(places: StackPlaces, port: int) -> None:
     with subprocess.Popen(command(places, port, "hangs", "test"), cwd=ROOT, env=environment()) as running:
-        wait_until(lambda: "second" in ready(places))
+        poll(lambda: "second" in ready(places), timeout_s=120)
         running.kill()
         running.wait()
-    wait_until(lambda: not ending.marked(places))
+    poll(lambda: not ending.marked(places), timeout_s=120)
     assert not is_ready(f"tcp://127.0.0.1:{port}")
     assert run(places, port, "well", "down").returncode == 0
     assert not places.home.exists()

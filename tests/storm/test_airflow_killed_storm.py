@@ -23,8 +23,8 @@ from demo.story import WATERMARK_HOURS
 from streambank.repository.repository import Repository
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from tests.support.jobs import poll
-from tests.support.live_airflow import LiveAirflow, live_airflow
+from tests.support.airflow_face.live_airflow import LiveAirflow, live_airflow
+from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1200)]
 

@@ -1,4 +1,4 @@
-"""After a compaction or a rescale of its state a query goes on as a model says: for every kind and layout."""
+"""After a compaction or a rescale of its state a query goes on as a model says: every kind, every layout."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 
 from streambank.core.errors import RefusedError
 from streambank_spark.rewrite.request import RewriteRequest
-from tests.support.queries import QUERIES, TO_FILES, Query
-from tests.support.reshaped import (
+from tests.storm.cells import cells_of
+from tests.support.spark.queries import QUERIES, TO_FILES, Query
+from tests.support.spark.rewritten_state import (
     COMPACTED,
     LAST,
-    Course,
+    ExpectedOutputs,
     IsPast,
-    Models,
+    RewrittenQuery,
     after_last,
     as_table,
     given,
     unheard_of_in_last,
 )
-from tests.support.spark import prepare
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,6 @@ WHERE = {
     "drop-duplicates-within-watermark": "key.id % 5 = 0",
     "join": "key.field0 IN ('k0', 'k3', 'k7', 'k11')",
 }
-STATEFUL = [query for query in QUERIES.values() if not query.file_sink]
 JOIN_3 = {"spark.sql.streaming.join.stateFormatVersion": "3"}
 WIDE = RewriteRequest(operation="rescale", partitions=5)
 
@@ -52,9 +52,9 @@ def prepared(spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
-def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ExpectedOutputs:
     prepare(spark)
-    return Models(spark, tmp_path_factory.mktemp("models"))
+    return ExpectedOutputs(spark, tmp_path_factory.mktemp("models"))
 
 
 def is_past(query: Query) -> IsPast:
@@ -68,48 +68,78 @@ def compaction(query: Query) -> RewriteRequest:
     return RewriteRequest(operation="compact", where=WHERE.get(query.name, BY_KEY))
 
 
-def _cells() -> Iterator[Any]:
-    for query in STATEFUL:
-        for layout in query.layouts:
-            yield pytest.param(query, layout, {}, id=f"{query.name}-{layout}")
-    for layout in ("rocksdb-changelog", "format-v2"):
-        yield pytest.param(QUERIES["join"], layout, JOIN_3, id=f"join-v3-{layout}")
-
-
-@pytest.mark.parametrize(("query", "layout", "conf"), [*_cells()])
-def test_a_query_goes_on_from_compacted_and_from_rescaled_state_as_the_models_say(
-    spark: SparkSession, models: Models, query: Query, layout: str, conf: dict[str, str], tmp_path: Path
-) -> None:
-    ordinary = after_last(models.of(query))
-    expected = after_last(models.of(query, "expired", is_past(query)))
-    assert expected != ordinary, "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path, conf)
-    savepoint, _ = course.saved()
-
-    compacted = course.made(savepoint, compaction(query))
-    assert after_last(given(course.go_on(compacted))) == expected
-
-    if layout == "hdfs":
-        with pytest.raises(RefusedError) as caught:
-            course.made(savepoint, WIDE)
-        assert caught.value.code == "hdfs-backed" and caught.value.hint
-        untouched = savepoint
-    else:
-        untouched = course.made(savepoint, WIDE)
-    assert after_last(given(course.go_on(untouched))) == ordinary
+def _cells(verb: str) -> Iterator[Any]:
+    for query, layout in cells_of(verb):
+        yield pytest.param(QUERIES[query], layout, {}, id=f"{query}-{layout}")
 
 
 @pytest.mark.parametrize(
-    ("name", "layout"), [(query.name, layout) for query in TO_FILES.values() for layout in query.layouts]
+    ("query", "layout", "conf"),
+    [*_cells("compact"), pytest.param(QUERIES["join"], "rocksdb-changelog", JOIN_3, id="join-v3")],
+)
+def test_a_query_goes_on_from_compacted_state_as_the_models_say(
+    spark: SparkSession,
+    models: ExpectedOutputs,
+    query: Query,
+    layout: str,
+    conf: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    expected = after_last(models.of(query, "expired", is_past(query)))
+    assert expected != after_last(models.of(query)), "control: what expires shows"
+    course = RewrittenQuery(spark, query, layout, tmp_path, conf)
+    savepoint, _ = course.saved()
+
+    compacted = course.made(savepoint, compaction(query))
+
+    assert after_last(given(course.go_on(compacted))) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "layout", "conf"),
+    [*_cells("rescale"), pytest.param(QUERIES["join"], "format-v2", JOIN_3, id="join-v3")],
+)
+def test_a_query_goes_on_from_rescaled_state_as_the_models_say(
+    spark: SparkSession,
+    models: ExpectedOutputs,
+    query: Query,
+    layout: str,
+    conf: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    course = RewrittenQuery(spark, query, layout, tmp_path, conf)
+    savepoint, _ = course.saved()
+
+    rescaled = course.made(savepoint, WIDE)
+
+    assert after_last(given(course.go_on(rescaled))) == after_last(models.of(query))
+
+
+def test_hdfs_backed_state_keeps_its_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    course = RewrittenQuery(spark, QUERIES["aggregation"], "hdfs", tmp_path)
+    savepoint, _ = course.saved()
+    with pytest.raises(RefusedError) as caught:
+        course.made(savepoint, WIDE)
+    assert caught.value.code == "hdfs-backed" and caught.value.hint
+
+
+# What a file sink holds does not depend on how state is kept; HDFS-backed state is not rescaled.
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("closed-windows", "hdfs"),
+        ("closed-windows", "rocksdb-changelog"),
+        ("transform-with-state-to-files", "format-v2"),
+    ],
 )
 def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_rescaled(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = TO_FILES[name]
     ordinary, expired = models.of(query), models.of(query, "expired", is_past(query))
     expected = as_table(ordinary, expired)
     assert expected != as_table(ordinary, ordinary), "control: what expires shows"
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, _ = course.saved()
 
     compacted = course.made(savepoint, compaction(query))
@@ -133,10 +163,10 @@ def test_a_file_sink_holds_every_row_once_after_its_query_was_compacted_or_resca
     ],
 )
 def test_keys_that_were_idle_since_another_savepoint_start_from_zero(
-    spark: SparkSession, models: Models, name: str, layout: str, tmp_path: Path
+    spark: SparkSession, models: ExpectedOutputs, name: str, layout: str, tmp_path: Path
 ) -> None:
     query = QUERIES[name]
-    course = Course(spark, query, layout, tmp_path)
+    course = RewrittenQuery(spark, query, layout, tmp_path)
     savepoint, before = course.saved(also=LAST - 1)
     expected = after_last(models.of(query, "idle", unheard_of_in_last(course.source)))
     assert expected != after_last(models.of(query)), "control: what was idle shows"

@@ -15,11 +15,12 @@ from streambank.compaction.quarantine import Quarantine
 from streambank.compaction.quiet_check import HELD
 from streambank.compaction.undo import bring_back
 from streambank.storage.local.store import LocalStore
-from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
-from tests.support.littered import content
-from tests.support.oracle import Rows, Trial, committed
-from tests.support.queries import QUERIES
-from tests.support.spark import prepare
+from tests.support.drivers.killed_in_batch import kill_in_batch, leave_temporary_files
+from tests.support.pairs import by_pairs
+from tests.support.spark.exactly_once_oracle import Rows, Trial, committed
+from tests.support.spark.queries import QUERIES
+from tests.support.spark.sessions import prepare
+from tests.support.storage.contents import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,11 +37,17 @@ KILLED_IN = (2, 5)
 RETAIN = {"spark.sql.streaming.minBatchesToRetain": "3"}
 """After the last compaction Spark soon wants to delete versions that are gone already."""
 
-CELLS = [
-    *(("aggregation", layout) for layout in QUERIES["aggregation"].layouts),
-    *(("join", layout) for layout in ("hdfs", "rocksdb-changelog", "format-v2")),
-    *(("transform-with-state", layout) for layout in QUERIES["transform-with-state"].layouts),
-]
+LAYOUT_OF = {
+    ("snapshots", "v1"): "rocksdb",
+    ("changelogs", "v1"): "rocksdb-changelog",
+    ("changelogs", "v2"): "format-v2",
+    ("snapshots", "v2"): "format-v2-snapshots",
+}
+ROCKSDB_CELLS = by_pairs(
+    (query, *kept) for query in ("aggregation", "join", "transform-with-state") for kept in LAYOUT_OF
+)
+CELLS = [("join", "hdfs"), *((query, LAYOUT_OF[files, version]) for query, files, version in ROCKSDB_CELLS)]
+"""Each kind of query with each kind of files and each version of their names, and one kept by HDFS."""
 
 
 @pytest.mark.parametrize(("query", "layout"), CELLS)
@@ -67,13 +74,13 @@ def test_a_query_that_is_killed_and_compacted_goes_on_exactly(
 def there_and_back_and_there(checkpoint: Path, quarantine: Path) -> None:
     """Compact, bring everything back, compact again, and delete what is dead for good."""
     store, place = LocalStore(checkpoint), LocalStore(quarantine)
-    wish = CompactionRequest(stopped=True, watch=HELD)
-    before = content(store)
-    first = compact(store, place, wish)
+    request = CompactionRequest(stopped=True, watch=HELD)
+    before = contents(store)
+    first = compact(store, place, request)
     assert {"temporary", "abandoned-attempt"} <= {reason.value for reason in first.reasons}
     bring_back(store, Quarantine(place), check=lambda: None)
-    assert content(store) == before
-    again = compact(store, place, wish)
+    assert contents(store) == before
+    again = compact(store, place, request)
     assert again.files == first.files
     assert purge(Quarantine(place)).files == len(first.files)
 

@@ -9,9 +9,9 @@ import pytest
 from demo.jars import s3a
 from streambank.job.start import start_job
 from streambank.storage import open_store
-from tests.support.jobs import BY, end_drivers
-from tests.support.s3_servers import S3Server, seaweedfs
-from tests.support.seen_trial import HDFS, NUMBERS, ROCKSDB, SeenTrial
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.jobs.seen_job import HDFS, NUMBERS, ROCKSDB, SeenJob
+from tests.support.storage.s3_servers import S3Server, seaweedfs
 
 __all__ = ["seaweedfs"]
 
@@ -25,7 +25,7 @@ def test_expired_numbers_are_told_again_and_no_others(
     seaweedfs.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where the logs of such jobs are
     place = seaweedfs.location("s3a")
-    trial = SeenTrial(
+    trial = SeenJob(
         tmp_path,
         provider,
         checkpoint=f"{place}/seen",

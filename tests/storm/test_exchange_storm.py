@@ -17,13 +17,13 @@ from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.storage import local_path
 from streambank_airflow.dags.jobs import build_dags
-from tests.support.airflow_db import airflow_database, run_dag, task_states, write_dags, xcom
-from tests.support.driver import wait_for
-from tests.support.jobs import BY, end_drivers
+from tests.support.airflow_face.metadata_db import airflow_database, run_dag, task_states, write_dags, xcom
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.jobs.managed_job import hand_over
+from tests.support.jobs.seen_job import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenJob
 from tests.support.json_examples import examples, mismatches
-from tests.support.managed import hand_over
-from tests.support.places import ROOT
-from tests.support.seen_trial import ENVIRONMENT, HDFS, NUMBERS, ROCKSDB, SeenTrial
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 __all__ = ["airflow_database"]
 
@@ -31,8 +31,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(params=[ROCKSDB, HDFS], ids=["rocksdb", "hdfs"])
-def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeenTrial]:
-    made = SeenTrial(tmp_path, request.param)
+def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeenJob]:
+    made = SeenJob(tmp_path, request.param)
     made.arrive()
     try:
         start_job(made.job, by=BY)
@@ -42,7 +42,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeenTrial]
         end_drivers(made.job.records())
 
 
-def test_expired_numbers_are_told_again_and_no_others(trial: SeenTrial) -> None:
+def test_expired_numbers_are_told_again_and_no_others(trial: SeenJob) -> None:
     trial.arrive()
     trial.settle()
 
@@ -60,7 +60,7 @@ def test_expired_numbers_are_told_again_and_no_others(trial: SeenTrial) -> None:
 
 
 def test_a_job_goes_on_in_another_number_of_partitions(tmp_path: Path) -> None:
-    trial = SeenTrial(tmp_path, ROCKSDB)
+    trial = SeenJob(tmp_path, ROCKSDB)
     trial.arrive()
     try:
         start_job(trial.job, by=BY)
@@ -78,7 +78,7 @@ def test_a_job_goes_on_in_another_number_of_partitions(tmp_path: Path) -> None:
         end_drivers(trial.job.records())
 
 
-def test_a_command_that_is_killed_leaves_a_job_that_goes_on(trial: SeenTrial) -> None:
+def test_a_command_that_is_killed_leaves_a_job_that_goes_on(trial: SeenJob) -> None:
     """Killed at whatever it is doing: when the job stands still, and when its new state is there."""
     records = trial.job.records()
     for left in (0, 1):
@@ -103,9 +103,9 @@ def test_a_command_that_is_killed_leaves_a_job_that_goes_on(trial: SeenTrial) ->
             return
 
 
-def test_what_the_query_does_not_start_with_is_taken_back(trial: SeenTrial) -> None:
+def test_what_the_query_does_not_start_with_is_taken_back(trial: SeenJob) -> None:
     """The state of the new generation is spoilt behind its back: Spark fails on it, and the job goes on."""
-    spoil = ROOT / "tests" / "support" / "spoiling_exchange.py"
+    spoil = ROOT / "tests" / "support" / "jobs" / "spoiled_exchange.py"
     done = subprocess.run(
         [sys.executable, str(spoil), str(trial.jobs)],
         capture_output=True, text=True, env={**os.environ, **ENVIRONMENT}, timeout=600, check=False,
@@ -121,7 +121,7 @@ def test_what_the_query_does_not_start_with_is_taken_back(trial: SeenTrial) -> N
 
 
 def test_the_dag_does_the_same(
-    airflow_database: None, trial: SeenTrial, monkeypatch: pytest.MonkeyPatch
+    airflow_database: None, trial: SeenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hand_over(trial.job.records, monkeypatch)
 
@@ -132,16 +132,16 @@ def test_the_dag_does_the_same(
             task.retries = 0
         return run_dag(dags["seen.compact"], run_conf=answers)
 
-    looked = compact(where="key.number % 4 = 0", dry_run=True)
-    assert task_states(looked)["preview"] == "failed", "there is no savepoint yet"
+    preview = compact(where="key.number % 4 = 0", dry_run=True)
+    assert task_states(preview)["preview"] == "failed", "there is no savepoint yet"
 
     run = compact(where="key.number % 4 = 0")
 
     states = task_states(run)
     assert (states["rewrite"], states["first_batch"], states["go_back"]) == ("success", "success", "skipped")
     assert xcom(run, "rewrite")["keys"] == NUMBERS // 4
-    looked = compact(where="key.number % 5 = 0", dry_run=True)
-    assert xcom(looked, "preview")["keys"] > 0
+    preview = compact(where="key.number % 5 = 0", dry_run=True)
+    assert xcom(preview, "preview")["keys"] > 0
     trial.arrive(forgotten=4)
     trial.settle()
     # There is no such column, so the job is not even stopped for it.

@@ -27,10 +27,11 @@ from streambank.work import plan_lines
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from tests.support.airflow_db import airflow_database, run_dag, task_states, xcom
+from tests.support.airflow_face.metadata_db import airflow_database, run_dag, task_states, xcom
 from tests.support.bare_python import make_bare_python
-from tests.support.cluster import Cluster, poll, running_cluster
-from tests.support.s3_servers import SECRET_KEY, S3Server, moto_server
+from tests.support.spark.standalone_cluster import Cluster, running_cluster
+from tests.support.storage.s3_servers import SECRET_KEY, S3Server, moto_server
+from tests.support.waiting import wait_for
 
 __all__ = ["airflow_database", "moto_server"]
 
@@ -157,7 +158,7 @@ class Processes:
 
 def applications(cluster: Cluster) -> list[str]:
     """The names of those that have ended well, in the order in which they began."""
-    poll(lambda: not cluster.state()["activeapps"], "an application goes on")
+    wait_for("end of all applications", lambda: not cluster.state()["activeapps"])
     done = sorted(cluster.state()["completedapps"], key=lambda each: each["starttime"])
     return [each["name"] for each in done if each["state"] == "FINISHED"]
 

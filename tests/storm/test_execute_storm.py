@@ -29,8 +29,9 @@ from streambank_spark.submit import executor as submit
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
 from tests.support.bare_python import make_bare_python
-from tests.support.cluster import Cluster, poll, running_cluster
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.spark.standalone_cluster import Cluster, running_cluster
+from tests.support.waiting import wait_for
 
 JOB = "orders"
 CHECKPOINT = LargeFiles(partitions=64, files=1, file_bytes=3 << 19)
@@ -181,7 +182,7 @@ def test_a_command_that_is_ended_takes_its_application_along(
         stderr=subprocess.DEVNULL,
     )
     try:
-        poll(lambda: len(list(target.glob("state/0/*/SSTs/*.sst"))) > 2, "the restore did not begin to write")
+        wait_for("begin of the writes", lambda: len(list(target.glob("state/0/*/SSTs/*.sst"))) > 2)
         submitted = applications(tmp_path)
         assert submitted and cluster.state()["activeapps"]
         process.send_signal(how)
@@ -189,9 +190,9 @@ def test_a_command_that_is_ended_takes_its_application_along(
     finally:
         process.kill()
         process.wait()
-    poll(lambda: not applications(tmp_path), "the application goes on")
-    poll(lambda: not cluster.state()["activeapps"], "the master still runs it")
-    poll(lambda: not cluster.executors(), "executors live on")
+    wait_for("end of the application", lambda: not applications(tmp_path))
+    wait_for("its end for the master", lambda: not cluster.state()["activeapps"])
+    wait_for("end of the executors", lambda: not cluster.executors())
     if how == signal.SIGINT:
         assert not list(target.glob("**/*.sst")) and not (target / "metadata").exists()
     else:

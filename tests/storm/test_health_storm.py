@@ -18,9 +18,10 @@ from streambank.job.health import Health, Observer, Unhealthy, judge_health
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.sla.judge.facts import recoveries
-from tests.support.driver import APPLICATIONS, wait_for
-from tests.support.jobs import BY, end_drivers
-from tests.support.jvm import spark_options
+from tests.support.drivers.real_driver import APPLICATIONS
+from tests.support.jobs.declared import BY, end_drivers
+from tests.support.spark.jvm import spark_options
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.storm]
 
@@ -125,7 +126,7 @@ def test_what_hangs_is_told_from_what_is_idle_and_is_replaced_without_a_row_lost
         wait_written(tmp_path, 1)
         eyes.wait("healthy")
 
-        # A frozen JVM: Python beats, hears the wish to stop, and Spark answers nothing any more.
+        # A frozen JVM: Python beats, gets the request to stop, and Spark answers nothing any more.
         wait_for("batch 1", lambda: eyes.said()["batch"] == 1)
         assert healed.start.jvm_pid is not None
         os.kill(healed.start.jvm_pid, signal.SIGSTOP)

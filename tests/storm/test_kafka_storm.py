@@ -14,9 +14,9 @@ from streambank.kafka.settings import ASK_TIMEOUT_S
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from tests.support.cli import succeed
-from tests.support.jobs import BY
-from tests.support.kafka import Kafka, running
-from tests.support.kafka_flights import DELAYS, FLIGHTS, Origins, origins
+from tests.support.jobs.declared import BY
+from tests.support.kafka.flights_job import DELAYS, FLIGHTS, Origins, origins
+from tests.support.kafka.real_broker import Kafka, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3000)]
 

@@ -20,12 +20,13 @@ from streambank.job.restart import restart_job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.cluster import SMALL, Cluster, running_cluster
-from tests.support.driver import CONF, wait_for
-from tests.support.jobs import BY
-from tests.support.lifecycle import end_all, live_through_everything
-from tests.support.lines_job import LinesJob, lines_job
-from tests.support.two_masters import TwoMasters, two_masters
+from tests.support.drivers.real_driver import CONF
+from tests.support.jobs.declared import BY
+from tests.support.jobs.lifecycle import end_all, live_through_everything
+from tests.support.jobs.lines_job import LinesJob, lines_job
+from tests.support.spark.standalone_cluster import SMALL, Cluster, running_cluster
+from tests.support.spark.standalone_two_masters import TwoMasters, two_masters
+from tests.support.waiting import wait_for
 
 PATIENCE_S = 900.0
 pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]

@@ -22,8 +22,9 @@ from streambank.storage import open_store
 from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoint
 from streambank_spark.state.staging import Staging
 from streambank_spark.state.validate import Rule
-from tests.support.queries import LAYOUTS, QUERIES, Query, write_input
-from tests.support.spark import prepare, read_batches, run_to_end, run_until, session_for
+from tests.storm.cells import cells_of
+from tests.support.spark.queries import QUERIES, Query, write_input
+from tests.support.spark.sessions import prepare, read_batches, run_to_end, run_until, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,6 @@ LAST = 7
 TOO_MUCH = 1_000_000
 SOUND = ("k1", "k2", "k5")
 TOTAL = {"apply-in-pandas-with-state": "value.groupState.total"}
-NAMES = ("aggregation", "session-window", "apply-in-pandas-with-state")
 
 
 @pytest.fixture(autouse=True)
@@ -113,8 +113,7 @@ class Spoilt:
         return given_after(place / "out")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "layout"), cells_of("repair"))
 def test_a_query_goes_on_from_repaired_state_as_if_it_had_been_sound(
     spark: SparkSession, name: str, layout: str, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from demo.job import FlightsJob
 from demo.places import ROOT
 from demo.rest import RestError
-from tests.support.live_airflow import LiveAirflow, live_airflow
+from tests.support.airflow_face.live_airflow import LiveAirflow, live_airflow
 
 pytestmark = [pytest.mark.spark, pytest.mark.airflow, pytest.mark.storm, pytest.mark.timeout(1200)]
 

@@ -16,8 +16,9 @@ from streambank.checkpoint.position import batches_of
 from streambank.control.control import JobControl
 from streambank.control.processes import HostId, process
 from streambank.driver.spec import QuerySpec
-from tests.support.driver import APPLICATIONS, Job, environment, submit, wait_for
-from tests.support.s3_servers import S3Server, seaweedfs
+from tests.support.drivers.real_driver import APPLICATIONS, Job, environment, submit
+from tests.support.storage.s3_servers import S3Server, seaweedfs
+from tests.support.waiting import wait_for
 
 __all__ = ["seaweedfs"]  # a fixture
 

@@ -13,9 +13,17 @@ from streambank.checkpoint.schema.compatibility import Comparison, compare_schem
 from streambank.checkpoint.schema.query import QuerySchema
 from streambank.savepoint.schema import schema_of_checkpoint
 from streambank.storage import open_store
-from tests.support.evolving import AVRO, ON_HDFS, UNSAFE, by_value, run_a_batch, versions, write_file
-from tests.support.queries import Query
-from tests.support.spark import HURRIED, prepare
+from tests.support.spark.queries import Query
+from tests.support.spark.schema_changes import (
+    AVRO,
+    ON_HDFS,
+    UNSAFE,
+    pickle_by_value,
+    run_a_batch,
+    versions,
+    write_file,
+)
+from tests.support.spark.sessions import HURRIED, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +102,7 @@ class Bench:
 @pytest.fixture
 def bench(spark: SparkSession, tmp_path: Path) -> Callable[[str], Bench]:
     prepare(spark)
-    by_value()
+    pickle_by_value()
     return lambda layout: Bench(spark, layout, tmp_path)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from streambank.storage import open_store
-from tests.support.assessing import grow
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
-from tests.support.jobs import declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import declare
+from tests.support.sla.growing_state import grow
 
 pytestmark = pytest.mark.storm
 

@@ -22,7 +22,8 @@ import pytest
 
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job as Declaration
-from streambank.declaration.sla import PROMISES, Declared, SlaPolicy, Statistic
+from streambank.declaration.objectives import PROMISES, Statistic
+from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import assess_job
@@ -30,7 +31,8 @@ from streambank.sla.history.history import HistoryScan, Records
 from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from tests.support.driver import APPLICATIONS, Driver, Job, wait_for
+from tests.support.drivers.real_driver import APPLICATIONS, Driver, Job
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1500)]
 

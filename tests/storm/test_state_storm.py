@@ -26,9 +26,9 @@ from streambank_spark.state.read import Choice, read_rows
 from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.verify import look_deep
-from tests.support.checkpoints import unpack
-from tests.support.queries import QUERIES, Query, write_input
-from tests.support.spark import prepare, run_to_end, session_for
+from tests.support.checkpoint.recorded import unpack
+from tests.support.spark.queries import QUERIES, Query, write_input
+from tests.support.spark.sessions import prepare, run_to_end, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,14 +66,14 @@ def test_every_layout_of_a_query_has_one_digest(
 ) -> None:
     digests: dict[str, list[StoreDigest]] = {}
     rows: dict[str, list[str]] = {}
-    workshop = Staging("local[2]", None, print)
+    staging = Staging("local[2]", None, print)
     for number, (layout, more) in enumerate(runs(query)):
         folder = tmp_path / str(number)
         # Another number of partitions in every second layout.
         conf = more | {"spark.sql.shuffle.partitions": "3" if number % 2 else "2"}
         run_to_end(session_for(spark, layout, conf), query, source, folder / "checkpoint", folder / "output")
         name = f"{layout} {sorted(more)}"
-        with materialized_checkpoint(str(folder / "checkpoint"), None, workshop) as found:
+        with materialized_checkpoint(str(folder / "checkpoint"), None, staging) as found:
             state = QueryState(spark, found.location)
             digests[name] = digest_of(state)
             told, more_rows = read_rows(state, Choice(), 0)
@@ -82,7 +82,7 @@ def test_every_layout_of_a_query_has_one_digest(
         rows[name] = sorted(json.dumps(row, sort_keys=True) for row in content)
         repository = Repository.open(open_store(folder / "savepoints"), create=True)
         taken = take(TakeRequest(open_store(folder / "checkpoint"), repository, "orders"))
-        findings = look_deep(spark, repository, "orders", taken.savepoint, workshop)
+        findings = look_deep(spark, repository, "orders", taken.savepoint, staging)
         assert {finding.code for finding in findings} <= {"rows-not-counted"}, findings
     first = next(iter(rows))
     assert rows[first], "there is state to compare"
@@ -148,7 +148,7 @@ def test_a_process_of_its_own_answers_with_json_alone(tmp_path: Path, project_ro
     checkpoint = unpack("4.3.0/rocksdb-window", tmp_path) / "checkpoint"
     code = (
         "import sys, pytest\n"
-        "from tests.support.state_verbs import install_commands\n"
+        "from tests.support.declared_commands import install_commands\n"
         "from streambank.cli.run import run\n"
         "install_commands(pytest.MonkeyPatch())\n"
         "sys.exit(run(sys.argv[1:]))\n"

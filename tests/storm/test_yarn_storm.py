@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.driver import wait_for
-from tests.support.lifecycle import end_all, live_through_everything
-from tests.support.lines_job import lines_job
-from tests.support.yarn import Yarn, running_yarn
+from tests.support.jobs.lifecycle import end_all, live_through_everything
+from tests.support.jobs.lines_job import lines_job
+from tests.support.spark.yarn_cluster import Yarn, running_yarn
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.storm, pytest.mark.timeout(3600)]
 

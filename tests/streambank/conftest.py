@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from streambank.control.control import JobControl
-from tests.support.jobs import end_drivers, fake_launcher
-from tests.support.workshop import Workshop
+from streambank.storage.memory import MemoryStore
+from tests.support.jobs.declared import end_drivers, fake_launcher
+from tests.support.jobs.simulated_job import SimulatedJob
 
 
 @pytest.fixture
@@ -19,6 +20,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(params=["local", "memory"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Workshop:
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> SimulatedJob:
     """A job with everything around it, on a local disk and in memory."""
-    return Workshop(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
+    return SimulatedJob(tmp_path if request.param == "local" else f"memory://{tmp_path.name}")
+
+
+@pytest.fixture
+def control() -> JobControl:
+    """The records of a job of which nothing is known yet, in memory."""
+    return JobControl(MemoryStore(), "flights")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.airflow_db import airflow_database
-from tests.support.managed import Managed, managed_job
+from tests.support.airflow_face.metadata_db import airflow_database
+from tests.support.jobs.managed_job import Managed, managed_job
 
 __all__ = ["airflow_database"]
 

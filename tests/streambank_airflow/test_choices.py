@@ -91,5 +91,5 @@ def test_the_hook_takes_nothing_unknown_for_the_default(tmp_path: Path) -> None:
     }
     for checkpoint in (None, str(tmp_path / "ck")):
         with pytest.raises(InputError) as refused:
-            hook.take("flights", checkpoint=checkpoint, closure="saef", **how)
+            hook.savepoints.take("flights", checkpoint=checkpoint, closure="saef", **how)
         assert refused.value.code == "bad-choice"

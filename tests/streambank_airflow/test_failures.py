@@ -11,8 +11,8 @@ from streambank.core import errors
 from streambank_airflow.failures import airflow_failures, close_log, engine_error
 from streambank_airflow.operators.job import StartStreamingJobOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator
-from tests.support.airflow_db import run_dag
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import run_dag
+from tests.support.jobs.managed_job import Managed
 
 KINDS = [
     kind

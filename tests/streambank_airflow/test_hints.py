@@ -10,7 +10,7 @@ import pytest
 
 from streambank.core.errors import InputError, RefusedError, StorageError
 from streambank_airflow.hints import HINTS, hint_of, speaks_cli
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PROVIDER = ROOT / "provider"
 ONLY_COMMAND_LINE = (

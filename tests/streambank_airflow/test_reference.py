@@ -18,7 +18,7 @@ from streambank_airflow.get_provider_info import get_provider_info
 from streambank_airflow.operators.base import SparkWork, StreambankOperator
 from streambank_airflow.operators.repository import RepositoryOperator
 from streambank_airflow.sensors.job import JobSensor
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
 SHARED: tuple[type[BaseOperator], ...] = (StreambankOperator, SparkWork, RepositoryOperator, JobSensor)

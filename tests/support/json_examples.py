@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/reference/json.md"
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 RECORDS = ROOT / ".streambank" / "storm"
 SECONDS = ROOT / "tests" / "storm" / "seconds.json"

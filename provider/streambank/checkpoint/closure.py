@@ -9,7 +9,6 @@ it was not there yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from streambank.checkpoint.files import CheckpointFiles, NamesOnly
 from streambank.checkpoint.index import CheckpointIndex, OperatorFiles, store_folder
@@ -20,7 +19,6 @@ from streambank.checkpoint.shape import (
     URGENCY_LOG,
     Closure,
     ClosureFile,
-    ClosureKind,
     OperatorState,
     PartitionState,
     SparkFacts,
@@ -29,13 +27,13 @@ from streambank.checkpoint.shape import (
 from streambank.checkpoint.sources import file_log_offset, plan_sources
 from streambank.checkpoint.state.rocksdb import ReadRange
 from streambank.checkpoint.state.versions import MISSING_HINT, Chain, ChainReaders, plan_chain
+from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.errors import FormatError, NotFoundError, check_choice
 from streambank.storage import FileInfo
 
 __all__ = [
     "Closure",
     "ClosureFile",
-    "ClosureKind",
     "ClosurePlanner",
     "OperatorState",
     "PartitionState",
@@ -100,7 +98,7 @@ class ClosurePlanner:
 
     def plan(self, batch: int | None = None, kind: ClosureKind = "safe") -> Closure:
         """The closure of a batch; see `plan_closure`."""
-        check_choice(kind, "closure", get_args(ClosureKind))
+        check_choice(kind, "closure", CLOSURE_KINDS)
         batch = choose_batch(self._index, batch)
         check_logs(self._index, batch)
         refuse_asynchronous(self._index, self._files, batch)
@@ -249,7 +247,7 @@ class _Plan:
             return metadata
         if files.schemas_v3:
             raise NotFoundError(
-                f"state/{operator}/_metadata/v2 is missing, though there are schemas that it has to name.",
+                f"state/{operator}/_metadata/v2 is missing, though it must name the schemas that are there.",
                 code="missing-state-file",
                 hint=MISSING_HINT,
             )
@@ -323,7 +321,7 @@ class _Plan:
     def _missing_partition(self, folder: str, files: OperatorFiles, partitions: int) -> NotFoundError:
         message = f"{folder} holds no state: version {self._batch + 1} is missing of {partitions} partitions."
         if not files.schemas_v3 and not any(store.schema for store in files.stores.values()):
-            message += " So is _metadata/schema of partition 0, which could tell that there is but one."
+            message += " So is _metadata/schema of partition 0, which could show that it is the only one."
         return NotFoundError(
             message,
             code="missing-state-file",
@@ -372,7 +370,7 @@ def choose_batch(index: CheckpointIndex, batch: int | None) -> int:
     """
     if not index.metadata and not index.offsets and not index.commits:
         raise NotFoundError(
-            "There is no checkpoint here: neither metadata nor offsets nor commits.",
+            "This is not a checkpoint: it has no metadata, offsets or commits.",
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )

@@ -42,7 +42,7 @@ class CheckpointFiles:
         info = self._listing.get(path)
         if info is not None and info.size_bytes > MAX_SMALL_BYTES:
             raise FormatError(
-                f"{path} has {info.size_bytes} bytes, which is too large for what it should be.",
+                f"{path} has {info.size_bytes} bytes, which is too large for this kind of file.",
                 code="half-written",
                 hint="The file is damaged, or another program wrote it.",
             )

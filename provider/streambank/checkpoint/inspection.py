@@ -115,7 +115,9 @@ def inspect_listing(
     planner = planner or ClosurePlanner(CheckpointIndex.build(listing), read)
     index = planner.index
     findings: list[Finding] = []
-    query_id = _attempt(findings, "warning", "The query cannot be told from others.", planner.files.query_id)
+    query_id = _attempt(
+        findings, "warning", "The query cannot be told apart from others.", planner.files.query_id
+    )
     which = "the newest batch" if batch is None else f"batch {batch}"
     closure = _attempt(
         findings, "error", f"No savepoint of {which} can be taken.", lambda: planner.plan(batch, "safe")
@@ -237,7 +239,7 @@ def _oddities(index: CheckpointIndex, closure: Closure | None) -> list[Finding]:
                     f"state/{operator.operator}",
                     f"Operator {operator.operator} has no state schema.",
                     "The query goes on, but Spark's state reader cannot read this state.",
-                    "Spark writes the schema anew when the query starts again.",
+                    "Spark writes the schema again when the query starts.",
                 )
             )
     return found

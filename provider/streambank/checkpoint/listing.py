@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from streambank.core.errors import FormatError, NotFoundError
 from streambank.storage import FileInfo, Store
-from streambank.storage.local.store import LocalStore, Row
 from streambank.storage.names import is_part
+from streambank.storage.store import Row, scanning
 
 LISTING_ORDER = ("commits", "sources", "offsets", "metadata", "state")
 """Commits first: everything of a batch is durable before its commit, so what is listed later is there unless
@@ -70,7 +70,7 @@ class Listing(Mapping[str, FileInfo]):
                 folder.numbers[row] = number
 
     def add_rows(self, path: str, rows: Sequence[Row]) -> None:
-        """Take in the files of one folder as `LocalStore.scan` gives them."""
+        """Take in the files of one folder as `ScanningStore.scan` gives them."""
         folder = self._folders.setdefault(path, _Folder())
         if not folder.rows:  # the usual case, and there may be a million files
             places = {self._shared(row[0]): place for place, row in enumerate(rows)}
@@ -164,10 +164,11 @@ def list_checkpoint(store: Store) -> Listing:
                 hint="Rename or remove it: names are UTF-8 without backslashes and control characters.",
             )
     listing = Listing()
+    fast = scanning(store)
     for name in [*LISTING_ORDER, *(name for name in names if name not in LISTING_ORDER)]:
         before = len(listing)
-        if type(store) is LocalStore:
-            for folder, rows in store.scan(name):
+        if fast is not None:
+            for folder, rows in fast.scan(name):
                 listing.add_rows(folder, rows)
         else:
             listing.add_all(store.list(name))

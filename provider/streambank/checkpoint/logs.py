@@ -91,7 +91,7 @@ def parse_offsets(data: bytes, path: str = "offsets") -> Offsets:
     conf = batch.get("conf", {})
     if not isinstance(conf, dict):
         raise FormatError(
-            f"{path} has a conf that is no object.", code="half-written", hint=HALF_WRITTEN_HINT
+            f"{path} has a conf that is not an object.", code="half-written", hint=HALF_WRITTEN_HINT
         )
     rest = [line for line in lines[2:] if line]
     if not rest:
@@ -140,7 +140,7 @@ def _integer(document: Mapping[str, Any], field: str, path: str) -> int:
     value = document.get(field, 0)
     if not isinstance(value, int) or isinstance(value, bool):
         raise FormatError(
-            f"{path} has a {field} that is no whole number.", code="half-written", hint=HALF_WRITTEN_HINT
+            f"{path} has a {field} that is not a whole number.", code="half-written", hint=HALF_WRITTEN_HINT
         )
     return value
 

@@ -8,7 +8,8 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.inspection import Inspection, inspect_listing, retained_batches
 from streambank.checkpoint.listing import LISTING_ORDER, Listing, list_checkpoint
 from streambank.checkpoint.logs import parse_metadata
-from streambank.checkpoint.shape import Closure, ClosureKind
+from streambank.checkpoint.shape import Closure
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import ConflictError, NotFoundError, StreambankError
 from streambank.core.finding import Finding
 from streambank.storage import Store
@@ -47,7 +48,7 @@ class CheckpointReader:
             return parse_metadata(self.store.read("metadata"))
         except NotFoundError as error:
             raise NotFoundError(
-                f"{self.store.uri} has no metadata, so there is no query of it.",
+                f"{self.store.uri} has no metadata, so its query is not known.",
                 code="not-a-checkpoint",
                 hint="Give the directory that the query has as its checkpointLocation.",
             ) from error
@@ -100,7 +101,7 @@ class CheckpointReader:
             index = CheckpointIndex.build(listing)
             if not index.metadata and not index.offsets and not index.commits:
                 raise NotFoundError(
-                    f"There is no checkpoint at {self.store.uri}: neither metadata nor offsets nor commits.",
+                    f"There is no checkpoint at {self.store.uri}: it has no metadata, offsets or commits.",
                     code="not-a-checkpoint",
                     hint="Give the directory that the query has as its checkpointLocation.",
                 )

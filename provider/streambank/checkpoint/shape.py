@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from streambank.checkpoint.sources import SourceState
-
-ClosureKind = Literal["safe", "minimal"]
+from streambank.core.choices import ClosureKind
 
 URGENCY_LOG = 0
 """Logs go first: Spark keeps only `minBatchesToRetain` batches of them."""

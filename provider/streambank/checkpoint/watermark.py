@@ -62,7 +62,7 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
             # Spark deletes old entries of both logs; the newest ones go only where it has gone on meanwhile.
             if batch == before:
                 raise NotFoundError(
-                    f"{store.uri} has commits/{batch} and no {path}, so nobody can tell its watermark.",
+                    f"{store.uri} has commits/{batch} and no {path}, so its watermark is not known.",
                     code="missing-log-entry",
                     hint="Restore a savepoint: Spark cannot go on from this checkpoint either.",
                 ) from error
@@ -70,7 +70,7 @@ def committed_watermark(store: Store) -> CommittedWatermark | None:
             continue
         return CommittedWatermark(batch, offsets.watermark_ms or None)
     raise ConflictError(
-        f"The query of {store.uri} went on each time its logs were read.",
+        f"The query of {store.uri} committed another batch each time its logs were read.",
         code="checkpoint-moved",
         hint="Ask again.",
     )

@@ -12,7 +12,7 @@ from streambank.cli.verbs import (
     compact,
     doctor,
     index,
-    inspect_take,
+    inspect,
     jobs,
     replicas,
     restore,
@@ -20,6 +20,7 @@ from streambank.cli.verbs import (
     savepoints,
     skew,
     sla,
+    take,
 )
 
 app = typer.Typer(
@@ -49,7 +50,8 @@ def root(
 
 
 for module in (
-    inspect_take,
+    inspect,
+    take,
     savepoints,
     restore,
     retention,

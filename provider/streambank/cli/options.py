@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +12,16 @@ import typer
 
 from streambank.cli.output import console
 from streambank.cli.output.console import MODE
+from streambank.core.choices import WorkPlace
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
     from streambank.kafka.settings import Brokers, KafkaConnection
     from streambank.repository.repository import Repository
     from streambank.work.executor import Executor
+
+
+_log = logging.getLogger(__name__)
 
 
 def _json(value: bool) -> bool:
@@ -36,7 +40,12 @@ Json = Annotated[
 ]
 Debug = Annotated[
     bool,
-    typer.Option("--debug", callback=_debug, is_eager=True, help="Show the traceback of an error."),
+    typer.Option(
+        "--debug",
+        callback=_debug,
+        is_eager=True,
+        help="Show the traceback of an error, and what is logged for debugging.",
+    ),
 ]
 Kafka = Annotated[
     str | None,
@@ -96,16 +105,8 @@ SavepointName = Annotated[
 ]
 
 
-class Where(StrEnum):
-    """Where files are copied, hashed or written."""
-
-    auto = "auto"
-    here = "here"
-    spark = "spark"
-
-
 On = Annotated[
-    Where,
+    WorkPlace,
     typer.Option(
         "--on",
         help="here: threads of this process; spark: executors of --master; "
@@ -165,7 +166,7 @@ SPARK = "streambank_spark.submit.executor"
 
 
 def executor(
-    on: Where,
+    on: WorkPlace,
     master: str | None,
     conf: Sequence[str] | None,
     properties: str | None,
@@ -180,14 +181,14 @@ def executor(
     """
     from streambank.work.executor import BySize, Threads
 
-    if on is Where.spark and max_bytes_per_s is not None:
+    if on == "spark" and max_bytes_per_s is not None:
         raise InputError(
             "--max-rate limits what this machine reads, so it cannot be combined with --on spark.",
             code="usage",
             hint="Leave one of them out. The number of executors limits their rate.",
         )
     here = Threads(parallel)
-    if on is Where.here or (on is Where.auto and (master is None or max_bytes_per_s is not None)):
+    if on == "here" or (on == "auto" and (master is None or max_bytes_per_s is not None)):
         return here
     if master is None:
         raise InputError(
@@ -202,7 +203,7 @@ def executor(
         parallel=parallel,
         say=console.note,
     )
-    return spark if on is Where.spark else BySize(here, spark)
+    return spark if on == "spark" else BySize(here, spark)
 
 
 def pair(text: str) -> tuple[str, str]:

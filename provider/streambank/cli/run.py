@@ -19,6 +19,7 @@ from streambank.cli.output.console import (
     MODE,
     OutputClosedError,
     discard_output,
+    log_shown,
     prepare_output,
     write_document,
 )
@@ -43,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     prepare_output()
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        return _run(arguments)
+        with log_shown():
+            return _run(arguments)
     except OutputClosedError:
         discard_output()
         return 0

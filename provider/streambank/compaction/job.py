@@ -82,8 +82,8 @@ def compact_job(
     with _held(records, by, stopped=stopped) as (is_held, check):
         for name, place in places.items():
             where = quarantine or quarantine_location(place, label)
-            wanted = replace(request, stopped=is_held, check=check)
-            report = compact(opener(place), opener(where), wanted, progress=progress)
+            held = replace(request, stopped=is_held, check=check)
+            report = compact(opener(place), opener(where), held, progress=progress)
             done[name] = _named(job, name, report)
             if report.files and not report.already_done:
                 _record(records, "compacted", name, report.to_dict(), by, why)
@@ -221,13 +221,13 @@ def _plans(
     """What would happen now, or with `stopped` once the job was stopped."""
     view = records.lease.view()
     is_free = view is None or view.free
-    wanted = replace(request, stopped=stopped or is_free)
+    planned = replace(request, stopped=stopped or is_free)
     against: tuple[RefusedError, ...] = ()
     if stopped and view is not None and not is_free:
         against = (records.lease.refusal(view),)
     elif (doubt := records.lease.doubt(view)) is not None:
         against = (doubt,)
-    plans = {name: plan(opener(place), wanted) for name, place in places.items()}
+    plans = {name: plan(opener(place), planned) for name, place in places.items()}
     return {name: _named(job, name, found.having(refusals=against)) for name, found in plans.items()}
 
 

@@ -203,7 +203,7 @@ def _order(dead: Dead) -> tuple[int, int, int, str]:
 def _refuse_none(index: CheckpointIndex) -> None:
     if not index.metadata and not index.offsets and not index.commits:
         raise NotFoundError(
-            "There is no checkpoint here: neither metadata nor offsets nor commits.",
+            "This is not a checkpoint: it has no metadata, offsets or commits.",
             code="not-a-checkpoint",
             hint="Give the directory that the query has as its checkpointLocation.",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.checkpoint.reader import CheckpointReader
@@ -37,13 +37,7 @@ class PurgeReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON."""
-        return {
-            "checkpoint": self.checkpoint,
-            "quarantine": self.quarantine,
-            "files": self.files,
-            "bytes": self.bytes,
-            "already_done": self.already_done,
-        }
+        return asdict(self)
 
 
 def purge(

@@ -31,7 +31,7 @@ from typing import Any, Literal
 from streambank.control.claims import Clock
 from streambank.control.generations import Generation, Generations
 from streambank.control.lease import Lease
-from streambank.control.operation import Operation, OperationLock, Tell, to_nobody
+from streambank.control.operation import Operation, OperationLock
 from streambank.control.processes import HostId, this_host
 from streambank.control.records import JsonDict, Record, RecordStream
 from streambank.control.requests import Requests
@@ -148,14 +148,14 @@ class JobControl:
     # Who may act.
 
     def operation(
-        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0, tell: Tell = to_nobody
+        self, name: str, *, by: Mapping[str, str], wait_s: float = 0.0
     ) -> AbstractContextManager[Operation]:
         """Hold the operation lock for a `with` block (operation.py).
 
         Raises:
             ConflictError: Another operation works on the job (code `operation-in-progress`).
         """
-        return self.operation_lock.hold(name, by=by, wait_s=wait_s, tell=tell)
+        return self.operation_lock.hold(name, by=by, wait_s=wait_s)
 
     # What happened.
 

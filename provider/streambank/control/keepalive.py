@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from streambank.control.claims import Claim
 from streambank.core.errors import StreambankError
+
+_log = logging.getLogger(__name__)
 
 _MARGIN_BEATS = 3.0
 _MARGIN_SHARE = 0.4
@@ -45,6 +48,8 @@ class Keeper:
         self._stop = threading.Event()
         self._losing = threading.Lock()
         self._failure = "it hangs"
+        self._failing = False
+        self._name = f"{claim.records.prefix} of {claim.records.store.uri}"
         holder = claim.holder
         self._margin_s = min(_MARGIN_BEATS * holder.beat_s, _MARGIN_SHARE * holder.ttl_s)
         prefix = claim.records.prefix
@@ -72,6 +77,9 @@ class Keeper:
 
     def _beat_failed(self) -> str | None:
         if self.claim.beat(self._status() if self._status else None):
+            if self._failing:
+                _log.info("Heartbeats of %s are written again.", self._name)
+            self._failing = False
             return None
         self._lose("another holder took over")
         return self.lost
@@ -86,6 +94,10 @@ class Keeper:
                 # A store may fail for a while, and whatever else fails must not end the beating. What
                 # counts is that we are gone before others may call us dead.
                 self._failure = error.message if isinstance(error, StreambankError) else type(error).__name__
+                if not self._failing:
+                    # This thread alone logs: where the log hangs, too, the watcher still sees the end come.
+                    _log.warning("A heartbeat of %s was not written: %s", self._name, self._failure)
+                self._failing = True
                 if self._is_overdue():
                     self._lose_for_silence()
                     return

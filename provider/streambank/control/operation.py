@@ -7,8 +7,9 @@ hand.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from streambank.control.claims import DEFAULT_BEAT_S, DEFAULT_TTL_S, Claim, Claims, ClaimView, Clock, Holder
@@ -17,39 +18,35 @@ from streambank.control.processes import HostId, this_process
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage.store import Store
 
-Tell = Callable[[str], None]
-"""Told what is waited for at every look; the same text means that the same wait goes on."""
+_log = logging.getLogger(__name__)
+
+LOGGED_EVERY_S = 30.0
+"""How often a wait that goes on is logged again."""
 
 
-def to_nobody(text: str) -> None:
-    """Nobody looks on."""
-
-
-class Lines:
-    """Lets a log or a terminal say what is waited for: once, and again while it lasts.
+class Waits:
+    """Logs what is waited for: once, and again every `LOGGED_EVERY_S` while it lasts.
 
     Args:
-        say: Writes a line.
-        every_s: How often a wait that goes on is said again, in seconds.
+        log: The logger of the module that waits.
     """
 
-    def __init__(self, say: Tell, every_s: float) -> None:
-        self._say = say
-        self._every_s = every_s
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
         self._text = ""
-        self._began_s = self._said_s = 0.0
+        self._began_s = self._logged_s = 0.0
 
     def __call__(self, text: str) -> None:
-        """See `Tell`."""
+        """Say what is waited for, at every look; the same text means that the same wait goes on."""
         now = time.monotonic()
         if text != self._text:
             self._text, self._began_s = text, now
-            self._say(f"{text} ...")
-        elif now - self._said_s >= self._every_s:
-            self._say(f"{text}: {now - self._began_s:.0f} s so far ...")
+            self._log.info("%s ...", text)
+        elif now - self._logged_s >= LOGGED_EVERY_S:
+            self._log.info("%s: %.0f s so far ...", text, now - self._began_s)
         else:
             return
-        self._said_s = now
+        self._logged_s = now
 
 
 class Operation:
@@ -98,7 +95,6 @@ class OperationLock:
         *,
         by: Mapping[str, str],
         wait_s: float = 0.0,
-        tell: Tell = to_nobody,
         beat_s: float = DEFAULT_BEAT_S,
         ttl_s: float = DEFAULT_TTL_S,
     ) -> Iterator[Operation]:
@@ -108,7 +104,6 @@ class OperationLock:
             name: The operation: `start`, `stop`, `restore`, ...
             by: Who asks.
             wait_s: How long to wait for another operation to end.
-            tell: Told about that wait.
             beat_s: How often to say that we live.
             ttl_s: How long others must see no beat before they may call us dead from another host.
 
@@ -118,7 +113,7 @@ class OperationLock:
         holder = Holder(
             self.claims.here, (this_process("operation"),), {"operation": name, "by": dict(by)}, beat_s, ttl_s
         )
-        claim = self._claim(name, holder, wait_s, tell)
+        claim = self._claim(name, holder, wait_s)
         keeper = Keeper(claim).start()
         try:
             yield Operation(name, claim)
@@ -126,8 +121,8 @@ class OperationLock:
             keeper.stop()
             claim.release()
 
-    def _claim(self, name: str, holder: Holder, wait_s: float, tell: Tell) -> Claim:
-        clock = self.claims.clock
+    def _claim(self, name: str, holder: Holder, wait_s: float) -> Claim:
+        clock, waits = self.claims.clock, Waits(_log)
         started = clock.monotonic()
         while True:
             got = self.claims.claim(holder)
@@ -135,7 +130,7 @@ class OperationLock:
                 return got
             if clock.monotonic() - started >= wait_s:
                 raise self._in_the_way(name, got)
-            tell(f"Waiting for a {_kind(got)} to end: {got.describe()}")
+            waits(f"Waiting for a {_kind(got)} to end: {got.describe()}")
             clock.sleep(0.2)
 
     def _in_the_way(self, name: str, view: ClaimView) -> ConflictError:

@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class HostId:
 
     def to_dict(self) -> dict[str, str]:
         """As the records carry it."""
-        return {"host": self.host, "boot_id": self.boot_id, "pid_namespace": self.pid_namespace}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HostId:
@@ -74,7 +74,7 @@ class ProcessId:
 
     def to_dict(self) -> dict[str, Any]:
         """As the records carry it."""
-        return {"role": self.role, "pid": self.pid, "start_ticks": self.start_ticks}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessId:

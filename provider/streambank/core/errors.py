@@ -19,7 +19,9 @@ something. Findings of `verify` and breaches of an SLA are data, never exception
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+C = TypeVar("C", bound=str)
 
 
 class StreambankError(Exception):
@@ -118,19 +120,20 @@ class InternalError(StreambankError):
     default_code = "internal"
 
 
-def check_choice(value: object, option: str, choices: Sequence[str]) -> str:
+def check_choice(value: object, option: str, choices: Sequence[C]) -> C:
     """The value, if the option knows it: any other one is refused, and never read as the default.
 
     Args:
         value: What was given.
         option: The option's name.
-        choices: What it knows, `get_args` of its `Literal`.
+        choices: What it knows (streambank/core/choices.py).
 
     Raises:
         InputError: It is none of them (code `bad-choice`).
     """
-    if isinstance(value, str) and value in choices:
-        return value
+    for known in choices:
+        if value == known:
+            return known
     raise InputError(
         f"{option} must be one of {', '.join(choices)}, not {value!r}.",
         code="bad-choice",

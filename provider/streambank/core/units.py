@@ -1,4 +1,7 @@
-"""Sizes as people write them: `10GB` is 10 * 10^9 bytes, `10GiB` 10 * 2^30."""
+"""Sizes, times and durations, as people write them and as records carry them.
+
+`10GB` is 10 * 10^9 bytes, `10GiB` 10 * 2^30.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ UNITS = {
 """Bytes of each unit."""
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[kKMGT]?i?B)")
-_SHOWN = ("B", "kB", "MB", "GB", "TB")
+_SHOWN = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def parse_bytes(text: str) -> int:
@@ -39,7 +42,8 @@ def say_bytes(size_bytes: float) -> str:
     """A size for people, with three digits: `1.23 GB`, in powers of 1000."""
     for power, unit in enumerate(_SHOWN):
         if abs(size_bytes) < 999.5 * 1000**power or unit == _SHOWN[-1]:
-            return f"{size_bytes / 1000**power:.3g} {unit}"
+            number = size_bytes / 1000**power
+            return f"{number:,.0f} {unit}" if abs(number) >= 999.5 else f"{number:.3g} {unit}"
     raise AssertionError("the largest unit takes whatever is left")
 
 
@@ -104,10 +108,13 @@ def parse_duration_s(text: str) -> float:
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
 
 
-def age_text(seconds: float) -> str:
-    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+def say_duration(seconds: float) -> str:
+    """A duration for people, its two largest units: `3 d 4 h`, `1 min 30 s`, `0.25 s`."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for large, small, name, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {name}" + (f" {rest} {below}" if rest else "")
+    return f"{whole} s"

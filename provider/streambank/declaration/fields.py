@@ -11,7 +11,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from streambank.core.units import parse_duration_s
 from streambank.storage import normalize_location, scheme_of
 
 T = TypeVar("T")
+C = TypeVar("C", bound=str)
 
 _PRESETS = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"[0-9*/,-]+( +[0-9A-Za-z*/,#?-]+){4}")
@@ -109,14 +110,20 @@ class Fields:
             raise self.mistake(name, "it is missing", f"Add {name} to [{'.'.join(self.path)}].")
         return value
 
-    def text(self, name: str, *, choices: tuple[str, ...] = ()) -> str | None:
+    def text(self, name: str) -> str | None:
         """A string that is not empty."""
         value: str | None = self._get(name, str, "a string")
         if value == "":
             raise self.mistake(name, "it is empty")
-        if value is not None and choices and value not in choices:
-            raise self.mistake(name, f"{value!r} is not one of its values", f"One of: {', '.join(choices)}.")
         return value
+
+    def choice(self, name: str, choices: Sequence[C]) -> C | None:
+        """One of a few strings."""
+        value = self.text(name)
+        known = next((one for one in choices if one == value), None)
+        if value is not None and known is None:
+            raise self.mistake(name, f"{value!r} is not one of its values", f"One of: {', '.join(choices)}.")
+        return known
 
     def texts(self, name: str) -> tuple[str, ...] | None:
         """A list of strings."""

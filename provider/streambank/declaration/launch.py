@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from streambank.core.errors import InputError
 from streambank.declaration.fields import Fields
 
 Place = Literal["local", "standalone", "yarn", "kubernetes"]
+PLACES: tuple[Place, ...] = get_args(Place)
 DeployMode = Literal["client", "cluster"]
+DEPLOY_MODES: tuple[DeployMode, ...] = get_args(DeployMode)
 Wrong = Callable[[str, str, str], InputError]
 """Makes the error for a field: its name, what is wrong, and what helps."""
 
@@ -116,8 +118,8 @@ def read_launch_policy(
     names = ("rest", "web", "queue", "principal", "resource_manager", "namespace", "image", "context")
     found: dict[str, Any] = {
         "master": master,
-        "on": fields.text("on", choices=("local", "standalone", "yarn", "kubernetes")),
-        "deploy_mode": fields.text("deploy_mode", choices=("client", "cluster")),
+        "on": fields.choice("on", PLACES),
+        "deploy_mode": fields.choice("deploy_mode", DEPLOY_MODES),
         **{name: fields.text(name) for name in names},
         "supervise": fields.boolean("supervise"),
         "keytab": fields.file("keytab"),

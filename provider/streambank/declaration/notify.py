@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
+from streambank.core.choices import SEVERITIES, Severity
 from streambank.declaration.fields import Fields
 
 KINDS = (
@@ -47,7 +48,7 @@ class Notify:
 
     path: str
     args: Mapping[str, Any] = field(default_factory=dict)
-    least: Literal["warn", "breach"] = "warn"
+    least: Severity = "warn"
     kinds: tuple[str, ...] = KINDS
 
     @property
@@ -91,12 +92,12 @@ def read_notify(
             )
         args = entry.any_table("args") or {}
         _check_args(entry, args)
-        least = entry.text("least", choices=("warn", "breach")) if levels else None
+        least = entry.choice("least", SEVERITIES) if levels else None
         wanted = _kinds(entry) if kinds else KINDS
         if least is not None and "sla" not in wanted:
             raise entry.mistake("least", "it is for the kind sla, which is not among its kinds")
         entry.done()
-        one = Notify(path, args, "breach" if least == "breach" else "warn", wanted)
+        one = Notify(path, args, least or "warn", wanted)
         if one in found:
             raise fields.mistake(name, f"{path} is listed twice with the same arguments")
         found.append(one)

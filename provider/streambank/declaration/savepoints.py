@@ -17,6 +17,7 @@ from streambank.control.limits import (
     DEFAULT_PROGRESS_BYTES,
     DEFAULT_PROGRESS_FILES,
 )
+from streambank.core.choices import CLOSURE_KINDS, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
 from streambank.core.errors import InputError
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
@@ -145,8 +146,8 @@ def read_savepoint(fields: Fields) -> SavepointPolicy:
     blackout, time_zone = read_blackout(fields)
     policy = SavepointPolicy(
         schedule=fields.schedule("schedule"),
-        closure=fields.text("closure", choices=("safe", "minimal")) or "safe",
-        verify=fields.text("verify", choices=("quick", "full", "sampled", "none")) or "quick",
+        closure=fields.choice("closure", CLOSURE_KINDS) or "safe",
+        verify=fields.choice("verify", VERIFICATIONS) or "quick",
         share=_share(fields),
         blackout=blackout,
         time_zone=time_zone,
@@ -205,8 +206,8 @@ def _overlap(one: str, other: str) -> bool:
 def read_restore(fields: Fields) -> RestorePolicy:
     """Of `[jobs.NAME.restore]`."""
     policy = RestorePolicy(
-        fields.text("sink", choices=("refuse", "rollback", "accept")) or "refuse",
-        fields.text("source", choices=("refuse", "accept")) or "refuse",
+        fields.choice("sink", SINK_CHOICES) or "refuse",
+        fields.choice("source", SOURCE_CHOICES) or "refuse",
         fields.duration_s("approval_timeout") or RestorePolicy().approval_timeout_s,
         fields.duration_s("deadline"),
         read_notify(fields, levels=False),

@@ -1,6 +1,6 @@
 """What a job promises: the objectives of `[jobs.NAME.sla]`, with the limits that hold where it says nothing.
 
-How each of them is measured and judged is in `streambank.sla`; here is what may be declared.
+Which there are is in `streambank.declaration.objectives`, how they are judged in `streambank.sla`.
 """
 
 from __future__ import annotations
@@ -8,78 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
 
+from streambank.core.choices import SEVERITIES, Severity
 from streambank.core.errors import InputError
 from streambank.core.units import parse_bytes
 from streambank.declaration.fields import Fields
 from streambank.declaration.notify import Notify, read_notify
+from streambank.declaration.objectives import HOUR_S, PROMISES, STATISTICS, Promise, Statistic, Unit
 from streambank.declaration.savepoints import SavepointPolicy
 from streambank.declaration.schedules import longest_gap_s
 
-Unit = Literal["bytes", "bytes/h", "rows", "rows/h", "s", "ms", "batches", "count", "ratio"]
-Severity = Literal["warn", "breach"]
-Statistic = Literal["last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min"]
-
-STATISTICS: tuple[Statistic, ...] = ("last", "mean", "median", "p5", "p90", "p95", "p99", "max", "min")
-MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
-GB = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """One objective that can be declared, and what holds where it is not.
-
-    Attributes:
-        unit: In which its limits are written: sizes (`"10GB"`), sizes an hour (`"1MB/h"`), durations
-            (`"60s"`) and, in the others, numbers.
-        warn: From where on it warns; None for not.
-        breach: From where on it is broken; None for not.
-        statistic: What of the window is held against the limits; None where that is not a choice.
-        window_s: Over how long; None where there is no window.
-        below: Whether it is broken by what is *below* its limits.
-    """
-
-    unit: Unit
-    warn: float | None = None
-    breach: float | None = None
-    statistic: Statistic | None = None
-    window_s: float | None = None
-    below: bool = False
-
-    def exceeds(self, value: float, limit: float | None) -> bool:
-        """Whether a value is on the wrong side of a limit."""
-        return limit is not None and (value < limit if self.below else value > limit)
-
-
-PROMISES: Mapping[str, Promise] = {
-    "alive": Promise("s", None, 5 * MINUTE_S),
-    "state_bytes": Promise("bytes", 10 * GB, 100 * GB, "median", 10 * MINUTE_S),
-    "state_memory_bytes": Promise("bytes", None, None, "median", 10 * MINUTE_S),
-    "state_rows": Promise("rows", None, None, "median", 10 * MINUTE_S),
-    "checkpoint_bytes": Promise("bytes", None, None, "last", HOUR_S),
-    "checkpoint_duration": Promise("s", 60.0, 600.0, "p95", HOUR_S),
-    "batch_duration": Promise("s", None, None, "p95", HOUR_S),
-    "failed_batches": Promise("count", 0.0, 3.0),
-    "restart_rate": Promise("count", 2.0, 9.0, None, DAY_S),
-    "access_latency": Promise("ms", None, 100.0, "p95", HOUR_S),
-    "recovery_time": Promise("s", None, 300.0, "max", 30 * DAY_S),
-    "growth": Promise("bytes/h", 1e6, None, None, 14 * DAY_S),
-    "row_growth": Promise("rows/h", None, None, None, 14 * DAY_S),
-    "time_to_limit": Promise("s", 7 * DAY_S, DAY_S, None, 14 * DAY_S, below=True),
-    "partition_skew": Promise("ratio", 3.0, None),
-    "hot_key": Promise("ratio", 10.0, None),
-    "watermark_lag": Promise("s", None, None, "median", HOUR_S),
-    "source_lag": Promise("rows", None, None, "median", HOUR_S),
-    "dropped_rows": Promise("rows", None, None, "max", HOUR_S),
-    "snapshot_age": Promise("batches", None, 1000.0, "last", HOUR_S),
-    "savepoint_age": Promise("s", None, None),
-    "progress_age": Promise("s", None, 30 * MINUTE_S),
-    "pause": Promise("s", None, None, "median", HOUR_S, below=True),
-}
-"""Every objective. Without any limit it is not judged until a job declares one."""
-
-TRENDS = ("growth", "row_growth", "time_to_limit")
+TRENDS = tuple(name for name, promise in PROMISES.items() if promise.measure.kind == "trend")
 """Objectives that rest on a trend, which needs some history."""
 MIN_HISTORY_S = HOUR_S
 """How much, where it is not declared."""
@@ -229,13 +168,11 @@ def _check_sides(table: Fields, found: Declared, promise: Promise) -> None:
 
 
 def _statistic(table: Fields) -> Statistic | None:
-    text = table.text("statistic", choices=STATISTICS)
-    return next((one for one in STATISTICS if one == text), None)
+    return table.choice("statistic", STATISTICS)
 
 
 def _severity(table: Fields) -> Severity | None:
-    text = table.text("severity", choices=("warn", "breach"))
-    return None if text is None else ("warn" if text == "warn" else "breach")
+    return table.choice("severity", SEVERITIES)
 
 
 def _mute(fields: Fields) -> Mute | None:

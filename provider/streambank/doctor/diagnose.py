@@ -1,6 +1,7 @@
 """Everything that doctor says of a query or a job: each family of findings, one after the other.
 
-What a family cannot look at, it says (`unseen`); where looking fails, that is said too, and the others go on.
+What a family cannot look at, it says (`SkippedCheck`); where looking fails, that is said too, and the others
+go on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from streambank.core.names import MAIN
 from streambank.core.units import utc_now
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import FACT, kafka_sources
-from streambank.doctor.checks.checkpoint import check_looked_at
+from streambank.doctor.checks.checkpoint import check_inputs
 from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
 from streambank.doctor.checks.damage import check_damage
 from streambank.doctor.checks.heap import check_heap
@@ -47,7 +48,14 @@ from streambank.doctor.checks.sources import (
     check_sinks,
 )
 from streambank.doctor.checks.state_growth import StateColumns, check_bounded, columns_of
-from streambank.doctor.subject import Query, Seen, SkippedCheck, gathered, look_at_checkpoint, look_at_job
+from streambank.doctor.subject import (
+    CheckResult,
+    Query,
+    SkippedCheck,
+    gathered,
+    look_at_checkpoint,
+    look_at_job,
+)
 from streambank.driver.environment import driver_environment
 from streambank.driver.preflight import declared_query, records_lost, savepoints_lost
 from streambank.job.alive import job_life
@@ -172,9 +180,7 @@ def _of_job(job: Job, name: str, machine: Machine) -> Diagnosis:
     except (ConflictError, StorageError):
         raise
     except StreambankError as error:
-        found = Finding(
-            error.code, "error", location, error.message, "Nothing can be said of it.", error.hint
-        )
+        found = Finding(error.code, "error", location, error.message, "It cannot be checked.", error.hint)
         return Diagnosis(job.name, name, location, (found,))
     first = [] if savepoints is None else [_lost_savepoints(savepoints, job.repository)]
     if query is None:
@@ -205,10 +211,10 @@ def _lost_savepoints(error: StreambankError, repository: str) -> Finding:
     )
 
 
-def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[Seen]:
+def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Iterator[CheckResult]:
     listing, closure, now = query.planner.index.listing, query.closure, machine.clock()
     all_sinks = {**_file_sinks(query), **sinks}
-    yield from check_looked_at(
+    yield from check_inputs(
         query.checkpoint, query.inspection, listing, all_sinks, now, query.savepoints or ()
     )
     yield from _guarded("damage of the checkpoint", lambda: check_damage(query))
@@ -228,7 +234,7 @@ def _families(query: Query, sinks: Mapping[str, Store], machine: Machine) -> Ite
         yield from _state(query, machine)
 
 
-def _state(query: Query, machine: Machine) -> Iterator[Seen]:
+def _state(query: Query, machine: Machine) -> Iterator[CheckResult]:
     """What there is to say of the state of a query that has some."""
     closure = query.closure
     if closure is None:
@@ -269,14 +275,14 @@ def _hot_keys(query: Query) -> Any:
     return None if query.control is None else read_hot_keys(query.control, query.query)
 
 
-def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[Seen]:
+def _clocks(query: Query, listing: Mapping[str, FileInfo], machine: Machine) -> Iterator[CheckResult]:
     yield from check_files(listing, machine.clock())
     yield from check_planned(query.planner, query.inspection.last_committed_batch)
     yield from check_driver(query.records[-1] if query.records else None, machine.clock())
     yield from check_service(query.checkpoint, machine.clock)
 
 
-def _storage(query: Query, machine: Machine) -> Iterator[Seen]:
+def _storage(query: Query, machine: Machine) -> Iterator[CheckResult]:
     location = query.checkpoint.uri
     yield from check_rules("checkpoint", query.checkpoint)
     leased = query.control is not None and query.control.lease.view() is not None
@@ -289,16 +295,18 @@ def _storage(query: Query, machine: Machine) -> Iterator[Seen]:
     else:
         yield SkippedCheck(
             "savepoints and their repository",
-            "Nobody says where the query's savepoints are.",
+            "Where the query's savepoints are is not declared.",
             "Name the repository: -r LOCATION, with --job NAME if they are not called like the directory.",
         )
 
 
-def _places(job: Job, location: str, machine: Machine) -> Iterator[Seen]:
+def _places(job: Job, location: str, machine: Machine) -> Iterator[CheckResult]:
     yield from _repository(location, job.repository, job.replicate.to, machine)
 
 
-def _repository(location: str, repository: str, replicas: Iterable[str], machine: Machine) -> Iterator[Seen]:
+def _repository(
+    location: str, repository: str, replicas: Iterable[str], machine: Machine
+) -> Iterator[CheckResult]:
     uri = normalize_location(repository)
     yield from check_one_disk(normalize_location(location), uri, tuple(replicas), machine.mount_of)
     store = open_store(uri)
@@ -355,7 +363,7 @@ def _batch_period_s(listing: Mapping[str, FileInfo]) -> float | None:
     return median(steps) if steps else None
 
 
-def _guarded(what: str, look: Callable[[], Iterable[Seen]]) -> Iterator[Seen]:
+def _guarded(what: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
     """What a look gives; where it fails half way, what it gave so far, and why it ended."""
     try:
         yield from look()

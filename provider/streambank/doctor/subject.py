@@ -224,11 +224,11 @@ class SkippedCheck:
     hint: str
 
 
-Seen = Finding | SkippedCheck
+CheckResult = Finding | SkippedCheck
 """What a check gives."""
 
 
-def gathered(seen: Iterable[Seen]) -> list[Finding]:
+def gathered(seen: Iterable[CheckResult]) -> list[Finding]:
     """The findings, each once, and at the end one for each reason for which something was not looked at."""
     found: dict[Finding, None] = {}
     missing: dict[tuple[str, str], list[str]] = {}
@@ -245,7 +245,7 @@ def gathered(seen: Iterable[Seen]) -> list[Finding]:
                 "info",
                 "",
                 why,
-                f"Nothing is said of this, neither good nor bad: {told}.",
+                f"This was not checked: {told}.",
                 hint,
             )
         ] = None

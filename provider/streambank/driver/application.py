@@ -17,7 +17,7 @@ def check_application(application: str) -> Path:
     path = check_is_pyspark(application)
     if not path.is_file():
         raise NotFoundError(
-            f"There is no application {application}.",
+            f"The application {application} does not exist.",
             code="no-application",
             hint="Give the path that is valid on the driver's host.",
         )

@@ -7,6 +7,7 @@ no verification found damaged; where there is none, nothing is refused, so that 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.position import batches_of
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN, QueryRef
-from streambank.core.units import age_text, utc_now
+from streambank.core.units import say_duration, utc_now
 from streambank.driver.failure import recorded_failure, shown
 from streambank.driver.spec import spec_of
 from streambank.repository.catalog import newest_good
@@ -30,6 +31,8 @@ from streambank.storage import open_store
 if TYPE_CHECKING:
     from streambank.control.control import JobControl
     from streambank.declaration.declaration import Job
+
+_log = logging.getLogger(__name__)
 
 SAVEPOINTS = 5
 """So many of the newest savepoints are looked at for one of the same checkpoint."""
@@ -103,7 +106,7 @@ def way_out(job: str, query: str, savepoint: Manifest | None) -> str:
     """
     if savepoint is None:
         return "It has no good savepoint: repair the files from a backup, if there is one."
-    age = age_text(max(0.0, (utc_now() - savepoint.taken_at).total_seconds()))
+    age = say_duration(max(0, round((utc_now() - savepoint.taken_at).total_seconds())))
     name = QueryRef.of(job, query)
     return (
         f"Restore {savepoint.savepoint} ({age} old): trigger {job}.restore in Airflow, or run "
@@ -143,7 +146,8 @@ def damaged_query(job: Job, query: str, location: str) -> DamagedQuery | None:
         planner = ClosurePlanner(CheckpointIndex.build(list_checkpoint(store)), store.read)
         savepoints, repository = savepoints_of(job, query)
         found = find_damage(store, planner, savepoints, repository)
-    except StreambankError:
+    except StreambankError as error:
+        _log.debug("No damage was looked for in %s: %s", location, error)
         return None
     if not found:
         return None

@@ -69,7 +69,7 @@ def find_installation(python: str = sys.executable) -> Installation:
     path = shutil.which(python)
     if path is None:
         raise InputError(
-            f"There is no Python interpreter {python!r}.",
+            f"The Python interpreter {python!r} does not exist.",
             code="no-python",
             hint="Look at the job's `python`.",
         )

@@ -70,7 +70,7 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     The records decide in this order: the lease says who has been (a launch that it does not name is coming,
     and so is one that has taken it since it was looked at), and of the newest launch whether its driver gave
     it back, and how; the launch spec says whether its cluster brings it back; and desired state and requests
-    say whether it is wanted then (`why_unwanted`). The cluster is asked for one thing only: whether
+    say whether it is wanted then (`why_superseded`). The cluster is asked for one thing only: whether
     a driver is there.
 
     Args:
@@ -88,30 +88,34 @@ def drivers_left(launcher: Launcher, control: JobControl, view: ClaimView | None
     for handle in found:
         if handle.launch_id not in been:
             spec = spec_of(control, handle.launch_id)
-            wanted = spec is None or why_unwanted(spec, control) is None
-            (left.coming if wanted else left.doomed).append(handle)
+            comes = spec is None or why_superseded(spec, control) is None
+            (left.coming if comes else left.doomed).append(handle)
     newest = next((one for one in reversed(recent) if one.data.get("launch_id")), None)
-    last = _still_there(launcher, control, newest, found) if newest is not None else None
+    has_it = newest is not None and newest.number > (view.epoch if view is not None else 0)
+    last = _still_there(launcher, control, newest, found, has_it) if newest is not None else None
     if last is not None and newest is not None:
         spec = spec_of(control, last.launch_id)
         # Where an operation, such as a restore, has had the lease since, it was made for others.
         comes_back = spec is not None and spec.supervised and newest is recent[-1]
-        has_it = newest.number > (view.epoch if view is not None else 0)
-        wanted = has_it or (spec is not None and comes_back and why_unwanted(spec, control) is None)
-        (left.coming if wanted else left.doomed).append(last)
+        comes = has_it or (spec is not None and comes_back and why_superseded(spec, control) is None)
+        (left.coming if comes else left.doomed).append(last)
     return left
 
 
 def _still_there(
-    launcher: Launcher, control: JobControl, epoch: Record, found: Sequence[Handle]
+    launcher: Launcher, control: JobControl, epoch: Record, found: Sequence[Handle], has_it: bool
 ) -> Handle | None:
-    """The driver in a cluster that had an epoch and did not end for good, where it is there all the same."""
+    """The driver that had an epoch and did not end for good, if it is still there.
+
+    A driver on this machine counts only while it has the epoch: its processes may outlive its work for a
+    moment. A cluster can bring its driver back.
+    """
     launch_id = str(epoch.data["launch_id"])
     if _is_over(control, epoch, launch_id):
         return None
     for handle in found:
         if handle.launch_id == launch_id:
-            return handle if handle.submission is not None else None
+            return handle if has_it or handle.submission is not None else None
     known = launched_handle(control, launch_id)
     there = known.submission is not None and launcher.status(known).state == "running"
     return known if there else None
@@ -261,7 +265,7 @@ def mark_stop(control: JobControl, *, by: Mapping[str, str], why: str) -> None:
     control.requests.post(STOP, epoch=NO_EPOCH, by=by, why=why)
 
 
-def why_unwanted(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
+def why_superseded(spec: LaunchSpec, control: JobControl, *, epoch: int | None = None) -> str | None:
     """Why no driver of a launch is to run any more, as half a sentence; None where one is.
 
     Args:

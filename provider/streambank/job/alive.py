@@ -50,7 +50,7 @@ class Life:
     """A job at one moment.
 
     Attributes:
-        wanted: Whether a driver is meant to live now.
+        desired: Whether a driver is meant to live now.
         why_not: Why none is, as half a sentence; empty where one is.
         up: Whether a driver lives; None where that cannot be told.
         down_since: Since when the job is down although it is meant to run; None where it is not.
@@ -66,7 +66,7 @@ class Life:
         failures: Drivers that failed or died, and those that a program replaced, by time.
     """
 
-    wanted: bool
+    desired: bool
     why_not: str = ""
     up: bool | None = False
     down_since: datetime | None = None

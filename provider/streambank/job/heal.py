@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Tell, to_nobody
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
-from streambank.job.health import Health, Seen, Unhealthy, judge_health
+from streambank.job.health import Health, Inputs, Unhealthy, judge_health
 from streambank.job.restart import RestartResult, restart_job
 
 UNHEALTHY = "unhealthy"
@@ -32,7 +31,6 @@ def heal_job(
     why: str = "",
     launcher: Launcher | None = None,
     control: JobControl | None = None,
-    tell: Tell = to_nobody,
 ) -> RestartResult:
     """Let another driver take over from one that makes no progress, if it still makes none.
 
@@ -74,7 +72,6 @@ def heal_job(
         wait=False,
         launcher=launcher,
         control=records,
-        tell=tell,
         only=found.epoch,
         still_needed=still_needed,
         lock_wait_s=0.0,
@@ -104,7 +101,7 @@ def _look_again(job: Job, records: JobControl, view: ClaimView, found: Unhealthy
     now = committed_batches(job, records)
     moved = {name: 0.0 for name, batch in now.items() if batch != found.batches.get(name, batch)}
     policy = job.health.after(found.failures)
-    return judge_health(policy, job.queries, view.status, Seen(silent_s, moved))
+    return judge_health(policy, job.queries, view.status, Inputs(silent_s, moved))
 
 
 def committed_batches(job: Job, records: JobControl) -> dict[str, int | None]:

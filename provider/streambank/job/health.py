@@ -85,8 +85,8 @@ class Unhealthy:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What an observer has seen with their own eyes; nothing, for one who looks for the first time.
+class Inputs:
+    """What an observer adds to what the driver says of itself; nothing where they look for the first time.
 
     Attributes:
         silent_s: For how long the driver's heartbeat has been standing still, in seconds.
@@ -111,7 +111,7 @@ class Observer:
         self._batches: dict[str, int | None] = {}
         self._committed_at: dict[str, float] = {}
 
-    def look(self, view: ClaimView, batches: Mapping[str, int | None]) -> Seen:
+    def look(self, view: ClaimView, batches: Mapping[str, int | None]) -> Inputs:
         """Look once more.
 
         Args:
@@ -127,14 +127,14 @@ class Observer:
         for name, batch in batches.items():
             if batch != self._batches.get(name):
                 self._batches[name], self._committed_at[name] = batch, now
-        return Seen(now - self._beat_at, {name: now - at for name, at in self._committed_at.items()})
+        return Inputs(now - self._beat_at, {name: now - at for name, at in self._committed_at.items()})
 
 
-NOTHING_SEEN = Seen()
+NO_INPUTS = Inputs()
 
 
 def judge_health(
-    policy: HealthPolicy, queries: Iterable[str], said: Mapping[str, Any], seen: Seen = NOTHING_SEEN
+    policy: HealthPolicy, queries: Iterable[str], said: Mapping[str, Any], inputs: Inputs = NO_INPUTS
 ) -> Health:
     """Judge a job whose driver lives.
 
@@ -142,7 +142,7 @@ def judge_health(
         policy: What it declares.
         queries: The names of its queries.
         said: What its driver said with its last heartbeat.
-        seen: What the observer has seen.
+        inputs: What the observer has seen.
     """
     driver_s = _seconds(said.get("still_s"))
     if driver_s is None:
@@ -153,9 +153,9 @@ def judge_health(
     for name in queries:
         one = of_queries.get(name)
         found = (
-            _judge_query(policy, name, one, seen)
+            _judge_query(policy, name, one, inputs)
             if isinstance(one, dict)
-            else _judge_absent(policy, name, driver_s, seen)
+            else _judge_absent(policy, name, driver_s, inputs)
         )
         if found is not None and found.state == "unknown":
             return found
@@ -166,7 +166,7 @@ def judge_health(
     return max(judged, key=lambda one: (one.still_s or 0.0) / (one.window_s or 1.0))
 
 
-def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], seen: Seen) -> Health | None:
+def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], inputs: Inputs) -> Health | None:
     """One query; None where it has ended well, which is for its application to decide."""
     failed = bool(said.get("failed"))
     if said.get("over") and not failed:
@@ -176,13 +176,13 @@ def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], seen:
         return Health("unknown", f"its driver does not say when query {name} last made progress", name)
     first = not isinstance(said.get("batch"), int) or said["batch"] < 0
     window_s = policy.window_s(_seconds(said.get("trigger_s")), first=first and not failed)
-    still_s += seen.silent_s
-    if name in seen.committed_s:
-        still_s = min(still_s, seen.committed_s[name])
+    still_s += inputs.silent_s
+    if name in inputs.committed_s:
+        still_s = min(still_s, inputs.committed_s[name])
     if failed:
         return _health(name, still_s, window_s, f"query {name} failed; it made progress {still_s:,.0f} s ago")
-    if seen.silent_s >= still_s / 2 > 0 and still_s > window_s:
-        return _health(name, still_s, window_s, f"its driver has said nothing for {seen.silent_s:,.0f} s")
+    if inputs.silent_s >= still_s / 2 > 0 and still_s > window_s:
+        return _health(name, still_s, window_s, f"its driver has said nothing for {inputs.silent_s:,.0f} s")
     if said.get("idle") and still_s <= window_s:
         return _health(name, still_s, window_s, f"query {name} finds nothing to do")
     batch = "its first batch" if first else "a batch"
@@ -196,9 +196,9 @@ def _judge_query(policy: HealthPolicy, name: str, said: Mapping[str, Any], seen:
     )
 
 
-def _judge_absent(policy: HealthPolicy, name: str, driver_s: float, seen: Seen) -> Health:
+def _judge_absent(policy: HealthPolicy, name: str, driver_s: float, inputs: Inputs) -> Health:
     """A query that its application has not started: it counts from the last thing that any query did."""
-    still_s, window_s = driver_s + seen.silent_s, policy.window_s(first=True)
+    still_s, window_s = driver_s + inputs.silent_s, policy.window_s(first=True)
     return _health(name, still_s, window_s, f"query {name} has not been started for {still_s:,.0f} s")
 
 

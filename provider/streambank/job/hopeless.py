@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from itertools import islice
@@ -17,6 +18,8 @@ from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.location import launched_handle
 from streambank.driver.spec import spec_of
 from streambank.job.status import job_status
+
+_log = logging.getLogger(__name__)
 
 _LINES = 400
 _LAUNCHES = 100
@@ -50,7 +53,8 @@ def hopeless_death(
         return None
     try:
         lines = place.log_lines(status.driver, _LINES)
-    except StreambankError:
+    except StreambankError as error:
+        _log.debug("The driver's log could not be read: %s", error)
         lines = []  # what the runner recorded may do
     checkpoints = {name: query.checkpoint for name, query in spec.queries.items()}
     ended = f"The driver of job {job.name} died."

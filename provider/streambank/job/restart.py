@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation, Tell, to_nobody
+from streambank.control.operation import Operation
 from streambank.core.units import to_json_time, utc_now
 from streambank.declaration.declaration import Job
 from streambank.driver.launcher import Launcher
@@ -169,7 +169,6 @@ def restart_job(
     wait: bool = True,
     launcher: Launcher | None = None,
     control: JobControl | None = None,
-    tell: Tell = to_nobody,
     asker: str | None = None,
     only: int | None = None,
     still_needed: Callable[[], bool] | None = None,
@@ -188,7 +187,6 @@ def restart_job(
             driver holds the lease.
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
-        tell: Told what is waited for.
         asker: As `ask_to_restart` takes it, where that was left out.
         only: Replace only a driver of this epoch; one of a later epoch has replaced it already.
         still_needed: Asked once, with the operation lock in hand and before anything is done.
@@ -206,7 +204,7 @@ def restart_job(
     wait_s = asked.stop.patience_s if asked is not None else 2 * (force_after_s or job.stop.force_after_s)
     if lock_wait_s is not None:
         wait_s = lock_wait_s
-    with records.operation(OPERATION, by=by, wait_s=wait_s, tell=tell) as held:
+    with records.operation(OPERATION, by=by, wait_s=wait_s) as held:
         if _is_unwanted(records):
             return RestartResult("not-desired", StartResult(job.name, "not-desired"))
         if still_needed is not None and not still_needed():
@@ -224,11 +222,10 @@ def restart_job(
                 launcher=launcher,
                 control=records,
                 operation=held,
-                tell=tell,
                 asked=asked.stop if asked.stop.epoch is not None else None,
                 lasting=False,
             )
-        start = _start(job, records, by, why, launcher, tell, operation=held, wait=False)
+        start = _start(job, records, by, why, launcher, operation=held, wait=False)
         if stopped is not None and start.state == "started":
             records.record_event(
                 RESTARTED,
@@ -242,7 +239,7 @@ def restart_job(
             )
     if wait and start.state in ("started", "already-running"):
         # Without the lock, so that a stop need not wait for a first batch that does not come.
-        start = _start(job, records, by, why, launcher, tell, operation=None, wait=True)
+        start = _start(job, records, by, why, launcher, operation=None, wait=True)
     return _result(start, stopped)
 
 
@@ -252,7 +249,6 @@ def _start(
     by: Mapping[str, str],
     why: str,
     launcher: Launcher | None,
-    tell: Tell,
     *,
     operation: Operation | None,
     wait: bool,
@@ -266,7 +262,6 @@ def _start(
         launcher=launcher,
         control=records,
         operation=operation,
-        tell=tell,
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from streambank.control.control import JobControl
 from streambank.control.marker import renew_marker
-from streambank.core.errors import InputError, NotFoundError
+from streambank.core.choices import CLOSURE_KINDS
+from streambank.core.errors import InputError, NotFoundError, check_choice
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
 from streambank.declaration.kafka import kafka_sink, kafka_sources
@@ -22,7 +23,7 @@ from streambank.driver.spec import application_fingerprint, conf_fingerprint
 from streambank.kafka.settings import Brokers
 from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import SinkCapture
-from streambank.savepoint.take import TakeRequest, TakeResult, known_closure, take
+from streambank.savepoint.take import TakeRequest, TakeResult, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank.storage.store import Store
@@ -94,7 +95,7 @@ def savepoint_job(
             (`no-committed-batch`), has lost its checkpoint (`not-a-checkpoint`), or there is no such batch.
         StreambankError: Whatever else `take` raises.
     """
-    chosen = known_closure(job.savepoint.closure if closure is None else closure)
+    chosen = check_choice(job.savepoint.closure if closure is None else closure, "closure", CLOSURE_KINDS)
     records = control or job.records()
     names = _queries(job, query, batch)
     places = {name: place_of(job, records, name) for name in names}

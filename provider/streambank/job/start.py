@@ -9,6 +9,7 @@ the first batch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from streambank.checkpoint.position import batches_of
 from streambank.control.claims import ClaimView
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation, Tell, to_nobody
+from streambank.control.operation import Operation, Waits
 from streambank.control.pruning import prune_and_tell
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.declaration.declaration import Job
@@ -36,6 +37,8 @@ from streambank.driver.location import (
 )
 from streambank.driver.prepare import check_declared, prepare_launch
 from streambank.driver.spec import LaunchSpec, new_launch_id, read_launch, write_launch
+
+_log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25
 _CLUSTER_LOOK_S = 1.0
@@ -100,7 +103,6 @@ def start_job(
     launcher: Launcher | None = None,
     control: JobControl | None = None,
     operation: Operation | None = None,
-    tell: Tell = to_nobody,
     fresh_start: bool = False,
 ) -> StartResult:
     """Make sure that a driver of the job runs, and that it has got going.
@@ -117,7 +119,6 @@ def start_job(
         launcher: Where drivers run; what the job declares when left out.
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
-        tell: Told what is waited for.
         fresh_start: A person accepts that the job's records are lost, and lets it begin again; recorded, and
             without effect where they are not. Never for whoever keeps jobs running.
 
@@ -135,13 +136,11 @@ def start_job(
     # Asked before the operation lock is taken: it would be the first file in the place of what is lost.
     check_declared(job, records, fresh_start=fresh_start)
     start = _Start(
-        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, tell, fresh_start
+        job, records, launcher or launcher_for(job), by, timeout_s or job.start.timeout_s, fresh_start
     )
     while True:
         lock: AbstractContextManager[Operation] = (
-            nullcontext(operation)
-            if operation
-            else records.operation("start", by=by, wait_s=start.timeout_s, tell=tell)
+            nullcontext(operation) if operation else records.operation("start", by=by, wait_s=start.timeout_s)
         )
         with lock as held:
             early = start.begin(held, obey_desired, why)
@@ -158,7 +157,6 @@ class _Start:
         launcher: Launcher,
         by: Mapping[str, str],
         timeout_s: float,
-        tell: Tell,
         fresh_start: bool,
     ) -> None:
         self.job = job
@@ -167,7 +165,7 @@ class _Start:
         self.launcher = launcher
         self.by = by
         self.timeout_s = timeout_s
-        self.tell = tell
+        self.waits = Waits(_log)
         self.clock = control.clock
         self.began = self.clock.monotonic()
         self.state: StartState = "started"
@@ -192,7 +190,7 @@ class _Start:
             return None
         left = drivers_left(self.launcher, self.control, view)
         if end_drivers(self.launcher, self.control, left.doomed):
-            self.tell(f"A driver of job {self.job.name} that should no longer run was ended")
+            _log.warning("A driver of job %s that should no longer run was ended.", self.job.name)
         if left.coming:
             # A start that was killed left it behind, or its cluster brings it back.
             self.state, self.handle = "already-running", left.coming[0]
@@ -228,6 +226,8 @@ class _Start:
         write_launch(self.control, self.launch)
         operation.check()
         self.handle = self.launcher.submit(self.job, self.control, self.launch)
+        where = self.handle.log or self.handle.submission
+        _log.info("The driver of job %s was launched: %s, log %s", self.job.name, launch_id, where)
         self.control.record_event(
             "launched",
             launch_id=launch_id,
@@ -265,7 +265,7 @@ class _Start:
                 if stuck:  # it had the lease, and neither ends nor takes it again: no start would see it run
                     end_drivers(self.launcher, self.control, [self.handle])
                 raise self._too_late("has not taken the lease", ended=stuck)
-            self.tell(f"The driver of job {self.job.name} is starting")
+            self.waits(f"The driver of job {self.job.name} is starting")
             self.clock.sleep(_LOOK_S if self.handle.submission is None else _CLUSTER_LOOK_S)
 
     def _driver(self) -> DriverState:
@@ -275,7 +275,7 @@ class _Start:
             self.handle, driver = find_driver(self.launcher, self.control, self.handle, self.launch)
             return driver
         except StorageError as error:
-            self.tell(f"It is not known whether the driver of job {self.job.name} runs: {error.message}")
+            self.waits(f"It is not known whether the driver of job {self.job.name} runs: {error.message}")
             return DriverState("running")
 
     def _locate(self) -> None:
@@ -300,7 +300,7 @@ class _Start:
                 break
             if self._over():
                 raise self._too_late("has neither committed a batch nor found its input empty")
-            self.tell(f"Waiting for the first batch of job {self.job.name}, {view.describe()}")
+            self.waits(f"Waiting for the first batch of job {self.job.name}, {view.describe()}")
             self.clock.sleep(_LOOK_S)
         return self._result(self.state)
 

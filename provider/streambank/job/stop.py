@@ -11,6 +11,7 @@ what that returned when the driver is gone or took too long. A start in between 
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +20,7 @@ from typing import Any, Literal
 from streambank.checkpoint.position import Batches, batches_of
 from streambank.control.claims import ClaimView, Holder
 from streambank.control.control import JobControl
-from streambank.control.operation import Operation, Tell, to_nobody
+from streambank.control.operation import Operation, Waits
 from streambank.control.processes import send_signal
 from streambank.control.pruning import prune_and_tell
 from streambank.control.requests import STOP
@@ -41,6 +42,8 @@ from streambank.job.savepoint import savepoint_job
 from streambank.job.stop_request import ASKER, StopAsked, asked_before
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
+
+_log = logging.getLogger(__name__)
 
 _LOOK_S = 0.2
 _MARGIN_S = 15.0
@@ -123,10 +126,10 @@ def ask_to_stop(
     if before is not None:
         at = before.at
     else:
-        wish = records.set_desired("stopped", by=by, why=why) if lasting else None
-        at = to_json_time(wish.at if wish else utc_now())
+        desired = records.set_desired("stopped", by=by, why=why) if lasting else None
+        at = to_json_time(desired.at if desired else utc_now())
     stop = _Stop(job, records, None, by, why, drain, force_after_s, drain_timeout_s, asked=before)
-    stop.check_wanted()
+    stop.check_not_started_since()
     view = records.lease.view()
     living = view is not None and not view.free and _is_driver(view)
     if view is not None and living and (before is None or before.epoch != view.epoch):
@@ -149,7 +152,6 @@ def stop_job(
     control: JobControl | None = None,
     operation: Operation | None = None,
     progress: Progress | None = None,
-    tell: Tell = to_nobody,
     asked: StopAsked | None = None,
     lasting: bool = True,
 ) -> StopResult:
@@ -171,10 +173,9 @@ def stop_job(
         control: The job's records; opened from the declaration when left out.
         operation: The operation lock, where the caller holds it already (a restart).
         progress: Told about files and bytes of the savepoint.
-        tell: Told what is waited for.
         asked: What `ask_to_stop` returned, called with the same options: this finishes that stop.
         lasting: Whether it is to stay stopped; False leaves what is meant to be, for who starts it again, and
-            has left a mark before, against drivers that come up late (`wanted.mark_stop`).
+            has left a mark before, against drivers that come up late (`location.mark_stop`).
 
     Raises:
         ConflictError: Another operation works on the job (code `operation-in-progress`).
@@ -187,10 +188,10 @@ def stop_job(
     place = launcher or launcher_for(job)
     if asked is None and lasting:
         records.set_desired("stopped", by=by, why=why)
-    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, tell, asked, lasting)
+    stop = _Stop(job, records, place, by, why, drain, force_after_s, drain_timeout_s, asked, lasting)
     if operation is not None:
         return stop.run(savepoint, note, pin, progress)
-    with records.operation("stop", by=by, wait_s=stop.patience_s(), tell=tell):
+    with records.operation("stop", by=by, wait_s=stop.patience_s()):
         return stop.run(savepoint, note, pin, progress)
 
 
@@ -205,7 +206,6 @@ class _Stop:
         drain: bool,
         force_after_s: float | None,
         drain_timeout_s: float | None,
-        tell: Tell = to_nobody,
         asked: StopAsked | None = None,
         lasting: bool = True,
     ) -> None:
@@ -217,7 +217,7 @@ class _Stop:
         self.drain = drain
         self.force_after_s = force_after_s or job.stop.force_after_s
         self.drain_timeout_s = drain_timeout_s or job.stop.drain_timeout_s
-        self.tell = tell
+        self.waits = Waits(_log)
         self.asked = asked
         self.lasting = lasting
         self.clock = control.clock
@@ -243,7 +243,7 @@ class _Stop:
         return self.control.requests.post(STOP, epoch=epoch, by=self.by, why=self.why, **options).number
 
     def run(self, savepoint: bool, note: str, pin: bool, progress: Progress | None) -> StopResult:
-        self.check_wanted()
+        self.check_not_started_since()
         view = self.control.lease.settle()
         asked = self.asked.epoch if self.asked is not None else None
         epoch = view.epoch if view is not None else None
@@ -299,7 +299,7 @@ class _Stop:
         prune_and_tell(self.control)
         return result
 
-    def check_wanted(self) -> None:
+    def check_not_started_since(self) -> None:
         """Make sure that nobody has started the job since it was asked to stop."""
         desired = self.control.desired()
         if self.lasting and self.asked and desired is not None and desired.state != "stopped":
@@ -356,7 +356,7 @@ class _Stop:
                     deadline += CLUSTER_MARGIN_S + (0.0 if here else 1.5 * holder.ttl_s)
                 for one in () if not here else sorted(holder.processes, key=lambda one: one.role != "jvm"):
                     send_signal(one, signal.SIGKILL)
-            self.tell(self._waiting(killed))
+            self.waits(self._waiting(killed))
             self.clock.sleep(_LOOK_S)
 
     def _waiting(self, killed: bool) -> str:

@@ -33,10 +33,10 @@ def asked_before(control: JobControl, asker: str) -> StopAsked | None:
 
     Its `patience_s` is 0, since that depends on options which the records do not tell.
     """
-    wish = control.last_desired(lambda by: by.get(ASKER) == asker)
-    if wish is None or wish["state"] != "stopped":
+    asked = control.last_desired(lambda by: by.get(ASKER) == asker)
+    if asked is None or asked["state"] != "stopped":
         return None
-    return StopAsked(str(wish["at"]), 0.0, *request_of(control, asker))
+    return StopAsked(str(asked["at"]), 0.0, *request_of(control, asker))
 
 
 def request_of(control: JobControl, asker: str) -> tuple[int, int] | tuple[None, None]:

@@ -5,17 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from streambank.core.choices import SinkChoice, SourceChoice
 from streambank.core.errors import InputError
-
-SinkChoice = Literal["refuse", "rollback", "accept"]
-"""Where rows would be lost or repeated in the output."""
-SourceChoice = Literal["refuse", "accept"]
-"""Where Kafka no longer has what the query would read next, or cannot be asked, or a source gives no row
-twice."""
-Mode = Literal["no-claim", "claim", "fork"]
-"""What becomes of the savepoint, and of the query id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ refused, since the query has gone on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streambank.control.control import JobControl
-from streambank.control.operation import Tell, to_nobody
 from streambank.core.errors import RefusedError, StreambankError
 from streambank.core.names import MAIN
 from streambank.declaration.declaration import Job
@@ -31,6 +31,8 @@ from streambank.recovery.sinks import check_stands_at
 from streambank.repository.repository import Repository
 from streambank.work.executor import Pace
 from streambank.work.pace import Progress
+
+_log = logging.getLogger(__name__)
 
 Make = Callable[[Repository, str, str], str | None]
 """Makes a savepoint of another one: repository, job, savepoint -> the new one, None where there is none."""
@@ -79,7 +81,6 @@ def exchange(
     repository: Repository | None = None,
     launcher: Launcher | None = None,
     progress: Progress | None = None,
-    tell: Tell = to_nobody,
 ) -> ExchangeResult:
     """Exchange the state of a query.
 
@@ -94,7 +95,6 @@ def exchange(
         repository: Where the savepoints are; opened from the declaration when left out.
         launcher: Where drivers run; what the job declares when left out.
         progress: Told about files and bytes.
-        tell: Told what is being done.
 
     Raises:
         InputError: The job has several queries and none was named, or not that one (code `which-query`).
@@ -109,8 +109,8 @@ def exchange(
         query,
         records,
         repository or open_repository(job, records),
-        {"by": by, "why": why, "launcher": launcher, "control": records, "tell": tell},
-        _is_wanted(records),
+        {"by": by, "why": why, "launcher": launcher, "control": records},
+        _is_desired(records),
     )
     try:
         return one.run(make, force_after_s, progress)
@@ -122,7 +122,7 @@ def exchange(
         raise
 
 
-def _is_wanted(control: JobControl) -> bool:
+def _is_desired(control: JobControl) -> bool:
     """Whether the job is meant to run, or runs although nobody has said so."""
     desired = control.desired()
     if desired is not None:
@@ -139,7 +139,7 @@ class _Exchange:
         control: JobControl,
         repository: Repository,
         options: Mapping[str, Any],
-        wanted: bool,
+        desired: bool,
     ) -> None:
         self.job = job
         self.query = query
@@ -147,12 +147,12 @@ class _Exchange:
         self.control = control
         self.repository = repository
         self.options = options
-        self.wanted = wanted
+        self.desired = desired
         self.before: str | None = None
         self.left: int | None = None
 
     def run(self, make: Make, force_after_s: float | None, progress: Progress | None) -> ExchangeResult:
-        tell, by = self.options["tell"], self.options["by"]
+        by = self.options["by"]
         stopped = stop_job(
             self.job, savepoint=True, force_after_s=force_after_s, progress=progress, **self.options
         )
@@ -162,11 +162,11 @@ class _Exchange:
         self.left = current.number
         batch = self.repository.load(self.name, before).batch
         check_stands_at(self.name, current.location, batch)
-        tell(f"Making another savepoint of {before}")
+        _log.info("Making another savepoint of %s ...", before)
         made = make(self.repository, self.name, before)
         number = current.number
         if made is not None:
-            tell(f"Restoring {made}")
+            _log.info("Restoring %s ...", made)
             report = restore(
                 RestoreRequest(
                     self.repository,
@@ -187,7 +187,7 @@ class _Exchange:
 
     def _start(self) -> StartResult | None:
         """Start the job, if it is meant to run, and wait until each query has got going."""
-        if not self.wanted:
+        if not self.desired:
             return None
         return start_job(self.job, **self.options)
 
@@ -206,7 +206,7 @@ class _Exchange:
             )
 
     def _reinstate(self, before: str, left: int) -> None:
-        self.options["tell"]("Going back to the generation before")
+        _log.warning("Going back to the generation before ...")
         # A driver that gets on after all is not stopped for this.
         check_not_gone_on(self.repository, self.name, before, self.control)
         stop_job(self.job, **self.options)
@@ -218,7 +218,7 @@ class _Exchange:
         except RefusedError as refusal:
             # It is not to stand still for this: what it has is whole, too.
             try:
-                if self.wanted:
+                if self.desired:
                     start_job(self.job, wait=False, **self.options)
             except StreambankError as error:
                 more = f"{refusal.message} Nor did it start: {error.message}"

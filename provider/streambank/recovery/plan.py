@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streambank.control.progress import progress_of_batch
+from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import StreambankError
 from streambank.core.names import QueryRef
 from streambank.core.units import to_json_time
-from streambank.recovery.choices import Mode, PossibleChoices, SinkChoice, SourceChoice
+from streambank.recovery.choices import PossibleChoices
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
 from streambank.repository.manifest import Manifest
@@ -69,7 +70,7 @@ class RestorePlan:
     note: str
     location: str
     generation: int | None
-    mode: Mode
+    mode: RestoreMode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
     reached: Reached | None

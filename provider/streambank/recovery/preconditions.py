@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import get_args
 
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.control.marker import marked_generation
+from streambank.core.choices import (
+    RESTORE_MODES,
+    SINK_CHOICES,
+    SOURCE_CHOICES,
+    RestoreMode,
+    SinkChoice,
+    SourceChoice,
+)
 from streambank.core.errors import InputError, RefusedError, StorageError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.kafka.settings import Brokers
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.plan import RestorePlan, age_s, reported_rows, state_rows
 from streambank.recovery.reached import Reached, how_far, records_to_ask
 from streambank.recovery.resolve import Chosen
@@ -69,7 +75,7 @@ class RestoreRequest:
     control: JobControl | None = None
     guessed: bool = False
     checkpoint: str | None = None
-    mode: Mode = "no-claim"
+    mode: RestoreMode = "no-claim"
     sink: SinkChoice = "refuse"
     source: SourceChoice = "refuse"
     kafka: Brokers = field(default_factory=Brokers)
@@ -104,9 +110,9 @@ def check_request(request: RestoreRequest) -> None:
             code="no-target",
             hint="Give --into DIR or --generation.",
         )
-    kinds = (("mode", request.mode, Mode), ("sink", request.sink, SinkChoice))
-    for name, value, choices in (*kinds, ("source", request.source, SourceChoice)):
-        check_choice(value, name, get_args(choices))
+    check_choice(request.mode, "mode", RESTORE_MODES)
+    check_choice(request.sink, "sink", SINK_CHOICES)
+    check_choice(request.source, "source", SOURCE_CHOICES)
     if request.unmoved and request.generation is None:
         raise InputError(
             "`unmoved` works only for the next generation of a job.",
@@ -197,7 +203,7 @@ def prepare(
     sinks = found.under(request.sink, request.mode)
     # A query that stands where the savepoint is reads on from there, whatever it is restored into.
     sources = Sources(()) if request.unmoved else look_at_sources(request.repository, manifest, request.kafka)
-    by_sources = {choice: tuple(sources.refusals(choice)) for choice in get_args(SourceChoice)}
+    by_sources = {choice: tuple(sources.refusals(choice)) for choice in SOURCE_CHOICES}
     if generation is not None:
         generation = replace(generation, new_sinks=_left_outputs(request, chosen, sinks))
     plan = RestorePlan(
@@ -287,9 +293,7 @@ def _sink_refusals(
     request: RestoreRequest, chosen: Chosen, found: Sinks
 ) -> dict[SinkChoice, tuple[StreambankError, ...]]:
     """What speaks against each choice for the sinks, of those that the mode has."""
-    choices: list[SinkChoice] = [
-        one for one in get_args(SinkChoice) if request.mode != "fork" or one != "rollback"
-    ]
+    choices: list[SinkChoice] = [one for one in SINK_CHOICES if request.mode != "fork" or one != "rollback"]
     by_choice = {one: refusals(found.under(one, request.mode), one, request.mode) for one in choices}
     if request.into is not None and "rollback" in by_choice:
         try:

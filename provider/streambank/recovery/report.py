@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.units import to_json_time
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.resolve import Skipped
 from streambank.savepoint.materialize import MaterializeReport
@@ -55,7 +55,7 @@ class RestoreReport:
     job: str
     batch: int
     query_id: str
-    mode: Mode
+    mode: RestoreMode
     sink: SinkChoice
     sinks: tuple[Mapping[str, Any], ...]
     sink_effect: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.core.errors import InputError, IntegrityError, NotFoundError, StorageError
@@ -30,7 +30,7 @@ class Skipped:
 
     def to_dict(self) -> dict[str, str]:
         """As JSON."""
-        return {"savepoint": self.savepoint, "why": self.why}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streambank.checkpoint.position import batches_of
+from streambank.core.choices import RestoreMode, SinkChoice
 from streambank.core.errors import InputError, IntegrityError, RefusedError, StorageError, StreambankError
 from streambank.kafka.settings import Brokers
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
-from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.reached import Reached
 from streambank.recovery.unguarded import (
     UnguardedStanding,
@@ -80,7 +80,7 @@ class Sinks:
     kafka: tuple[KafkaSinkStanding, ...] = ()
     reached: Reached | None = None
 
-    def under(self, choice: SinkChoice, mode: Mode) -> Sinks:
+    def under(self, choice: SinkChoice, mode: RestoreMode) -> Sinks:
         """The sinks as a choice takes them: to accept an emptied output directory is to begin it again."""
         if choice != "accept" or mode == "fork":
             return self
@@ -111,7 +111,7 @@ def look_at_sinks(
     new: Mapping[str, str],
     *,
     kafka: Brokers | None = None,
-    mode: Mode = "no-claim",
+    mode: RestoreMode = "no-claim",
     reached: Reached | None = None,
     unnamed: tuple[str, str] | None = None,
 ) -> Sinks:
@@ -189,7 +189,7 @@ def _check_new(manifest: Manifest, outputs: Mapping[str, str]) -> None:
         )
 
 
-def refusals(sinks: Sinks, choice: SinkChoice, mode: Mode) -> list[StreambankError]:
+def refusals(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> list[StreambankError]:
     """Why a restore must not go on with this choice; empty where it may."""
     ahead = [one.standing.path for one in sinks.guarded if one.new is None and not one.standing.safe]
     found: list[StreambankError] = [
@@ -253,7 +253,7 @@ def _gap(sink: GuardedSink) -> RefusedError:
     )
 
 
-def _against_new(sink: GuardedSink, new: Store, mode: Mode) -> Iterator[RefusedError]:
+def _against_new(sink: GuardedSink, new: Store, mode: RestoreMode) -> Iterator[RefusedError]:
     if mode == "fork" and new.uri in (sink.was, sink.store.uri):
         yield RefusedError(
             f"The new output directory {new.uri} is that of the query that is forked.",
@@ -272,7 +272,7 @@ def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
-def warnings(sinks: Sinks, choice: SinkChoice, mode: Mode) -> Iterator[str]:
+def warnings(sinks: Sinks, choice: SinkChoice, mode: RestoreMode) -> Iterator[str]:
     """What a choice lets through: rows that come twice, and what Spark would not go on with."""
     yield from kafka_warnings(sinks.kafka, mode)
     yield from unguarded_warnings(sinks.unguarded)
@@ -322,7 +322,7 @@ _ACCEPT = (
 
 
 def kafka_refusals(
-    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: Mode, reached: Reached | None = None
+    sinks: Iterable[KafkaSinkStanding], choice: SinkChoice, mode: RestoreMode, reached: Reached | None = None
 ) -> Iterator[StreambankError]:
     """Why a restore must not go on with this choice.
 
@@ -372,7 +372,7 @@ def _not_known(sink: KafkaSinkStanding) -> StreambankError:
     return RefusedError(sink.sentence(), code="sink-not-known", hint=hint)
 
 
-def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: Mode) -> Iterator[str]:
+def kafka_warnings(sinks: Iterable[KafkaSinkStanding], mode: RestoreMode) -> Iterator[str]:
     """What a person should know of sinks that stop nothing."""
     for sink in sinks:
         if said := sink.sentence():

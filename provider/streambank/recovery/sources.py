@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.choices import SourceChoice
 from streambank.core.errors import RefusedError, StorageError, StreambankError
 from streambank.core.units import utc_now
 from streambank.kafka.recording import sources_before
 from streambank.kafka.retention import Replay, replay_of_standing
 from streambank.kafka.settings import Brokers
 from streambank.kafka.source import SourceStanding, look_at_source
-from streambank.recovery.choices import SourceChoice
 from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 
@@ -125,15 +125,15 @@ def look_at_sources(repository: Repository, manifest: Manifest, brokers: Brokers
         manifest: The savepoint.
         brokers: Who is asked.
     """
-    looked = list(_look(repository, manifest, brokers))
+    inspected = list(_look(repository, manifest, brokers))
     now = utc_now()
-    replays = [replay_of_standing(standing, record, brokers, now) for record, standing in looked]
+    replays = [replay_of_standing(standing, record, brokers, now) for record, standing in inspected]
     unrepeatable = [
         Unrepeatable(str(record.get("source")), what)
         for record in manifest.sources
         if isinstance(record, Mapping) and (what := cannot_repeat(record)) is not None
     ]
-    return Sources(tuple(standing for _, standing in looked), tuple(replays), tuple(unrepeatable))
+    return Sources(tuple(standing for _, standing in inspected), tuple(replays), tuple(unrepeatable))
 
 
 def check_still_there(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streambank.control.control import JobControl
+from streambank.core.choices import RestoreMode, SinkChoice
 from streambank.core.errors import FormatError, RefusedError
 from streambank.core.names import QueryRef
 from streambank.declaration.kafka import FACT
 from streambank.kafka.recording import KIND as KAFKA
-from streambank.recovery.choices import Mode, SinkChoice
 from streambank.recovery.reached import Reached
 from streambank.repository.manifest import Manifest
 from streambank.sinks.file.capture import KIND as FILE
@@ -103,7 +103,13 @@ class UnguardedStanding:
 
 
 def standing_of(
-    kind: str, path: str, manifest: Manifest, mode: Mode, reached: Reached | None, *, unnamed: bool = False
+    kind: str,
+    path: str,
+    manifest: Manifest,
+    mode: RestoreMode,
+    reached: Reached | None,
+    *,
+    unnamed: bool = False,
 ) -> UnguardedStanding:
     """How a sink that is not guarded stands."""
     harm = harm_of(kind)

@@ -108,7 +108,7 @@ class Repository:
 
     def _commit(self, manifest: Manifest, data: bytes | Iterable[bytes], *, exclusive: bool = True) -> bool:
         key = manifest_key(manifest.job, manifest.savepoint)
-        looked_s = check_lasting(self, manifest)
+        checked_s = check_lasting(self, manifest)
         try:
             self.store.write(key, data, exclusive=exclusive)
         except ConflictError as error:
@@ -116,7 +116,7 @@ class Repository:
                 raise
             catalog.settle_listed(self.store, manifest.job)
             return False
-        if boot_clock_s() - looked_s > COMMIT_WINDOW_S:
+        if boot_clock_s() - checked_s > COMMIT_WINDOW_S:
             self._look_after_sleep(manifest, made=exclusive)
         return True
 
@@ -291,7 +291,7 @@ def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
         began_s = boot_clock_s()
         repository.objects.refresh()
         missing = repository.objects.missing(objects)
-        looked_s = boot_clock_s()
+        checked_s = boot_clock_s()
         condemned = repository.objects.condemned(objects, refresh=True)
         if condemned:
             raise ConflictError(
@@ -308,8 +308,8 @@ def check_lasting(repository: HasObjects, manifest: Manifest) -> float:
                 hint="The savepoint was not saved. Take it again.",
             )
         now_s = boot_clock_s()
-        if now_s - looked_s < COMMIT_WINDOW_S / 2 and now_s - began_s < MIN_GRACE_S:
-            return looked_s
+        if now_s - checked_s < COMMIT_WINDOW_S / 2 and now_s - began_s < MIN_GRACE_S:
+            return checked_s
     raise ConflictError(
         f"Checking that all objects of the savepoint {manifest.savepoint} of {manifest.job} exist took too "
         f"long each time. In {MIN_GRACE_S / 60:.0f} minutes a sweep may delete some of them.",

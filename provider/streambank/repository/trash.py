@@ -102,7 +102,7 @@ class PendingDeletes:
         self._lock = threading.Lock()
         self._read: dict[str, tuple[str, ...]] = {}
         self._keys: frozenset[str] = frozenset()
-        self._looked = False
+        self._is_read = False
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
@@ -112,7 +112,7 @@ class PendingDeletes:
 
     def look_once(self) -> None:
         """Look, unless anybody in this process has looked."""
-        if not self._looked:
+        if not self._is_read:
             self.refresh()
 
     def refresh(self) -> None:
@@ -132,7 +132,7 @@ class PendingDeletes:
                         known[each] = tuple(_read(self._store, each)["keys"])
                     except (NotFoundError, IntegrityError):
                         continue  # what it named was deleted long ago, or nobody can tell what it names
-            self._read, self._looked = known, True
+            self._read, self._is_read = known, True
             self._keys = frozenset(key for keys in known.values() for key in keys)
 
 

@@ -11,13 +11,13 @@ since somebody may have the right that nothing of them is kept for longer. Only 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from streambank.core.errors import InputError
-from streambank.core.units import parse_duration_s, to_json_time
+from streambank.core.units import parse_duration_s, say_duration, to_json_time
 from streambank.repository.catalog import SavepointSummary
 
 MIN_VERIFIED = 1
@@ -99,17 +99,7 @@ class Policy:
 
     def to_dict(self) -> dict[str, Any]:
         """The policy as JSON."""
-        return {
-            "keep_last": self.keep_last,
-            "keep_hourly": self.keep_hourly,
-            "keep_daily": self.keep_daily,
-            "keep_weekly": self.keep_weekly,
-            "keep_monthly": self.keep_monthly,
-            "keep_yearly": self.keep_yearly,
-            "keep_within_s": self.keep_within_s,
-            "min_verified": self.min_verified,
-            "max_age_s": self.max_age_s,
-        }
+        return asdict(self)
 
 
 def parse_max_age_s(text: str) -> float:
@@ -143,7 +133,7 @@ class Reason:
 
     def to_dict(self) -> dict[str, str]:
         """The reason as JSON."""
-        return {"rule": self.rule, "why": self.why}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +226,12 @@ def _decide(
     decisions = _by_rules([one for one in summaries if one.savepoint not in old], policy, now, besides)
     if not old:
         return decisions
-    limit = _span(policy.max_age_s)
+    limit = say_duration(policy.max_age_s)
     for other in _by_rules(summaries, policy, now, besides):
         each = other.summary
         if each.savepoint not in old:
             continue
-        why = Reason(MAX_AGE, f"{_span(ages_s[each.savepoint])} old; at most {limit} is allowed")
+        why = Reason(MAX_AGE, f"{say_duration(ages_s[each.savepoint])} old; at most {limit} is allowed")
         hold = besides.get((each.job, each.savepoint))
         if hold is not None and hold.rule == HELD:
             decisions.append(Decision(each, True, (hold, why)))
@@ -329,7 +319,7 @@ def _rules(summaries: Sequence[SavepointSummary], policy: Policy, now: datetime)
     if policy.keep_within_s:
         rules.append(_within(summaries, policy.keep_within_s, now))
     if not policy.has_keep_rule:
-        young = f"no more than {_span(policy.max_age_s)} old"
+        young = f"no more than {say_duration(policy.max_age_s)} old"
         rules.append(_Rule(YOUNG, {each.savepoint: young for each in summaries}, {}))
     return rules
 
@@ -365,9 +355,9 @@ def _within(summaries: Sequence[SavepointSummary], seconds: float, now: datetime
     for each in summaries:
         age_s = (newest - _taken_at(each)).total_seconds()
         if age_s <= seconds:
-            keeps[each.savepoint] = f"within {_span(seconds)} of the newest"
+            keeps[each.savepoint] = f"within {say_duration(seconds)} of the newest"
         else:
-            passes[each.savepoint] = f"{_span(age_s)} older than the newest"
+            passes[each.savepoint] = f"{say_duration(age_s)} older than the newest"
     return _Rule("within", keeps, passes)
 
 
@@ -389,11 +379,3 @@ def _taken_at(summary: SavepointSummary) -> datetime:
 
 def _age(summary: SavepointSummary) -> tuple[datetime, int, str]:
     return _taken_at(summary), summary.batch or 0, summary.savepoint
-
-
-def _span(seconds: float) -> str:
-    """A duration for people: `7 d`, `36 h`, `90 s`."""
-    for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * unit_s or (seconds >= unit_s and seconds % unit_s == 0):
-            return f"{seconds / unit_s:.4g} {unit}"
-    return f"{seconds:.4g} s"

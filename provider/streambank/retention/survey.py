@@ -164,7 +164,7 @@ def survey(repository: Repository, old_ns: int, progress: Progress | None = None
     telling = progress if strangers else None
     meter = Meter(telling, "packs", len(strangers), sum(info.size_bytes for info in strangers))
     for info in strangers:
-        found.files[info.path] = _file(info, _looked_into(store, info, old_ns, found))
+        found.files[info.path] = _file(info, _contents(store, info, old_ns, found))
         meter.add(1, info.size_bytes)
     return found
 
@@ -189,9 +189,7 @@ def total_bytes(files: Iterable[ContentFile]) -> int:
     return sum(file.size_bytes for file in files)
 
 
-def _looked_into(
-    store: Store, info: FileInfo, old_ns: int, found: Survey
-) -> tuple[tuple[str, int], ...] | None:
+def _contents(store: Store, info: FileInfo, old_ns: int, found: Survey) -> tuple[tuple[str, int], ...] | None:
     if info.mtime_ns > old_ns:
         return None
     try:

@@ -10,7 +10,7 @@ has the rules and why they suffice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streambank.core.errors import (
@@ -230,11 +230,11 @@ class _Sweep:
             self.report.deleted.add([file for file in files if not self._has_to_wait(file)])
             return
         meter = Meter(self.progress, "delete", len(files), total_bytes(files))
-        looked_s = float("-inf")
+        checked_s = float("-inf")
         kept = False
         for file in files:
-            if boot_clock_s() - looked_s > LOOK_EVERY_S:
-                again, looked_s = looked_s > 0, boot_clock_s()
+            if boot_clock_s() - checked_s > LOOK_EVERY_S:
+                again, checked_s = checked_s > 0, boot_clock_s()
                 if not is_there(self.store, record):
                     return  # another sweep was faster
                 if again:
@@ -405,7 +405,7 @@ class Tally:
 
     def to_dict(self) -> dict[str, int]:
         """The numbers as JSON."""
-        return {"files": self.files, "bytes": self.bytes}
+        return asdict(self)
 
 
 @dataclass(slots=True)

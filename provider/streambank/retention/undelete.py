@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
@@ -38,13 +38,7 @@ class UndeleteResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON."""
-        return {
-            "savepoint": self.savepoint,
-            "job": self.job,
-            "batch": self.batch,
-            "already_listed": self.already_listed,
-            "stored_again": self.stored_again,
-        }
+        return asdict(self)
 
 
 def undelete(

@@ -31,6 +31,7 @@ from streambank.core.errors import ConflictError, FormatError, IntegrityError, N
 from streambank.repository.digest import digest_of, split_digest
 from streambank.repository.manifest import FileEntry, Manifest
 from streambank.repository.repository import Repository
+from streambank.savepoint.lost_state import lost_operators
 from streambank.storage.store import FileInfo, Store
 from streambank.storage.threads import each
 
@@ -98,6 +99,7 @@ def find_damage(
         return _that_stood_still(checkpoint, planner, (_of_plan(planner.index.listing, error),))
     compared = _Comparison.of(checkpoint, closure, savepoints, repository)
     found = {one.path: one for one in _planned_batch(planner, closure)}
+    found |= {one.path: one for one in _without_state(checkpoint, closure, savepoints)}
     try:
         for one in (*compared.damaged_logs(), *compared.other_sizes(planner.index.listing)):
             found.setdefault(one.path, one)
@@ -106,6 +108,15 @@ def find_damage(
     except NotFoundError:
         return ()  # the query runs, and has deleted what was listed
     return _that_stood_still(checkpoint, planner, _weighed(planner, checkpoint, tuple(found.values())))
+
+
+def _without_state(checkpoint: Store, closure: Closure, savepoints: Sequence[Manifest]) -> Iterator[Damage]:
+    """Operators of which nothing is left, though a savepoint of the query had them."""
+    for head in savepoints:
+        if head.checkpoint == checkpoint.uri and head.derived_from is None:
+            for operator in lost_operators(closure, head):
+                path = f"state/{operator}"
+                yield Damage(path, f"{path} is missing, and savepoint {head.savepoint} has it.")
 
 
 def _that_stood_still(

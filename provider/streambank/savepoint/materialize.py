@@ -269,7 +269,7 @@ class _Materialize:
             raise ConflictError(
                 f"Somebody else wrote {min(extra)} into {self.target.uri} meanwhile.",
                 code="target-moved",
-                hint="Restore into a directory that nobody else uses.",
+                hint="Restore into a directory that nothing else uses.",
             )
 
         def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -281,7 +281,7 @@ class _Materialize:
             plan_closure(there, read, batch=self.manifest.batch, kind="minimal")
         except (NotFoundError, FormatError) as error:
             raise IntegrityError(
-                f"What savepoint {self.manifest.savepoint} holds is no whole checkpoint of batch "
+                f"What savepoint {self.manifest.savepoint} holds is not a complete checkpoint of batch "
                 f"{self.manifest.batch}: {error.message}",
                 code="savepoint-incomplete",
                 hint="Use another savepoint, and report this one.",

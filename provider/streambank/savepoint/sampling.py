@@ -169,7 +169,7 @@ def _judge(
     job: str,
     savepoint: str,
     window: Window,
-    looked_at: Mapping[str, int],
+    found: Mapping[str, int],
     bad: Bad,
     chosen: Mapping[str, int],
     by: Mapping[str, Any] | None,
@@ -209,7 +209,7 @@ def _judge(
         at=at,
     )
     coverage = repository.coverage(job, savepoint)
-    if manifest is not None and objects.keys() <= looked_at.keys():  # else it was healed only just now
+    if manifest is not None and objects.keys() <= found.keys():  # else it was healed only just now
         coverage = coverage.after(window, at, report.restorable)
     try:
         leave_record(repository, report, coverage, by)
@@ -234,8 +234,8 @@ def _read_cursor(repository: Repository, job: str | None) -> tuple[int, tuple[Fi
             "warning",
             key,
             error.message,
-            "Sampled verification has begun anew, so that some bytes are hashed later than they were due.",
-            "Nothing has to be done: the record is whole again.",
+            "Sampled verification started over, so some bytes are read later than they were due.",
+            "Nothing needs to be done: the record is complete again.",
         )
         return 0, (finding,)
     return start, ()

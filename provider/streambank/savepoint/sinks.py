@@ -111,8 +111,8 @@ def require_sinks(manifest: Manifest, sinks: Iterable[SinkCapture]) -> None:
     for sink in sinks:
         if sink.guarded and sink.path not in known:
             raise ConflictError(
-                f"Savepoint {manifest.savepoint} of batch {manifest.batch} is there already, and was taken "
-                f"without the {sink.kind} sink {sink.path}: a restore could not take that back.",
+                f"Savepoint {manifest.savepoint} of batch {manifest.batch} exists already, and was taken "
+                f"without the {sink.kind} sink {sink.path}: a restore could not roll that sink back.",
                 code="taken-without-sink",
                 hint="Take the next batch; a batch has one savepoint.",
             )

@@ -37,7 +37,7 @@ def disagreements(repository: Repository, entries: Mapping[str, FileEntry]) -> I
         try:
             expected = _parse(repository.objects.read(checksum.digest))
         except ValueError as error:
-            yield path, f"{path} is no checksum as Spark writes them: {error}."
+            yield path, f"{path} is not a checksum as Spark writes them: {error}."
             continue
         if expected is None:
             continue

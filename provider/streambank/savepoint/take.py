@@ -8,17 +8,18 @@ everything kept that has arrived.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 from streambank.checkpoint.closure import plan_closure
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.shape import ClosureKind
 from streambank.checkpoint.sources import cannot_repeat
+from streambank.core.choices import CLOSURE_KINDS, ClosureKind
 from streambank.core.environment import user_name
 from streambank.core.errors import (
     ConflictError,
@@ -33,6 +34,7 @@ from streambank.core.names import QueryRef
 from streambank.repository.catalog import distrusted, heads, settle_listed
 from streambank.repository.manifest import FileEntry, Manifest, savepoint_id
 from streambank.repository.repository import ObjectWriter, Repository
+from streambank.savepoint.lost_state import check_state_is_there
 from streambank.savepoint.plan import (
     Arrived,
     Budget,
@@ -58,7 +60,7 @@ from streambank.work.copy import CHECKPOINT, Copying, CopyTask, look, moved
 from streambank.work.executor import DEFAULT_PACE, Pace
 from streambank.work.pace import Meter
 
-__all__ = ["ClosureKind", "TakeRequest", "TakeResult", "known_closure", "take"]
+_log = logging.getLogger(__name__)
 
 _PLAN_AGAIN = ("checkpoint-moved", "objects-condemned", "sink-moved", "size-changed")
 
@@ -129,7 +131,7 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     """
     QueryRef.parse(request.job)
     check_asked(request.note, request.max_replans, request.batch)
-    check_choice(request.closure, "closure", get_args(ClosureKind))
+    check_choice(request.closure, "closure", CLOSURE_KINDS)
     known = request if request.derived_from is None else request.derived_from
     details = {
         "taken_at": datetime.now(UTC),
@@ -143,16 +145,6 @@ def take(request: TakeRequest, *, pace: Pace = DEFAULT_PACE) -> TakeResult:
     if request.pin:
         request.repository.pin(request.job, result.savepoint)
     return result
-
-
-def known_closure(text: str) -> ClosureKind:
-    """The closure that a form or a declaration names.
-
-    Raises:
-        InputError: There is no such closure (code `bad-choice`).
-    """
-    check_choice(text, "closure", get_args(ClosureKind))
-    return "minimal" if text == "minimal" else "safe"
 
 
 class _Take:
@@ -205,6 +197,9 @@ class _Take:
                         raise
                     last = error
                 attempt_s = time.monotonic() - began
+                _log.info(
+                    "The files of %s changed while they were copied, so the plan is made again.", self.job
+                )
         if last is not None and max_replans == 0:
             raise last
         raise ConflictError(
@@ -233,6 +228,7 @@ class _Take:
         captured = capture_files(self.sinks, closure.batch)
         if self.arrived is None:
             self.arrived = from_newest(self.repository, self.job, self.checkpoint.uri, self.sinks)
+        check_state_is_there(closure, self.arrived.before)
         plan = make_plan(self.checkpoint, listing, closure, captured, self.arrived.entries)
         self._copy(plan, writer, self.arrived)
         # Others are asked when the files are ours: however slow they are, that uses up nothing of the budget.
@@ -273,7 +269,7 @@ class _Take:
                 f"The checkpoint is of query {query_id}, but the savepoints of job {self.job} are of "
                 f"{', '.join(sorted(known))}.",
                 code="another-query",
-                hint="Give it another job name, or say --new-query where the job has begun anew.",
+                hint="Give it another job name, or give --new-query if the job started from nothing.",
             )
 
     def _savepoint_id(self, query_id: str, batch: int) -> str:
@@ -470,8 +466,8 @@ def first_said(manifest: Manifest, captured: Sequence[Captured], before: Manifes
     for name, what in _unrepeatable(manifest):
         if (name, what) not in said:
             yield (
-                f"Source {name} ({what}) cannot be repeated: it gives no row twice, so a query cannot go on "
-                "from this savepoint without losing rows, or at all. A restore needs --source accept."
+                f"Source {name} ({what}) cannot be repeated: it gives each row only once, so a query that "
+                "continues from this savepoint loses rows, or fails. A restore needs --source accept."
             )
 
 
@@ -494,7 +490,7 @@ def not_asked(manifest: Manifest) -> tuple[str, ...]:
             found.append(
                 f"Kafka could not be asked about source {source.get('source')} ({names}): "
                 f"{str(told['not_asked']).rstrip('.')}. The savepoint has no topic ids, so a restore cannot "
-                "tell a topic that was made anew."
+                "notice a topic that was created again."
             )
     found += [
         f"The sink {sink.get('path')} could not be asked how far it is: {str(sink['not_asked']).rstrip('.')}."
@@ -521,7 +517,7 @@ def check_asked(note: str, max_replans: int, batch: int | None) -> None:
         )
     if max_replans < 0 or (batch is not None and batch < 0):
         raise InputError(
-            f"max_replans={max_replans} and batch={batch} are not those of a take.",
+            f"max_replans={max_replans} and batch={batch} are not valid for a take.",
             code="bad-input",
             hint="max_replans and batch must not be negative.",
         )

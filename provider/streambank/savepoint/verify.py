@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from streambank.core.choices import VERIFY_LEVELS, VerifyLevel
 from streambank.core.errors import FormatError, IntegrityError, StorageError, StreambankError, check_choice
 from streambank.core.finding import Finding
 from streambank.core.units import to_json_time
@@ -30,7 +31,6 @@ from streambank.work.check import BAD_SECTOR, check_objects
 from streambank.work.executor import DEFAULT_PACE, Executor, Pace
 from streambank.work.pace import Meter, Progress, RateLimit
 
-Level = Literal["quick", "full"]
 Depth = Literal["quick", "full", "sampled", "deep"]
 """How deep a report looked; `sampled` is what `sampling` does."""
 Deeper = Callable[[str, str], Iterable[Finding]]
@@ -41,16 +41,6 @@ _REPAIRABLE = ("index-damaged", "index-incomplete", "pack-damaged")
 _USE_ANOTHER = (
     "Restore another savepoint (`latest-good` finds one), or `streambank repair` this one from a replica."
 )
-
-
-def known_level(text: str) -> Level:
-    """The level that a form names.
-
-    Raises:
-        InputError: There is no such level (code `bad-choice`).
-    """
-    check_choice(text, "level", get_args(Level))
-    return "full" if text == "full" else "quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ def verify(
     repository: Repository,
     job: str,
     savepoint: str,
-    level: Level = "quick",
+    level: VerifyLevel = "quick",
     *,
     pace: Pace = DEFAULT_PACE,
     record: bool = True,
@@ -131,7 +121,7 @@ def verify(
         NotFoundError: There is no such savepoint, or not any more.
         StorageError: The environment failed, so nothing can be said, or not left beside the manifest.
     """
-    check_choice(level, "level", get_args(Level))
+    check_choice(level, "level", VERIFY_LEVELS)
     started = time.monotonic()
     depth: Depth = level
     findings: list[Finding] = []
@@ -251,8 +241,8 @@ class _Check:
             "info",
             first.path,
             f"{len(digests)} objects share their bytes with files elsewhere: a restore has linked them.",
-            "Damage to such a file damages the savepoint too: for them it is no independent backup.",
-            "Restore without --link where the savepoint must stand alone, or keep a replica.",
+            "Damage to such a file also damages the savepoint: it is not an independent backup of them.",
+            "Restore without --link if the savepoint must be independent, or keep a replica.",
         )
 
     def full(self, progress: Progress | None) -> Iterator[Finding]:
@@ -289,7 +279,7 @@ def _not_held(job: str, savepoint: str, warning: str) -> Finding:
         "info",
         f"marks/{job}/{savepoint}",
         warning,
-        "If it was expired and swept meanwhile, files of it are found missing.",
+        "If it was expired and swept meanwhile, some of its files are missing.",
         "Give the right to write marks there.",
     )
 
@@ -345,7 +335,7 @@ def repository_findings(repository: Repository, job: str, savepoint: str) -> Ite
             key,
             error.message,
             "Whether the savepoint is pinned or was verified is not known; a pin is assumed.",
-            "Pin or unpin it anew, and verify again.",
+            "Pin or unpin it again, then verify again.",
         )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from streambank.checkpoint.closure import Closure, ClosureKind, plan_closure
+from streambank.checkpoint.closure import Closure, plan_closure
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import IntegrityError, NotFoundError
 from streambank.repository.manifest import Manifest
 from streambank.repository.objects.packs import SMALL_BYTES
@@ -80,7 +81,8 @@ class SavedFiles:
             return plan_closure(self.listing(), self.read, batch, kind)
         except NotFoundError as error:
             raise IntegrityError(
-                f"What savepoint {self._manifest.savepoint} holds is no whole checkpoint of batch {batch}: "
+                f"What savepoint {self._manifest.savepoint} holds is not a complete checkpoint of batch "
+                f"{batch}: "
                 f"{error.message}",
                 code="savepoint-incomplete",
                 hint="Use another savepoint, and report this one.",

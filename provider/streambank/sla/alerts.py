@@ -22,7 +22,7 @@ from streambank.control.records import RecordStream
 from streambank.core.errors import ConflictError, FormatError
 from streambank.core.names import check_name
 from streambank.core.units import from_json_time, to_json_time, utc_now
-from streambank.sla.objectives import OF_JOB
+from streambank.declaration.objectives import OF_JOB
 from streambank.sla.verdict import LEVELS, Level, Verdict
 
 FORMAT = 1

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-from streambank.declaration.sla import PROMISES, SlaPolicy, Unit
+from streambank.declaration.objectives import PROMISES, Unit
+from streambank.declaration.sla import SlaPolicy
 from streambank.sla.growth.forecast import Growth
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.case import level_of
 from streambank.sla.judge.trends import TrendGauge
 from streambank.sla.judge.windows import values_of
-from streambank.sla.objectives import MEASURES, Objective, objectives
+from streambank.sla.objectives import Objective, objectives
 from streambank.sla.verdict import Level
 
 MOST_POINTS = 1000
@@ -132,7 +133,7 @@ def charts_of(
     """
     judged = {one.name: one for one in objectives(policy)}
     shown = _shown(judged, policy, judged_only)
-    sizes = [one for one in shown if one.name in MEASURES["time_to_limit"].metrics]
+    sizes = [one for one in shown if one.name in PROMISES["time_to_limit"].measure.metrics]
     trend = judged.get("time_to_limit") or judged.get("growth") or _unlimited("time_to_limit")
     gauge = TrendGauge(trend, sizes, now, breaks)
     drawn: dict[tuple[str, str], _Drawn] = {}
@@ -157,16 +158,16 @@ def _shown(judged: Mapping[str, Objective], policy: SlaPolicy | None, judged_onl
     """What is measured batch by batch: with its limits, or without; not what was switched off."""
     declared = policy.objectives if policy is not None else {}
     shown = []
-    for name, measure in MEASURES.items():
+    for name, promise in PROMISES.items():
         off = name in declared and declared[name].off
-        if measure.kind == "window" and not off and (name in judged or not judged_only):
+        if promise.measure.kind == "window" and not off and (name in judged or not judged_only):
             shown.append(judged.get(name) or _unlimited(name))
     return shown
 
 
 def _unlimited(name: str) -> Objective:
     promise = PROMISES[name]
-    return Objective(name, promise, MEASURES[name], None, None, promise.window_s, promise.statistic)
+    return Objective(name, promise, None, None, promise.window_s, promise.statistic)
 
 
 def _take(drawn: dict[tuple[str, str], _Drawn], objective: Objective, point: Point) -> None:

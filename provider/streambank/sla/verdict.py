@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from streambank.core.units import say_bytes, to_json_time
-from streambank.declaration.sla import Mute, Unit
+from streambank.core.units import say_bytes, say_duration, to_json_time
+from streambank.declaration.objectives import Unit
+from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
 
 Level = Literal["ok", "unknown", "warn", "breach"]
@@ -109,18 +110,6 @@ def say(value: float, unit: Unit) -> str:
         return f"{value:.3g} times"
     number = f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
     return number if unit == "count" else f"{number} {unit}"
-
-
-def say_duration(seconds: float) -> str:
-    """A duration for people, its two largest units: `3 d 4 h`, `1 min 30 s`, `0.25 s`."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    for large, small, name, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
-        if whole >= large:
-            rest = whole % large // small
-            return f"{whole // large} {name}" + (f" {rest} {below}" if rest else "")
-    return f"{whole} s"
 
 
 def _time(moment: datetime | None) -> str | None:

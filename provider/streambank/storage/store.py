@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import BinaryIO, Protocol, TypeVar, cast, runtime_checkable
 
 from streambank.core.errors import StorageError
 
@@ -83,6 +83,7 @@ class Features:
         fsync: A finished `write` survives a power cut; False for the view that `bulk` gives.
         identity_of_bytes: An identity stands for the bytes alone: writing equal ones again may keep it.
         spools: `write_named` lets many bytes wait in a temporary file, since nothing here can be renamed.
+        scans: It is a `ScanningStore`: many files are listed and looked at for a fraction of the work.
         remote: Every call is a request, and a page of a listing takes no longer than `stat` of one file.
         at_once: How many files are best worked on at the same time: a service answers late, a disk at once.
     """
@@ -93,6 +94,7 @@ class Features:
     fsync: bool = False
     identity_of_bytes: bool = False
     spools: bool = False
+    scans: bool = False
     remote: bool = False
     at_once: int = 4
 
@@ -330,6 +332,29 @@ class Served(Protocol):
         Raises:
             StorageError: The service does not say.
         """
+
+
+Row = tuple[str, int, int, int, int]
+"""A file of a folder: name, inode, size, mtime in nanoseconds, how many names it has."""
+
+
+class ScanningStore(Store, Protocol):
+    """A store with `Features.scans`: it gives many files at once, without an object for each."""
+
+    def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
+        """What `list` gives, folder by folder: several times as fast where there are many files.
+
+        Yields:
+            A folder, and a row for each file directly in it.
+        """
+
+    def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
+        """What `stat` says of many files, for a third of the work; ask `stat` about what is left out."""
+
+
+def scanning(store: Store) -> ScanningStore | None:
+    """The store as one that scans; None where it does not."""
+    return cast(ScanningStore, store) if store.features.scans else None
 
 
 Opener = Callable[[str], Store]

@@ -18,8 +18,7 @@ from streambank.repository.manifest import FileEntry
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import ObjectWriter, Repository
 from streambank.storage import open_store
-from streambank.storage.local.store import LocalStore
-from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, undamaged
+from streambank.storage.store import CHUNK_BYTES, FileInfo, Held, Store, scanning, undamaged
 from streambank.storage.threads import at_once
 from streambank.work.executor import Portions, Work
 from streambank.work.pace import UNLIMITED, RateLimit
@@ -172,7 +171,8 @@ def look(store: Store, tasks: Sequence[CopyTask]) -> list[FileInfo | None]:
         now = {info.path: info for folder in sorted(folders) for info in store.list(folder)}
         now |= {name: store.stat(name) for name in folders if store.exists(name)}
         return [now.get(task.path) for task in tasks]
-    seen = store.look(task.path for task in tasks) if type(store) is LocalStore else {}
+    fast = scanning(store)
+    seen = fast.look(task.path for task in tasks) if fast is not None else {}
     return [seen.get(task.path) or _stat(store, task.path) for task in tasks]
 
 

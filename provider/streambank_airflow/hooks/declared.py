@@ -1,58 +1,37 @@
-"""Where a job is declared and its savepoints are: the connection, the jobs file, the repository."""
+"""The declared jobs that a connection leads to: what all parts of the hook share."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
-from streambank.core.errors import InputError, StreambankError
+from streambank.core.errors import InputError
 from streambank.core.names import QueryRef
 from streambank.declaration.declaration import Declarations, Job, load_jobs
 from streambank.driver.prepare import using_connections
 from streambank.repository.header import check_apart
 from streambank.repository.repository import Repository
 from streambank.storage import open_store, using_s3
-from streambank_airflow.connections.settings import EXTRA_FIELDS, Settings, aws_conn_id_of
-from streambank_airflow.watch.job import JobWatcher
+from streambank_airflow.hooks.connection import find_settings, launch_policy
 
 if TYPE_CHECKING:
-    from streambank.declaration.launch import LaunchPolicy
-    from streambank_airflow.watch.event_time import EventTimeWatcher, WatermarkWatcher
-    from streambank_airflow.watch.sla import SlaSubject
+    from streambank_airflow.connections.settings import Settings
 
-DEFAULT_CONN_ID = "streambank_default"
 JOBS_VARIABLE = "STREAMBANK_JOBS"
 
-H = TypeVar("H", bound="DeclarationHook")
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-def connected(verb: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Let a verb of a hook reach S3 as its connection says, and clusters as those say that jobs name.
-
-    That is for the stores that it opens, and the drivers that it starts or looks for, nothing else.
-    """
-
-    @wraps(verb)
-    def with_access(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with using_s3(self.settings.s3), using_connections(self.launch_policy):
-            return verb(self, *args, **kwargs)
-
-    return with_access
-
-
-class DeclarationHook(BaseHook):
+class DeclaredJobs:
     """Where jobs are declared and savepoints kept.
 
     What a jobs file declares comes first; the connection says what is missing: which jobs file, and for
     queries that no file declares which repository. It may say how S3 is reached, too. The default connection
     need not exist.
+
+    Attributes:
+        streambank_conn_id: The connection.
 
     Args:
         streambank_conn_id: The connection.
@@ -61,88 +40,29 @@ class DeclarationHook(BaseHook):
         settings: What the connection says, where the caller has read it already.
     """
 
-    conn_name_attr = "streambank_conn_id"
-    default_conn_name = DEFAULT_CONN_ID
-    conn_type = "streambank"
-    hook_name = "Streambank"
-    extra_fields: ClassVar[tuple[str, ...]] = EXTRA_FIELDS
-
-    def __init__(
-        self,
-        streambank_conn_id: str = DEFAULT_CONN_ID,
-        jobs_file: str | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__()
+    def __init__(self, streambank_conn_id: str, jobs_file: str | None, settings: Settings | None) -> None:
         self.streambank_conn_id = streambank_conn_id
         self._jobs_file = jobs_file
         if settings is not None:
             self.settings = settings
-
-    @classmethod
-    async def aopen(cls, streambank_conn_id: str, jobs_file: str | None = None) -> Self:
-        """A hook for the triggerer, where a connection must not be asked for synchronously."""
-        connection = await cls._afind(streambank_conn_id)
-        if connection is None:
-            return cls(streambank_conn_id, jobs_file, _without_connection(streambank_conn_id))
-        extra = await connection.aextra_dejson()
-        aws_conn_id = aws_conn_id_of(streambank_conn_id, extra)
-        if aws_conn_id is None:
-            return cls(streambank_conn_id, jobs_file, Settings.of(streambank_conn_id, connection, extra))
-        aws = _existing(aws_conn_id, await cls._afind(aws_conn_id))
-        settings = Settings.of(streambank_conn_id, connection, extra, aws, await aws.aextra_dejson())
-        return cls(streambank_conn_id, jobs_file, settings)
 
     @cached_property
     def settings(self) -> Settings:
         """What the connection says.
 
         Raises:
-            InputError: It does not exist and is not the default one (code `no-connection`), or says something
-                wrong.
+            InputError: See `streambank_airflow.hooks.connection.find_settings`.
         """
-        connection = self._find(self.streambank_conn_id)
-        if connection is None:
-            return _without_connection(self.streambank_conn_id)
-        extra = connection.extra_dejson
-        aws_conn_id = aws_conn_id_of(self.streambank_conn_id, extra)
-        if aws_conn_id is None:
-            return Settings.of(self.streambank_conn_id, connection, extra)
-        aws = _existing(aws_conn_id, self._find(aws_conn_id))
-        return Settings.of(self.streambank_conn_id, connection, extra, aws, aws.extra_dejson)
+        return find_settings(self.streambank_conn_id)
 
-    def launch_policy(self, job: Job) -> LaunchPolicy:
-        """Where a job runs whose declaration names a connection of the Spark provider.
+    @contextmanager
+    def access(self) -> Iterator[None]:
+        """Reach S3 as the connection says, and clusters as those say that jobs name, for a `with` block.
 
-        Raises:
-            InputError: There is no such connection (code `no-connection`), or it says something wrong
-                (`bad-connection`).
+        That is for the stores that it opens, and the drivers that it starts or looks for, nothing else.
         """
-        from streambank_airflow.connections.spark import with_connection
-
-        conn_id = job.launch.connection or ""
-        connection = self._find(conn_id)
-        if connection is None:
-            raise InputError(
-                f"There is no connection {conn_id}, which job {job.name} names.",
-                code="no-connection",
-                hint="Create it with the type Spark, or name another one in the job's table launch.",
-            )
-        return with_connection(job, connection)
-
-    @classmethod
-    def _find(cls, conn_id: str) -> Any | None:
-        try:
-            return cls.get_connection(conn_id)
-        except AirflowNotFoundException:
-            return None
-
-    @classmethod
-    async def _afind(cls, conn_id: str) -> Any | None:
-        try:
-            return await cls.aget_connection(conn_id)
-        except AirflowNotFoundException:
-            return None
+        with using_s3(self.settings.s3), using_connections(launch_policy):
+            yield
 
     @property
     def jobs_file(self) -> str:
@@ -151,7 +71,7 @@ class DeclarationHook(BaseHook):
         Raises:
             InputError: Nobody names one (code `no-declaration`).
         """
-        found = self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)
+        found = self._named_file()
         if not found:
             raise InputError(
                 "No jobs file is named.",
@@ -161,35 +81,15 @@ class DeclarationHook(BaseHook):
             )
         return found
 
-    @connected
-    def get_conn(self) -> Repository:
-        """The repository, as the connection names it.
+    def load(self) -> Declarations:
+        """All that the jobs file declares.
 
         Raises:
-            InputError: It names none (code `no-repository-named`).
-            NotFoundError: There is no repository (code `no-repository`).
+            InputError: Nobody names a file (code `no-declaration`), or it is wrong.
         """
-        if self.settings.repository is None:
-            raise InputError(
-                f"The connection {self.streambank_conn_id} names no repository.",
-                code="no-repository-named",
-                hint="Fill in its field Repository.",
-            )
-        return Repository.open(open_store(self.settings.repository))
+        return load_jobs(self.jobs_file)
 
-    def test_connection(self) -> tuple[bool, str]:
-        """Whether what the connection names can be opened, and what was found: for Airflow's button."""
-        try:
-            said = []
-            if self.settings.jobs_file is not None:
-                said.append(f"{len(load_jobs(self.settings.jobs_file).jobs)} jobs are declared")
-            if self.settings.repository is not None or not said:
-                said.append(f"the repository {self.get_conn().id} is there")
-        except StreambankError as error:
-            return False, f"{error.message} {error.hint}".strip()
-        return True, " and ".join(said).capitalize() + "."
-
-    def declared(self, ref: str) -> tuple[Job, str | None]:
+    def find(self, ref: str) -> tuple[Job, str | None]:
         """A declared job, and which query of it is meant (None for all, or the only one).
 
         Args:
@@ -199,96 +99,27 @@ class DeclarationHook(BaseHook):
             InputError: The name or the jobs file is wrong (code `no-such-query` for an unknown query).
             NotFoundError: No such job is declared (code `no-such-job`).
         """
-        return find_declared(load_jobs(self.jobs_file), ref)
+        return find_declared(self.load(), ref)
 
-    @connected
-    def sla(self, ref: str, checkpoint: str | None = None) -> SlaSubject:
-        """What can be judged by its SLA.
-
-        Args:
-            ref: `job` or `job/query`; just a name where `checkpoint` is given.
-            checkpoint: The directory of a query that is not declared.
+    def job(self, ref: str) -> Job:
+        """A declared job, by its name or that of one of its queries.
 
         Raises:
-            InputError: See `declared`; or the name is not allowed (code `bad-name`).
-            NotFoundError: See `declared`.
+            StreambankError: See `find`.
         """
-        from streambank_airflow.watch.sla import SlaSubject
+        return self.find(ref)[0]
 
-        if checkpoint is not None:
-            return SlaSubject.of_checkpoint(ref, checkpoint, self.settings)
-        return SlaSubject(ref, *self.declared(ref), access=self.settings.s3)
-
-    @connected
-    def slas(self, refs: Sequence[str] | None) -> dict[str, SlaSubject | StreambankError]:
-        """The same of several jobs, or (for None) of all that are declared; the file is read once.
-
-        Returns:
-            By reference, as given; for one that is not declared, what is wrong with it.
+    def get(self, ref: str) -> Job | None:
+        """A job if it is declared, by its name or that of one of its queries; None too without a jobs file.
 
         Raises:
-            InputError: The jobs file is wrong.
+            InputError: The name or the jobs file is wrong.
         """
-        from streambank_airflow.watch.sla import SlaSubject
+        if not self._named_file():
+            return None
+        return self.load().jobs.get(QueryRef.parse(ref).job)
 
-        declared, access = load_jobs(self.jobs_file), self.settings.s3
-        found: dict[str, SlaSubject | StreambankError] = {}
-        for ref in declared.jobs if refs is None else refs:
-            try:
-                found[ref] = SlaSubject(ref, *find_declared(declared, ref), access=access)
-            except StreambankError as error:
-                found[ref] = error
-        return found
-
-    @connected
-    def diagnose(self, ref: str) -> list[dict[str, Any]]:
-        """What will hurt a job: `streambank.doctor.diagnose.diagnose_job`, and what is installed here.
-
-        Returns:
-            Findings as JSON, each with `query` (None for one about this machine's installation).
-        """
-        from streambank.doctor.checks.installation import check_job_installation
-        from streambank.doctor.diagnose import diagnose_job
-
-        job, query = self.declared(ref)
-        here = [{**finding.to_dict(), "query": None} for finding in check_job_installation(job.python)]
-        return here + [
-            {**finding.to_dict(), "query": one.query}
-            for one in diagnose_job(job, query)
-            for finding in one.findings
-        ]
-
-    @connected
-    def watcher(self, ref: str) -> JobWatcher:
-        """What looks at a job again and again."""
-        return JobWatcher(*self.declared(ref), access=self.settings.s3)
-
-    @connected
-    def event_time(self, ref: str, checkpoint: str | None = None) -> EventTimeWatcher:
-        """What looks again and again at how far a job is in event time.
-
-        Args:
-            ref: `job` or `job/query`; just a name where `checkpoint` is given.
-            checkpoint: The directory of a query that is not declared.
-        """
-        from streambank_airflow.watch.event_time import EventTimeWatcher
-
-        if checkpoint is not None:
-            return EventTimeWatcher.of_checkpoint(checkpoint, self.settings.s3)
-        return EventTimeWatcher.of_job(self.watcher(ref))
-
-    @connected
-    def watermark_watcher(self, ref: str, checkpoint: str | None = None) -> WatermarkWatcher:
-        """What looks at a job's state, too; see `event_time`."""
-        from streambank_airflow.watch.event_time import EventTimeWatcher, WatermarkWatcher
-
-        if checkpoint is not None:
-            return WatermarkWatcher(ref, self.event_time(ref, checkpoint))
-        watcher = self.watcher(ref)
-        return WatermarkWatcher(watcher.job.name, EventTimeWatcher.of_job(watcher), watcher)
-
-    @connected
-    def repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
+    def open_repository(self, ref: str, *, create: bool = False, checkpoint: str | None = None) -> Repository:
         """The repository of a job: as its declaration says, else as the connection says.
 
         Args:
@@ -301,49 +132,51 @@ class DeclarationHook(BaseHook):
                 (`inside-checkpoint`).
             NotFoundError: There is no repository (code `no-repository`).
         """
-        job = self._if_declared(ref)
-        location = job.repository if job is not None else self.settings.repository
-        if location is None:
-            raise InputError(
-                f"No repository is given for the savepoints of {ref}.",
-                code="no-repository-named",
-                hint="Declare the job, or fill in the field Repository of the connection "
-                f"{self.streambank_conn_id}.",
-            )
-        store = open_store(location)
-        if checkpoint is not None:
-            check_apart(store, checkpoint)
-        return Repository.open(store, create=create)
+        with self.access():
+            job = self.get(ref)
+            location = job.repository if job is not None else self.settings.repository
+            if location is None:
+                raise InputError(
+                    f"No repository is given for the savepoints of {ref}.",
+                    code="no-repository-named",
+                    hint="Declare the job, or fill in the field Repository of the connection "
+                    f"{self.streambank_conn_id}.",
+                )
+            store = open_store(location)
+            if checkpoint is not None:
+                check_apart(store, checkpoint)
+            return Repository.open(store, create=create)
 
-    def _if_declared(self, ref: str) -> Job | None:
-        if not (self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)):
-            return None
-        return load_jobs(self.jobs_file).jobs.get(QueryRef.parse(ref).job)
+    def _named_file(self) -> str | None:
+        return self._jobs_file or self.settings.jobs_file or os.environ.get(JOBS_VARIABLE)
 
 
 def find_declared(declared: Declarations, ref: str) -> tuple[Job, str | None]:
-    """See `DeclarationHook.declared`."""
+    """See `DeclaredJobs.find`."""
     asked = QueryRef.parse(ref)
     job = declared.job(asked.job)
     job.queries_named(asked.query)
     return job, asked.query
 
 
-def _without_connection(conn_id: str) -> Settings:
-    if conn_id != DEFAULT_CONN_ID:
-        raise InputError(
-            f"There is no connection {conn_id}.",
-            code="no-connection",
-            hint="Create it with the type Streambank, or leave the default.",
-        )
-    return Settings()
+class _Part(Protocol):
+    """A part of the hook: what it shares with the others."""
+
+    @property
+    def declared(self) -> DeclaredJobs: ...
 
 
-def _existing(conn_id: str, connection: Any | None) -> Any:
-    if connection is None:
-        raise InputError(
-            f"There is no connection {conn_id}.",
-            code="no-connection",
-            hint="Create it with the type Amazon Web Services (aws), or name another one as AWS connection.",
-        )
-    return connection
+H = TypeVar("H", bound=_Part)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connected(verb: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
+    """Let a verb of the hook's parts work under `DeclaredJobs.access`."""
+
+    @wraps(verb)
+    def with_access(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.declared.access():
+            return verb(self, *args, **kwargs)
+
+    return with_access

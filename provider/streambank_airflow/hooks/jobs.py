@@ -1,133 +1,225 @@
-"""The hook's verbs on a job that does not get on: let another driver take over, or give up and say why.
+"""The verbs of a job's life: start it, stop it, restart it, and ask how it is.
 
-The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+The engine's modules for them are loaded when they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streambank.control.operation import Lines
-from streambank.control.watch import SIGN_EVERY_S
-from streambank_airflow.failures import describe
-from streambank_airflow.hooks.declared import connected
-from streambank_airflow.hooks.repository import RepositoryHook
+from streambank.core.errors import RefusedError
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
-    from streambank.control.watch import WatchEnd
-    from streambank.declaration.health import HealthPolicy
-    from streambank.job.restart import RestartResult
+    from streambank.job.restart import RestartAsked, RestartResult
+    from streambank.job.start import StartResult
+    from streambank.job.stop import StopResult
+    from streambank.job.stop_request import StopAsked
 
-TELL_EVERY_S = 60.0
-"""How often a task's log says that it still waits."""
+STOP_RUNNING = "Set stop_running if it may be stopped for this."
 
 
-class HealthHook(RepositoryHook):
-    """What is done about a job's health."""
+@dataclass(frozen=True, slots=True)
+class JobVerbs:
+    """The verbs of a declared job's life: `hook.jobs`."""
 
-    @connected
-    def health_policy(self, ref: str) -> HealthPolicy:
-        """What a job declares about its health."""
-        return self.declared(ref)[0].health
+    declared: DeclaredJobs
 
     @connected
-    def is_still_unhealthy(self, ref: str, found: Mapping[str, Any]) -> bool:
-        """Whether what was found some time ago still is so: `streambank.job.heal.is_still_unhealthy`."""
-        from streambank.job.heal import is_still_unhealthy
-        from streambank.job.health import Unhealthy
+    def start(
+        self,
+        ref: str,
+        *,
+        obey_desired: bool,
+        wait: bool,
+        note: str,
+        by: Mapping[str, str],
+        fresh_start: bool = False,
+    ) -> StartResult:
+        """Make sure that a driver of a job runs: `streambank.job.start.start_job`."""
+        from streambank.job.start import start_job
 
-        return is_still_unhealthy(self.declared(ref)[0], Unhealthy.from_dict(found))
+        job = self.declared.job(ref)
+        return start_job(
+            job,
+            by=by,
+            why=note,
+            obey_desired=obey_desired,
+            wait=wait,
+            fresh_start=fresh_start,
+        )
 
     @connected
-    def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
-        """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
+    def obeys(self, ref: str, asked_at: datetime | None, run_id: str | None = None) -> bool:
+        """Whether whoever asked for a start at a moment has to obey the desired state as it is now.
 
         Args:
             ref: The job.
-            found: What `Unhealthy.to_dict` gave.
-            note: Why, beside what was found.
-            by: Who asks.
-        """
-        from streambank.job.heal import heal_job
-        from streambank.job.health import Unhealthy
-
-        job, _ = self.declared(ref)
-        tell = Lines(self.log.info, TELL_EVERY_S)
-        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note, tell=tell)
-
-    @connected
-    def hopeless_death(self, ref: str) -> str | None:
-        """Why no start helps after the death of a job's newest driver: `streambank.job.hopeless`.
+            asked_at: When a person asked; None for a schedule, which never undoes what a person has said.
+            run_id: The DAG run that asks: a stop of its own, as a restore has one, does not bind it, nor does
+                it bind a schedule.
 
         Returns:
-            The sentence with its code and the way out; None where another start may help.
+            False only where the job is meant to be stopped, and that was said before the start was asked for.
+            A run that waited in the queue while somebody stopped the job is outdated, and so is a task that
+            is tried again.
         """
-        from streambank.job.hopeless import hopeless_death
-
-        error = hopeless_death(self.declared(ref)[0])
-        return None if error is None else describe(error)
+        desired = self.declared.job(ref).records().desired()
+        if desired is None or desired.state != "stopped":
+            return True
+        own = run_id is not None and desired.by.get("run_id") == run_id
+        return not own and (asked_at is None or desired.at >= asked_at)
 
     @connected
-    def died_alike(self, ref: str, by: Mapping[str, str]) -> str | None:
-        """The error by which the two newest drivers of a DAG run died: `streambank.job.hopeless.died_alike`.
+    def ask_to_stop(
+        self,
+        ref: str,
+        *,
+        drain: bool,
+        force_after_s: float | None,
+        note: str,
+        by: Mapping[str, str],
+        asker: str | None = None,
+    ) -> StopAsked:
+        """Ask a job's driver to stop, and return at once: `streambank.job.stop.ask_to_stop`."""
+        from streambank.job.stop import ask_to_stop
 
-        Args:
-            ref: The job.
-            by: Who asks: launches of other runs do not count.
-        """
-        from streambank.job.hopeless import died_alike
-
-        return died_alike(self.declared(ref)[0], by)
-
-    @connected
-    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> int:
-        """Become the one that keeps a job running: the number under which signs of that are left.
-
-        Args:
-            ref: The job.
-            by: Who watches.
-        """
-        records = self.declared(ref)[0].records()
-        desired = records.desired()
-        return records.watches.begin(by=by, desired=None if desired is None else desired.number)
+        job = self.declared.job(ref)
+        return ask_to_stop(job, by=by, why=note, drain=drain, force_after_s=force_after_s, asker=asker)
 
     @connected
-    def watch_on(self, ref: str, number: int, *, next_s: float | None, doing: str) -> str | None:
-        """Leave a sign that a job is watched; who watches it instead, or None.
+    def stop(
+        self,
+        ref: str,
+        *,
+        savepoint: bool,
+        drain: bool,
+        force_after_s: float | None,
+        note: str,
+        by: Mapping[str, str],
+        asked: StopAsked | None = None,
+    ) -> StopResult:
+        """Stop a job, and keep it stopped: `streambank.job.stop.stop_job`."""
+        from streambank.job.stop import stop_job
 
-        Args:
-            ref: The job.
-            number: What `begin_watch` gave.
-            next_s: When the next sign is due; None for as long as a start may take.
-            doing: What is done until then.
+        job = self.declared.job(ref)
+        return stop_job(
+            job,
+            by=by,
+            why=note,
+            note=note,
+            savepoint=savepoint,
+            drain=drain,
+            force_after_s=force_after_s,
+            asked=asked,
+        )
+
+    @connected
+    def ask_to_restart(
+        self, ref: str, *, force_after_s: float | None, note: str, by: Mapping[str, str], asker: str
+    ) -> RestartAsked | None:
+        """Ask a job's driver to make room for another: `streambank.job.restart.ask_to_restart`."""
+        from streambank.job.restart import ask_to_restart
+
+        job = self.declared.job(ref)
+        return ask_to_restart(job, by=by, why=note, force_after_s=force_after_s, asker=asker)
+
+    @connected
+    def restart(
+        self,
+        ref: str,
+        *,
+        asked: RestartAsked | None,
+        asker: str,
+        force_after_s: float | None,
+        wait: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> RestartResult:
+        """Stop a job and start it again in one operation: `streambank.job.restart.restart_job`."""
+        from streambank.job.restart import restart_job
+
+        job = self.declared.job(ref)
+        return restart_job(job, asked, by=by, why=note, force_after_s=force_after_s, wait=wait, asker=asker)
+
+    @connected
+    def require_stopped(self, ref: str) -> None:
+        """Make sure that no driver of a job lives.
+
+        Raises:
+            RefusedError: One does (code `job-running`), or its lease cannot be judged.
         """
-        job, _ = self.declared(ref)
-        if next_s is None:
-            # A restart may have to stop the driver before: by force, and then by SIGKILL.
-            next_s = job.start.timeout_s + 2 * job.stop.force_after_s + SIGN_EVERY_S
+        job = self.declared.job(ref)
+        records = job.records()
+        view = records.lease.settle()
+        if view is not None and not view.free:
+            raise RefusedError(
+                f"Job {job.name} is held by {view.describe()} ({view.state}: {view.why}).",
+                code="job-running",
+                hint=STOP_RUNNING,
+            )
+
+    @connected
+    def is_stopped(self, ref: str) -> bool:
+        """Whether a job is meant to be stopped, and no driver of it is known to live."""
+        job = self.declared.job(ref)
+        records = job.records()
+        desired, view = records.desired(), records.lease.view()
+        return desired is not None and desired.state == "stopped" and (view is None or view.state != "live")
+
+    @connected
+    def has_stopped(self, ref: str, run_id: str) -> bool:
+        """Whether a task of a DAG run has ever said that a job is to be stopped."""
+        said = self.declared.job(ref).records().last_desired(lambda by: by.get("run_id") == run_id)
+        return said is not None
+
+    @connected
+    def is_left_stopped(self, ref: str, run_id: str) -> bool:
+        """Whether a job was never started, or is meant to be stopped and not because this DAG run said so.
+
+        Raises:
+            RefusedError: Its records are lost (code `repository-lost`), so that is not known.
+        """
+        from streambank.driver.prepare import check_declared
+
+        job = self.declared.job(ref)
         records = job.records()
         desired = records.desired()
-        wanted = None if desired is None else desired.number
-        return records.watches.sign(number, desired=wanted, next_s=next_s, doing=doing)
+        if desired is None:
+            check_declared(job, records)
+            return True
+        return desired.state == "stopped" and desired.by.get("run_id") != run_id
 
     @connected
-    def end_watch(self, ref: str, number: int, how: WatchEnd, why: str = "") -> None:
-        """Record that a job is watched no more under a number, and why."""
-        self.declared(ref)[0].records().watches.end(number, how, why)
+    def driver_log(self, ref: str, lines: int) -> tuple[str | None, list[str]]:
+        """Where the newest driver's log is, and its last lines where they can be read from here."""
+        from streambank.driver.launchers.choose import launcher_for
+        from streambank.job.status import job_status
+
+        job = self.declared.job(ref)
+        status = job_status(job)
+        where = status.log or status.tracking or status.submission
+        if where is None or status.driver is None:
+            return None, []
+        return where, launcher_for(job).log_lines(status.driver, lines)
 
     @connected
-    def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:
-        """Record that a job is not started any more, and say what a person needs to know.
+    def diagnose(self, ref: str) -> list[dict[str, Any]]:
+        """What will hurt a job: `streambank.doctor.diagnose.diagnose_job`, and what is installed here.
 
-        Args:
-            ref: The job.
-            why: What happened again and again.
-            by: Who gives up.
-            failures: How many drivers in a row made no batch.
-            restarts: How many drivers were started in place of another one.
+        Returns:
+            Findings as JSON, each with `query` (None for one about this machine's installation).
         """
-        from streambank.job.crash_loop import record_crash_loop
+        from streambank.doctor.checks.installation import check_job_installation
+        from streambank.doctor.diagnose import diagnose_job
 
-        job, _ = self.declared(ref)
-        return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message
+        job, query = self.declared.find(ref)
+        here = [{**finding.to_dict(), "query": None} for finding in check_job_installation(job.python)]
+        return here + [
+            {**finding.to_dict(), "query": one.query}
+            for one in diagnose_job(job, query)
+            for finding in one.findings
+        ]

@@ -1,17 +1,18 @@
-"""The hook's verbs on a whole repository: verify a sample of it, replicate, expire, sweep.
+"""The verbs on a whole repository: verify a sample of it, replicate, expire, sweep.
 
-The engine's modules for them are loaded when they are needed, since the DAG processor imports this one.
+The engine's modules for them are loaded when they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streambank.core.errors import InputError, StreambankError
 from streambank.core.names import QueryRef
 from streambank.storage import open_store
-from streambank_airflow.hooks.declared import DeclarationHook, connected
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
 
 if TYPE_CHECKING:
     from streambank.replicas.replicate import ReplicaReport
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from streambank.work.executor import Executor
 
 
-class RepositoryHook(DeclarationHook):
-    """What is done with the savepoints that a job has already."""
+@dataclass(frozen=True, slots=True)
+class RepositoryVerbs:
+    """What is done with the savepoints that a job has already: `hook.repository`."""
+
+    declared: DeclaredJobs
 
     @connected
-    def verify_sample(self, ref: str, share: str, *, by: Mapping[str, str]) -> SampleReport:
+    def verify(self, ref: str, share: str, *, by: Mapping[str, str]) -> SampleReport:
         """Look at all savepoints of a job, and hash the next share of their bytes.
 
         Args:
@@ -41,7 +45,7 @@ class RepositoryHook(DeclarationHook):
         from streambank.repository.coverage import parse_share
         from streambank.savepoint.sampling import verify_sample
 
-        return verify_sample(self.repository(ref), parse_share(share), job=ref, by=by)
+        return verify_sample(self.declared.open_repository(ref), parse_share(share), job=ref, by=by)
 
     @connected
     def replicate(
@@ -73,7 +77,7 @@ class RepositoryHook(DeclarationHook):
         from streambank.work.pace import parse_rate
 
         rate = parse_rate(max_rate) if max_rate is not None else None
-        job = self._if_declared(ref)
+        job = self.declared.get(ref)
         locations = tuple(to) or (job.replicate.to if job is not None else ())
         if not locations:
             raise InputError(
@@ -81,7 +85,7 @@ class RepositoryHook(DeclarationHook):
                 code="no-replica-named",
                 hint=f"Declare [jobs.{QueryRef.parse(ref).job}.replicate], or give the task to=.",
             )
-        source = self.repository(ref)
+        source = self.declared.open_repository(ref)
         which = newest_first(source, ref)
         return [
             replicate_to(
@@ -114,7 +118,7 @@ class RepositoryHook(DeclarationHook):
         from streambank.retention.expire import expire
 
         if policy is None:
-            job = self._if_declared(ref)
+            job = self.declared.get(ref)
             policy = job.retention if job is not None else None
         if policy is None:
             raise InputError(
@@ -123,7 +127,7 @@ class RepositoryHook(DeclarationHook):
                 hint=f"Declare [jobs.{QueryRef.parse(ref).job}.retention], or give the task rules: "
                 "keep_last=10.",
             )
-        return expire(self.repository(ref), policy, job=ref, dry_run=dry_run, by=by)
+        return expire(self.declared.open_repository(ref), policy, job=ref, dry_run=dry_run, by=by)
 
     @connected
     def expire_replicas(
@@ -150,7 +154,7 @@ class RepositoryHook(DeclarationHook):
         from streambank.repository.repository import Repository
         from streambank.retention.expire import expire
 
-        job, name = self._if_declared(ref), QueryRef.parse(ref).job
+        job, name = self.declared.get(ref), QueryRef.parse(ref).job
         if job is None or not job.replicate.to:
             raise InputError(
                 f"No replica of the savepoints of {ref} is declared.",
@@ -164,7 +168,7 @@ class RepositoryHook(DeclarationHook):
                 code="empty-policy",
                 hint=f"Declare [jobs.{name}.replicate.retention] with rules such as keep_last = 10.",
             )
-        source = self.repository(ref)
+        source = self.declared.open_repository(ref)
         done: list[tuple[str, ExpireReport | StreambankError]] = []
         for location in job.replicate.to:
             try:
@@ -191,4 +195,4 @@ class RepositoryHook(DeclarationHook):
         """
         from streambank.retention.sweep import sweep
 
-        return sweep(self.repository(ref), grace_s=grace_s, dry_run=dry_run, by=by)
+        return sweep(self.declared.open_repository(ref), grace_s=grace_s, dry_run=dry_run, by=by)

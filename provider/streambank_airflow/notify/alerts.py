@@ -82,8 +82,8 @@ def send_alert(hook: StreambankHook, ref: str, alert: Alert, context: Mapping[st
         How many notifiers have got it.
     """
     try:
-        job, _ = hook.declared(ref)
-        access = hook.settings.s3
+        job = hook.declared.job(ref)
+        access = hook.declared.settings.s3
     except Exception as error:
         log.error("No alert about job %s could be sent: %s", ref, said(error))
         return 0
@@ -120,7 +120,7 @@ def ask_approvers(hook: StreambankHook, ref: str, message: str, context: Mapping
     """
     alert = Alert((APPROVAL_WAITS,), message)
     try:
-        job, _ = hook.declared(ref)
+        job = hook.declared.job(ref)
     except StreambankError as error:
         log.error("No alert could be sent that an approval is waiting: %s", describe(error))
         return 0

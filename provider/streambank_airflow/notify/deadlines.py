@@ -127,7 +127,7 @@ async def _declared(job: str, jobs_file: str | None, message: str) -> tuple[Noti
 
     try:
         hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
-        return _notified((await asyncio.to_thread(hook.declared, job))[0])
+        return _notified(await asyncio.to_thread(hook.declared.job, job))
     except StreambankError as error:
         raise AirflowException(f"{message} No alert could be sent: {describe(error)}") from error
 
@@ -169,7 +169,7 @@ async def _restored_by(job: str, jobs_file: str | None, run: Mapping[str, Any]) 
     try:
         since: datetime = from_json_time(str(run["queued_at"]))
         hook = await StreambankHook.aopen(DEFAULT_CONN_ID, jobs_file)
-        return await asyncio.to_thread(hook.restored_by, f"{job}/{query}" if query else job, since)
+        return await asyncio.to_thread(hook.recovery.restored_by, f"{job}/{query}" if query else job, since)
     except Exception as error:
         log.warning("It is not known whether job %s has been restored since: %s", job, error)
         return None

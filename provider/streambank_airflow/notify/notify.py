@@ -18,10 +18,11 @@ from streambank.core.names import MAIN
 from streambank.core.units import to_json_time
 from streambank.declaration.declaration import Job
 from streambank.declaration.notify import teller_name
+from streambank.declaration.objectives import OF_JOB
 from streambank.sla import alerts
 from streambank.sla.alerts import Key, News, Open, Told, news, without
 from streambank.sla.assess import Assessment
-from streambank.sla.objectives import HISTORY, OF_JOB
+from streambank.sla.objectives import HISTORY
 from streambank.sla.verdict import LEVELS, Level, Verdict
 from streambank.storage import using_s3
 from streambank_airflow.failures import said

@@ -66,7 +66,7 @@ class Gauges:
 
     def _send_life(self, job: str, life: Life) -> None:
         """Whether a job is meant to run, does run, and is watched: 1 or 0 each."""
-        facts = {WANTED: life.wanted, UP: life.up, WATCHED: life.watched}
+        facts = {WANTED: life.desired, UP: life.up, WATCHED: life.watched}
         for name, value in facts.items():
             if value is not None:
                 self._gauge(name, int(value), {"job": job})

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from streambank.control.processes import who
-from streambank.core.errors import InputError, StreambankError
-from streambank_airflow.choices import one_of
+from streambank.core.errors import InputError, StreambankError, check_choice
 from streambank_airflow.connections.spark import SparkChoice
 from streambank_airflow.failures import close_log, describe
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID, StreambankHook
@@ -136,7 +135,7 @@ def left_stopped(hook: StreambankHook, ref: str) -> str:
     """Say that a restore has failed and its job stands still; empty where that one is not stopped."""
     job = ref.partition("/")[0]
     try:
-        if not hook.is_stopped(ref):
+        if not hook.jobs.is_stopped(ref):
             return ""
     except StreambankError as error:
         return f"It is not known whether job {job} is stopped: {describe(error)}"
@@ -226,4 +225,4 @@ def known_or_template(value: str, option: str, choices: Sequence[str]) -> str:
     Raises:
         InputError: It is neither (code `bad-choice`).
     """
-    return value if is_template(value) else one_of(value, option, choices)
+    return value if is_template(value) else check_choice(value, option, choices)

@@ -80,7 +80,7 @@ class CompactCheckpointOperator(StreambankOperator):
                     code="bad-option",
                     hint="Keep at least one: the query goes on from it.",
                 )
-            reports = self.hook.compact_checkpoint(
+            reports = self.hook.checkpoints.compact(
                 self.job,
                 label=_label(context),
                 stopped=as_bool(self.require_stopped, "require_stopped"),
@@ -192,7 +192,7 @@ class UndoCompactionOperator(_QuarantineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Bring it back; see the class."""
         with airflow_failures():
-            report = self.hook.undo_compaction(self.job, self.place(), note=self.why, by=asked_by(context))
+            report = self.hook.checkpoints.undo(self.job, self.place(), note=self.why, by=asked_by(context))
         for path in report.left:
             self.log.warning("Left in %s, since another file has its name: %s", report.quarantine, path)
         for path in report.missing:
@@ -223,5 +223,5 @@ class PurgeQuarantineOperator(_QuarantineOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete it; see the class."""
         with airflow_failures():
-            report = self.hook.purge_quarantine(self.job, self.place(), note=self.why, by=asked_by(context))
+            report = self.hook.checkpoints.purge(self.job, self.place(), note=self.why, by=asked_by(context))
         return flat(report.to_dict())

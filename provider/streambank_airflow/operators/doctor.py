@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank_airflow.choices import one_of
+from streambank.core.errors import check_choice
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, as_bool, is_template
+from streambank_airflow.operators.base import FindsJobs, as_bool, known_or_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,7 +53,7 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         self.job = job
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
-        self.fail_on = fail_on if is_template(fail_on) else one_of(fail_on, "fail_on", FAIL_ON)
+        self.fail_on = known_or_template(fail_on, "fail_on", FAIL_ON)
         self.only_if = only_if
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -67,11 +67,11 @@ class DiagnoseStreamingJobOperator(FindsJobs, BaseOperator):
         from streambank_airflow.watch.paused import note_watchers
 
         with airflow_failures():
-            fail_on = one_of(self.fail_on, "fail_on", FAIL_ON)
+            fail_on = check_choice(self.fail_on, "fail_on", FAIL_ON)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not diagnose job {self.job}.")
-            note_watchers(context, [self.hook.sla(self.job)])
-            findings = self.hook.diagnose(self.job)
+            note_watchers(context, [self.hook.slas.find(self.job)])
+            findings = self.hook.jobs.diagnose(self.job)
         self._log(findings)
         result = result_of(self.job, findings)
         # A task that fails returns nothing, and what it found is wanted most then.

@@ -106,7 +106,7 @@ class DriverOperator(StreambankOperator):
 
     def show_driver_log(self) -> None:
         """Copy the driver's last lines into this task's log."""
-        path, lines = self.hook.driver_log(self.job, DRIVER_LINES)
+        path, lines = self.hook.jobs.driver_log(self.job, DRIVER_LINES)
         if path is not None:
             self.log.info("The driver's log is %s%s", path, ", and ends:" if lines else ".")
         for line in lines:
@@ -133,10 +133,10 @@ class DriverOperator(StreambankOperator):
         """
         by = asked_by(context)
         try:
-            why = self.hook.hopeless_death(self.job)
-            if why is None and (error := self.hook.died_alike(self.job, by)) is not None:
+            why = self.hook.health.hopeless_death(self.job)
+            if why is None and (error := self.hook.health.died_alike(self.job, by)) is not None:
                 why = f"two drivers in a row died before their first batch by the same error: {error}"
-                why = self.hook.give_up(self.job, why=why, by=by, failures=2, restarts=1)
+                why = self.hook.health.give_up(self.job, why=why, by=by, failures=2, restarts=1)
         except StreambankError as error:
             self.log.warning("It is not known whether a retry can help: %s", describe(error))
             return

@@ -53,7 +53,7 @@ class CheckRunDagOperator(StreambankOperator):
         with airflow_failures():
             asked = as_bool(self.only_if, "only_if")
             if asked and by_schedule(context):
-                asked = not self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id))
+                asked = not self.hook.jobs.is_left_stopped(self.job, str(context["dag_run"].run_id))
         paused = is_paused(context, self.run_dag_id) if asked else None
         if paused:
             raise AirflowFailException(

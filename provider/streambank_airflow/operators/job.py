@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from streambank.core.errors import InputError, RefusedError, StreambankError
+from streambank.core.errors import InputError, RefusedError, StreambankError, check_choice
 from streambank.core.names import QueryRef
 from streambank.core.units import from_json_time, to_json_time, utc_now
 from streambank.job.stop_request import StopAsked
 from streambank_airflow.assets import savepoint_alias, savepoint_asset
-from streambank_airflow.choices import IF_RUNNING, one_of
+from streambank_airflow.choices import IF_RUNNING
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     StreambankOperator,
@@ -95,12 +95,12 @@ class StartStreamingJobOperator(DriverOperator):
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException(f"This run does not start job {self.job}.")
             persist_driver_log_link(context)
-            obey = self.hook.obeys(self.job, asked_at(context), context["dag_run"].run_id)
+            obey = self.hook.jobs.obeys(self.job, asked_at(context), context["dag_run"].run_id)
             fresh = self._is_fresh(context)
             result = self._start(context, obey=obey, wait=not self.deferrable, fresh=fresh)
             if not self.deferrable or result.state == "finished":
                 return self._done(result)
-            timeout_s = self.hook.declared(self.job)[0].start.timeout_s
+            timeout_s = self.hook.declared.job(self.job).start.timeout_s
         self._defer(result, utc_now() + timedelta(seconds=timeout_s))
 
     def _defer(self, result: StartResult, give_up_at: datetime, **remember: Any) -> NoReturn:
@@ -153,7 +153,7 @@ class StartStreamingJobOperator(DriverOperator):
 
     def _start(self, context: Context, *, obey: bool, wait: bool, fresh: bool = False) -> StartResult:
         try:
-            result = self.hook.start(
+            result = self.hook.jobs.start(
                 self.job,
                 obey_desired=obey,
                 wait=wait,
@@ -244,12 +244,12 @@ class StopStreamingJobOperator(DriverOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Stop it; see the class."""
         with airflow_failures():
-            self._skip_unless_wanted(context)
-            if one_of(self.if_running, "if_running", IF_RUNNING) == "refuse":
-                self.hook.require_stopped(self.job)
+            self._skip_unless_asked(context)
+            if check_choice(self.if_running, "if_running", IF_RUNNING) == "refuse":
+                self.hook.jobs.require_stopped(self.job)
             persist_driver_log_link(context)
             savepoint = as_bool(self.savepoint, "savepoint")
-            asked = self.hook.ask_to_stop(self.job, asker=asker(context), **self._how(context))
+            asked = self.hook.jobs.ask_to_stop(self.job, asker=asker(context), **self._how(context))
         if self.deferrable and asked.epoch is not None:
             self._defer(asked, asked.epoch)
         return self._finish(context, savepoint, asked)
@@ -258,11 +258,11 @@ class StopStreamingJobOperator(DriverOperator):
         """What a failure has left behind, for its alert: a job that stands still for a restore."""
         return left_stopped(self.hook, self.job) if self.only_before == "restore" else ""
 
-    def _skip_unless_wanted(self, context: Context) -> None:
+    def _skip_unless_asked(self, context: Context) -> None:
         if not as_bool(self.only_if, "only_if"):
             raise AirflowSkipException(f"This run does not stop job {self.job}.")
         left_alone = as_bool(self.skip_if_stopped, "skip_if_stopped")
-        if left_alone and self.hook.is_left_stopped(self.job, str(context["dag_run"].run_id)):
+        if left_alone and self.hook.jobs.is_left_stopped(self.job, str(context["dag_run"].run_id)):
             raise AirflowSkipException(f"Job {self.job} is stopped already, and stays as it is.")
         self._require_what_follows(context)
 
@@ -321,7 +321,7 @@ class StopStreamingJobOperator(DriverOperator):
     def _finish(self, context: Context, savepoint: bool, asked: StopAsked) -> dict[str, Any]:
         """Stop it, or see that it has stopped; and tell of the savepoints."""
         with airflow_failures():
-            result = self.hook.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
+            result = self.hook.jobs.stop(self.job, savepoint=savepoint, asked=asked, **self._how(context))
             for query, taken in result.savepoints.items():
                 name = str(QueryRef.of(self.job, query))
                 event: dict[str, JsonValue] = {
@@ -399,7 +399,7 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
                     hint="Use fresh_start with a start instead.",
                 )
             persist_driver_log_link(context)
-            asked = self.hook.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
+            asked = self.hook.jobs.ask_to_restart(self.job, **self._how(context)) if self.deferrable else None
         if asked is not None and asked.stop.epoch is not None:
             self._wait_for_end(asked, asked.stop.epoch)
         return self._go_on(context, asked)
@@ -444,12 +444,14 @@ class RestartStreamingJobOperator(StartStreamingJobOperator):
             told = {"state": result.state, "stopped_epoch": result.stopped_epoch, "how": result.how}
             if not self.deferrable or result.state in ("finished", "not-desired"):
                 return self._done(result.start) | told
-            timeout_s = self.hook.declared(self.job)[0].start.timeout_s
+            timeout_s = self.hook.declared.job(self.job).start.timeout_s
         self._defer(result.start, utc_now() + timedelta(seconds=timeout_s), told=told)
 
     def _restart(self, context: Context, asked: RestartAsked | None) -> RestartResult:
         try:
-            result = self.hook.restart(self.job, asked=asked, wait=not self.deferrable, **self._how(context))
+            result = self.hook.jobs.restart(
+                self.job, asked=asked, wait=not self.deferrable, **self._how(context)
+            )
         except Exception:
             self.show_driver_log()
             raise

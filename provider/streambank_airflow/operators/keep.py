@@ -133,7 +133,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
     def _policy(self) -> HealthPolicy:
         """What the job declares, but for what this task says itself."""
         own = {name: getattr(self, name) for name in _PATIENCE if getattr(self, name) is not None}
-        return replace(self.hook.health_policy(self.job), **own)
+        return replace(self.hook.declared.job(self.job).health, **own)
 
     @contextmanager
     def _watching(self, course: Course) -> Iterator[None]:
@@ -149,7 +149,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """The course of the job's newest watcher, which this task becomes unless it is one already."""
         if course.watch is not None:
             return course
-        return replace(course, watch=self.hook.begin_watch(self.job, by=asked_by(context)))
+        return replace(course, watch=self.hook.health.begin_watch(self.job, by=asked_by(context)))
 
     def _resumed(self, context: Context, remember: Mapping[str, Any]) -> Course:
         """What was remembered while the task was deferred; a version that left no signs has deferred none."""
@@ -161,14 +161,14 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         other = self._sign(course, None, "starting")
         if other is None:
             return None
-        return self._over("replaced", self.hook.watcher(self.job).look().to_dict(), course, other)
+        return self._over("replaced", self.hook.watchers.job(self.job).look().to_dict(), course, other)
 
     def _sign(self, course: Course, next_s: float | None, doing: str) -> str | None:
         """Leave a sign; who watches instead, or None. A sign that cannot be left ends nothing."""
         if course.watch is None:
             return None
         try:
-            return self.hook.watch_on(self.job, course.watch, next_s=next_s, doing=doing)
+            return self.hook.health.watch_on(self.job, course.watch, next_s=next_s, doing=doing)
         except StreambankError as error:
             self.log.warning("The sign that the job is watched could not be written: %s", describe(error))
             return None
@@ -177,7 +177,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if course.watch is None:
             return
         try:
-            self.hook.end_watch(self.job, course.watch, how, why)
+            self.hook.health.end_watch(self.job, course.watch, how, why)
         except StreambankError as error:
             self.log.warning("The end of the watch could not be recorded: %s", describe(error))
 
@@ -185,7 +185,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         """Start the job, unless it is not meant to run any more, and watch it."""
         with airflow_failures():
             try:
-                result = self.hook.start(
+                result = self.hook.jobs.start(
                     self.job, obey_desired=True, wait=False, note=self.why, by=asked_by(context)
                 )
             except RefusedError as error:
@@ -196,7 +196,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self.show_driver_log()
                 self._pause(context, error.message, self._watched(context, course), got_on=False)
             if result.state == "not-desired":
-                return self._over("stopped", self.hook.watcher(self.job).look().to_dict(), course)
+                return self._over("stopped", self.hook.watchers.job(self.job).look().to_dict(), course)
             self.link_to(context, result)
             self._watch(self._watched(context, course), result.batch)
 
@@ -246,14 +246,14 @@ class KeepStreamingJobRunningOperator(DriverOperator):
         if event["status"] == "unhealthy":
             with airflow_failures():
                 # This task may have waited in the queue for long: nothing is given up for what was once so.
-                if not self.hook.is_still_unhealthy(self.job, event["unhealthy"]):
+                if not self.hook.health.is_still_unhealthy(self.job, event["unhealthy"]):
                     self._watch(course, before["batch"])
             found = {"unhealthy": event["unhealthy"], "before": before}
             self._pause(context, event["health_why"], course, got_on=got_on, found=found)
         if event["status"] != "gone":
             return self._over(event["status"], event, course)
         with airflow_failures():
-            hopeless = self.hook.hopeless_death(self.job)
+            hopeless = self.hook.health.hopeless_death(self.job)
         if hopeless is not None:
             self._give_up(context, hopeless, course)
         if event["exit_code"] in HOPELESS:
@@ -268,7 +268,9 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             if not self._policy().restart:
                 self._watch(before, batch)
             try:
-                result = self.hook.heal(self.job, remember["unhealthy"], note=self.why, by=asked_by(context))
+                result = self.hook.health.heal(
+                    self.job, remember["unhealthy"], note=self.why, by=asked_by(context)
+                )
             except ConflictError as error:
                 self.log.info("Nothing is done: %s", describe(error))
                 self._watch(before, batch)
@@ -283,7 +285,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
                 self._watch(before, batch)
             if result.state in ("not-desired", "finished"):
                 state: WatchEnd = "finished" if result.state == "finished" else "stopped"
-                return self._over(state, self.hook.watcher(self.job).look().to_dict(), course)
+                return self._over(state, self.hook.watchers.job(self.job).look().to_dict(), course)
             self._watch(course, result.start.batch)
 
     def _pause(
@@ -370,7 +372,7 @@ class KeepStreamingJobRunningOperator(DriverOperator):
             AirflowFailException: Always: another try would begin the same again.
         """
         try:
-            message = self.hook.give_up(
+            message = self.hook.health.give_up(
                 self.job,
                 why=why,
                 by=asked_by(context),

@@ -46,7 +46,7 @@ class RepositoryOperator(StreambankOperator):
         super().__init__(**kwargs)
         self.only_if = only_if
 
-    def skip_unless_wanted(self) -> None:
+    def skip_unless_asked(self) -> None:
         """Skip the task where the form says so.
 
         Raises:
@@ -132,10 +132,10 @@ class ReplicateSavepointsOperator(SparkWork, RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Replicate; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             to = (self.to,) if isinstance(self.to, str) and self.to else tuple(self.to or ())
             rate = self.max_rate if self.max_rate not in ("", "None") else None
-            reports = self.hook.replicate(
+            reports = self.hook.repository.replicate(
                 self.job,
                 to,
                 parallel=self.parallel,
@@ -251,8 +251,8 @@ class ExpireSavepointsOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
-            report = self.hook.expire(
+            self.skip_unless_asked()
+            report = self.hook.repository.expire(
                 self.job, self._policy(), dry_run=as_bool(self.plan_only, "plan_only"), by=asked_by(context)
             )
         self.tell(report)
@@ -319,9 +319,9 @@ class ExpireReplicasOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Expire in the replicas; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
+            self.skip_unless_asked()
             dry_run = as_bool(self.plan_only, "plan_only")
-            found = self.hook.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
+            found = self.hook.repository.expire_replicas(self.job, dry_run=dry_run, by=asked_by(context))
         errors: list[tuple[str, StreambankError]] = []
         kept = dropped = 0
         for location, report in found:
@@ -363,8 +363,8 @@ class SweepRepositoryOperator(RepositoryOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; see the class."""
         with airflow_failures():
-            self.skip_unless_wanted()
-            report = self.hook.sweep(
+            self.skip_unless_asked()
+            report = self.hook.repository.sweep(
                 self.job,
                 grace_s=parse_duration_s(str(self.grace)),
                 dry_run=as_bool(self.plan_only, "plan_only"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from streambank.core.errors import RefusedError, StreambankError
-from streambank.core.units import to_json_time
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import RefusedError, StreambankError, check_choice
+from streambank.core.units import say_bytes, say_duration, to_json_time
 from streambank.recovery.approval import (
     CHOICE_KEY,
     HELD,
@@ -23,8 +24,7 @@ from streambank.recovery.approval import (
     shown_choices,
     subject_of,
 )
-from streambank.recovery.choices import Mode, SinkChoice, SourceChoice
-from streambank_airflow.choices import IF_RUNNING, new_sink_choices, one_of
+from streambank_airflow.choices import IF_RUNNING, new_sink_choices
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
 from streambank_airflow.operators.base import (
@@ -126,10 +126,10 @@ class RestoreSavepointOperator(SparkWork):
         super().__init__(**kwargs)
         self.savepoint = savepoint
         self.into = into
-        self.sink = known_or_template(sink, "sink", get_args(SinkChoice))
-        self.source = known_or_template(source, "source", get_args(SourceChoice))
+        self.sink = known_or_template(sink, "sink", SINK_CHOICES)
+        self.source = known_or_template(source, "source", SOURCE_CHOICES)
         self.kafka = kafka
-        self.mode = known_or_template(mode, "mode", get_args(Mode))
+        self.mode = known_or_template(mode, "mode", RESTORE_MODES)
         self.new_sinks = new_sinks
         self.link = link
         self.plan_only = plan_only
@@ -164,7 +164,7 @@ class RestoreSavepointOperator(SparkWork):
         if approved is not None:
             self._check_still_so(approved)
             self.sink, self.source = approved.sink, approved.source
-        return self.hook.restore(
+        return self.hook.recovery.restore(
             self.job,
             str(self.savepoint),
             link=as_bool(self.link, "link"),
@@ -187,7 +187,7 @@ class RestoreSavepointOperator(SparkWork):
         return left_stopped(self.hook, self.job)
 
     def _may_stop(self) -> bool:
-        return one_of(self.if_running, "if_running", IF_RUNNING) == "stop"
+        return check_choice(self.if_running, "if_running", IF_RUNNING) == "stop"
 
     def _choices(self) -> dict[str, Any]:
         return {
@@ -200,7 +200,7 @@ class RestoreSavepointOperator(SparkWork):
         }
 
     def _plan(self, *, offer: bool) -> RestorePlan:
-        return self.hook.plan_restore(
+        return self.hook.recovery.plan(
             self.job,
             str(self.savepoint),
             may_stop=offer or self._may_stop(),
@@ -240,7 +240,7 @@ class RestoreSavepointOperator(SparkWork):
         self.log.info("The plan:\n%s", shown)
         task_instance.xcom_push(key=PLAN_KEY, value=shown)
         if self.offer:
-            subject = subject_of(plan, offered, age=ago(plan.age_s))
+            subject = subject_of(plan, offered, age=say_duration(round(plan.age_s)))
             task_instance.xcom_push(key=SUBJECT_KEY, value=subject)
             task_instance.xcom_push(key=CHOICES_KEY, value=[one.to_dict() for one in offered])
         return flat(plan.to_dict())
@@ -331,7 +331,7 @@ class ApproveRestoreOperator(FindsJobs, ApprovalOperator):
             link = ""
         where = f" Answer it at {link}." if link else " Answer it under Required Actions in Airflow."
         until = (
-            f" Without an answer it is rejected after {ago(self.response_timeout.total_seconds())}."
+            f" Without an answer it is rejected after {say_duration(self.response_timeout.total_seconds())}."
             if (self.response_timeout)
             else ""
         )
@@ -396,9 +396,9 @@ def plan_markdown(plan: RestorePlan, offered: Sequence[Choice] = ()) -> str:
     rows = [
         ("Savepoint", f"`{plan.savepoint}` of `{plan.job}`" + (f": {cell(plan.note)}" if plan.note else "")),
         ("Batch", f"{plan.batch:,}"),
-        ("Taken", f"{to_json_time(plan.taken_at)}, {ago(plan.age_s)} ago"),
+        ("Taken", f"{to_json_time(plan.taken_at)}, {say_duration(round(plan.age_s))} ago"),
         ("State rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
-        ("Size", f"{size(plan.bytes)} in {plan.files:,} files"),
+        ("Size", f"{say_bytes(plan.bytes)} in {plan.files:,} files"),
         ("Restored to", f"`{plan.location}`"),
         ("Output written later", cell(plan.sink_effect())),
     ]
@@ -423,28 +423,6 @@ def cell(text: str) -> str:
     """Text that cannot break out of its cell of a Markdown table, or bring markup of its own."""
     plain = escape(" ".join(text.split()), quote=False)
     return re.sub(r"([|\[\]`*_\\])", r"\\\1", plain)
-
-
-def ago(seconds: float) -> str:
-    """How long ago, in the largest two units: `3 h 12 min`."""
-    whole = max(0, int(seconds))
-    parts = [
-        (whole // 86400, "d"),
-        (whole // 3600 % 24, "h"),
-        (whole // 60 % 60, "min"),
-        (whole % 60, "s"),
-    ]
-    first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
-    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2] if number) or "0 s"
-
-
-def size(number: float) -> str:
-    """Bytes as people read them: `1.2 GiB`."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
-        number /= 1024
-    return f"{number:,.1f} GiB"
 
 
 class ReinstateGenerationOperator(StreambankOperator):
@@ -494,22 +472,26 @@ class ReinstateGenerationOperator(StreambankOperator):
         """Go back; see the class."""
         with airflow_failures():
             own = str(context["dag_run"].run_id)
-            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.has_stopped(self.job, own):
+            if as_bool(self.only_after_stop, "only_after_stop") and not self.hook.jobs.has_stopped(
+                self.job, own
+            ):
                 raise AirflowSkipException(f"This run has not stopped job {self.job}.")
             number, by = as_integer(self.generation, "generation"), asked_by(context)
-            if number is None or not self.hook.has_moved(self.job, number):
+            if number is None or not self.hook.recovery.has_moved(self.job, number):
                 self.log.info("The job has not moved to another generation: there is nothing to do.")
                 return {"job": self.job, "state": "not-left", "generation": number}
             # A driver that gets on after all is not stopped for this.
-            self.hook.check_not_gone_on(self.job, str(self.savepoint))
+            self.hook.recovery.check_not_gone_on(self.job, str(self.savepoint))
             options: dict[str, Any] = {"note": self.why, "by": by}
-            stopped = self.hook.stop(self.job, savepoint=False, drain=False, force_after_s=None, **options)
+            stopped = self.hook.jobs.stop(
+                self.job, savepoint=False, drain=False, force_after_s=None, **options
+            )
             try:
-                done = self.hook.reinstate(self.job, str(self.savepoint), number, **options)
+                done = self.hook.recovery.reinstate(self.job, str(self.savepoint), number, **options)
             except RefusedError:
                 if stopped.state == "stopped" or as_bool(self.start, "start"):
                     # It is not to stand still for this: what it has is whole, too.
-                    self.hook.start(self.job, obey_desired=False, wait=False, **options)
+                    self.hook.jobs.start(self.job, obey_desired=False, wait=False, **options)
                 raise
         self.log.info(
             "Generation %d is the current one again, in %s, after batch %d.",

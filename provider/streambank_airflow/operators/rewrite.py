@@ -80,22 +80,22 @@ class StateOperator(StreambankOperator):
         self.spark_properties = spark_properties
 
     @abstractmethod
-    def order(self) -> dict[str, Any]:
-        """What is asked, as JSON, without what all orders have (streambank_spark/rewrite/request.py)."""
+    def request(self) -> dict[str, Any]:
+        """What is asked, as JSON, without what all requests have (streambank_spark/rewrite/request.py)."""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Have it done; see the class."""
         with airflow_failures():
-            order = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **self.order()}
-            self.hook.check_order(order)
+            request = {"dry_run": as_bool(self.plan_only, "plan_only"), "note": self.why, **self.request()}
+            self.hook.state.check_request(request)
             if self.before_stop:
-                self._foresee(context, order)
+                self._foresee(context, request)
             if not as_bool(self.only_if, "only_if"):
                 raise AirflowSkipException("This run does not include this step.")
-            report = self.hook.rewrite_state(
+            report = self.hook.state.rewrite(
                 self.job,
                 str(self.savepoint),
-                order,
+                request,
                 spark=SparkChoice(self.spark_conn_id, self.spark_conf or {}, self.spark_properties),
                 unmoved=as_bool(self.unmoved, "unmoved"),
                 by=asked_by(context),
@@ -110,17 +110,17 @@ class StateOperator(StreambankOperator):
             **{name: sum(one[name] for one in report["operators"]) for name in SUMS},
         }
 
-    def _foresee(self, context: Context, order: Mapping[str, Any]) -> None:
+    def _foresee(self, context: Context, request: Mapping[str, Any]) -> None:
         """Refuse before the stop what would be refused after it.
 
         Raises:
             AirflowSkipException: A schedule asks, and it is too early.
         """
         try:
-            self.hook.foresee(self.job, order, elsewhere=bool(self.spark_conn_id))
+            self.hook.state.foresee(self.job, request, elsewhere=bool(self.spark_conn_id))
         except NotFoundError as error:
             early = error.code in _NOT_YET or (
-                error.code == "no-such-savepoint" and order.get("idle_for_s") is not None
+                error.code == "no-such-savepoint" and request.get("idle_for_s") is not None
             )
             if not (early and by_schedule(context)):
                 raise
@@ -197,7 +197,7 @@ class CompactStateOperator(StateOperator):
         self.part = part
         self.max_rows = max_rows
 
-    def order(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """See the class."""
         idle_for = _text(self.idle_for)
         return {
@@ -228,7 +228,7 @@ class RescaleStateOperator(StateOperator):
         super().__init__(**kwargs)
         self.partitions = partitions
 
-    def order(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """See the class."""
         return {"operation": "rescale", "partitions": as_integer(self.partitions, "partitions")}
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from streambank.core.errors import NotFoundError
+from streambank.core.choices import CLOSURE_KINDS, VERIFICATIONS
+from streambank.core.errors import NotFoundError, check_choice
 from streambank.declaration.savepoints import DEFAULT_SHARE
 from streambank_airflow.assets import event_extra, savepoint_asset
-from streambank_airflow.choices import one_of
 from streambank_airflow.failures import airflow_failures
 from streambank_airflow.operators.base import (
     SparkWork,
@@ -24,10 +24,8 @@ from streambank_airflow.operators.base import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-CLOSURES = ("safe", "minimal")
 NO_CLOSURE = (None, "", "None")
 """What a template gives where nothing is chosen."""
-LEVELS = ("none", "quick", "full", "sampled")
 SAMPLE_FIELDS = ("share", "runs", "objects", "bytes", "all_objects", "all_bytes", "seconds")
 """What the result of a sampled verification says about the sample."""
 
@@ -85,7 +83,7 @@ class CreateSavepointOperator(SparkWork):
         self.file_sinks = file_sinks
         self.kafka = kafka
         self.batch = batch
-        self.closure = None if closure is None else known_or_template(closure, "closure", CLOSURES)
+        self.closure = None if closure is None else known_or_template(closure, "closure", CLOSURE_KINDS)
         self.pin = pin
         self.new_query = new_query
         self.skip_if_never_started = skip_if_never_started
@@ -96,7 +94,7 @@ class CreateSavepointOperator(SparkWork):
         """Take it; see the class."""
         with airflow_failures():
             try:
-                result = self.hook.take(
+                result = self.hook.savepoints.take(
                     self.job,
                     checkpoint=self.checkpoint,
                     file_sinks=list(self.file_sinks),
@@ -153,21 +151,21 @@ class VerifySavepointOperator(SparkWork):
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint = savepoint
-        self.level = known_or_template(level, "level", LEVELS)
+        self.level = known_or_template(level, "level", VERIFICATIONS)
         self.share = share
         self.fail_on_findings = fail_on_findings
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Verify it; see the class."""
         with airflow_failures():
-            one_of(self.level, "level", LEVELS)
+            check_choice(self.level, "level", VERIFICATIONS)
             if self.level == "none":
                 raise AirflowSkipException("Verification is off in this run.")
             if self.level == "sampled":
                 result, findings = self._sampled(context)
                 damaged = f"Of job {self.job}, {result['damaged']} of {result['savepoints']} savepoints are"
             else:
-                result, findings = self.hook.verify(
+                result, findings = self.hook.savepoints.verify(
                     self.job,
                     str(self.savepoint),
                     level=self.level,
@@ -202,7 +200,7 @@ class VerifySavepointOperator(SparkWork):
         send_alert(self.hook, self.job, alert, {**context})
 
     def _sampled(self, context: Context) -> tuple[dict[str, Any], list[str]]:
-        report = self.hook.verify_sample(self.job, str(self.share), by=asked_by(context))
+        report = self.hook.repository.verify(self.job, str(self.share), by=asked_by(context))
         for finding in report.findings:
             # About the record of where runs go on, which is whole again: no savepoint is worse for it.
             self.log.warning("%s: %s %s", finding.file, finding.cause, finding.effect)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from streambank.core.errors import InputError, StreambankError
-from streambank_airflow.choices import one_of
+from streambank.core.choices import SEVERITIES
+from streambank.core.errors import InputError, StreambankError, check_choice
+from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.failures import airflow_failures, said
 from streambank_airflow.hooks.streambank import DEFAULT_CONN_ID
-from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bool, is_template
+from streambank_airflow.operators.base import FindsJobs, alert_of_failure, as_bool, known_or_template
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from streambank_airflow.watch.sla import SlaSubject
 
 ALL = "all"
-ON_BREACH = ("fail", "warn", "report")
-LEASTS = ("warn", "breach")
 AT_ONCE = 8
 """How many jobs are judged at once: they wait for their storage most of the time."""
 RESULT_KEY = "return_value"
@@ -104,9 +103,9 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
         self.checkpoint = checkpoint
         self.jobs_file = jobs_file
         self.streambank_conn_id = streambank_conn_id
-        self.on_breach = on_breach if is_template(on_breach) else one_of(on_breach, "on_breach", ON_BREACH)
+        self.on_breach = known_or_template(on_breach, "on_breach", ON_BREACH)
         self.notifiers = None if notifiers is None else list(notifiers)
-        self.least = least if is_template(least) else one_of(least, "least", LEASTS)
+        self.least = known_or_template(least, "least", SEVERITIES)
         self.tell = tell
         self.skew = skew
         self.on_failure_callback.insert(-1, alert_of_failure)
@@ -125,9 +124,9 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
             AirflowException: Somebody could not be told, or a job could not be judged, and a retry may help.
         """
         with airflow_failures():
-            on_breach = one_of(self.on_breach, "on_breach", ON_BREACH)
+            on_breach = check_choice(self.on_breach, "on_breach", ON_BREACH)
             tell, skew = as_bool(self.tell, "tell"), as_bool(self.skew, "skew")
-            least = one_of(self.least, "least", LEASTS)
+            least = check_choice(self.least, "least", SEVERITIES)
             subjects = self._subjects()
         self._note_watchers(context, subjects)
         checked = self._judge(subjects, skew)
@@ -143,11 +142,11 @@ class CheckSlaOperator(FindsJobs, BaseOperator):
 
     def _subjects(self) -> dict[str, SlaSubject | StreambankError]:
         if self.jobs is None:
-            return {str(self.job): self.hook.sla(str(self.job), self.checkpoint)}
+            return {str(self.job): self.hook.slas.find(str(self.job), self.checkpoint)}
         if isinstance(self.jobs, str):
-            one_of(self.jobs, "jobs, unless it is a list,", (ALL,))
-            return self.hook.slas(None)
-        return self.hook.slas([str(one) for one in self.jobs])
+            check_choice(self.jobs, "jobs, unless it is a list,", (ALL,))
+            return self.hook.slas.find_all(None)
+        return self.hook.slas.find_all([str(one) for one in self.jobs])
 
     def _note_watchers(self, context: Context, subjects: Mapping[str, SlaSubject | StreambankError]) -> None:
         """Ask Airflow whether those who watch the jobs can act, which no other place can tell."""

@@ -194,7 +194,7 @@ class BatchCommittedSensor(JobSensor):
         """Settle which batch is the last that does not count."""
         number = as_integer(self.after_batch, "after_batch")
         if number is None:
-            newest = self.hook.watcher(self.job).look().batch
+            newest = self.hook.watchers.job(self.job).look().batch
             number = -1 if newest is None else newest
         self.after_batch = number
 

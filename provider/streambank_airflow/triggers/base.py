@@ -95,7 +95,7 @@ class JobTrigger(LookingTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         """What looks at the job."""
-        return hook.watcher(self.job)
+        return hook.watchers.job(self.job)
 
     @abstractmethod
     def judge(self, view: JobView) -> Event | None:

@@ -25,7 +25,7 @@ from streambank_airflow.notify.cursor import Memory, News, PositionMemory, Told,
 from streambank_airflow.triggers.base import PATIENCE, LookingTrigger
 from streambank_airflow.watch.event_time import LAST_MS, spelled
 
-Seen = TypeVar("Seen")
+View = TypeVar("View")
 Kept = TypeVar("Kept")
 Sight = TypeVar("Sight", covariant=True)
 
@@ -37,7 +37,7 @@ class Looks(Protocol[Sight]):
         """How it is now."""
 
 
-class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
+class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[View, Kept]):
     """Tells what is new about a job, again and again.
 
     Args:
@@ -54,7 +54,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
         self.checkpoint = checkpoint
 
     @abstractmethod
-    def open_watcher(self, hook: StreambankHook) -> Looks[Seen]:
+    def open_watcher(self, hook: StreambankHook) -> Looks[View]:
         """What looks."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
         """Where it is kept what was told."""
 
     @abstractmethod
-    def find_news(self, seen: Seen, told: Kept | None) -> tuple[list[dict[str, Any]], Kept | None]:
+    def find_news(self, seen: View, told: Kept | None) -> tuple[list[dict[str, Any]], Kept | None]:
         """The events that are to be told now, and what has been told then."""
 
     @property
@@ -81,7 +81,7 @@ class TellingTrigger(LookingTrigger, BaseEventTrigger, Generic[Seen, Kept]):
         """
         memory = self.open_memory()
         told = await memory.recall()
-        watcher: Looks[Seen] | None = None
+        watcher: Looks[View] | None = None
         failures = 0
         while True:
             try:
@@ -134,7 +134,7 @@ class JobEventTrigger(TellingTrigger[EventTime, Told]):
 
     def open_watcher(self, hook: StreambankHook) -> Looks[EventTime]:
         """See `TellingTrigger.open_watcher`."""
-        return hook.event_time(self.job, self.checkpoint)
+        return hook.watchers.event_time(self.job, self.checkpoint)
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""

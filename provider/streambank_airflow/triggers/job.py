@@ -74,7 +74,7 @@ class JobEndTrigger(JobTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> JobWatcher:
         """What looks at the job, and notices when it has not looked for a while itself."""
-        watcher = hook.watcher(self.job)
+        watcher = hook.watchers.job(self.job)
         watcher.observer = Observer(AwakeClock(max(MOST_S, 3 * self.poll_interval_s)))
         watcher.failures = self.failures
         if self.watch is not None:
@@ -90,8 +90,8 @@ class JobEndTrigger(JobTrigger):
         if view.down:
             status = "stopped" if view.desired == "stopped" else "finished" if view.finished else "gone"
             return {"status": status, **view.to_dict()}
-        wanted = view.desired != "stopped" and view.operation is None
-        if self.heal and wanted and view.health == "unhealthy":
+        meant_to_run = view.desired != "stopped" and view.operation is None
+        if self.heal and meant_to_run and view.health == "unhealthy":
             return {"status": "unhealthy", **view.to_dict()}
         return None
 
@@ -144,7 +144,7 @@ class JobWatchedTrigger(JobTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> WatchedWatcher:
         """What looks at the job, and at who watches it."""
-        return WatchedWatcher(hook.watcher(self.job))
+        return WatchedWatcher(hook.watchers.job(self.job))
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streambank.core.choices import SEVERITIES
+from streambank.core.errors import check_choice
 from streambank.sla.alerts import Told, news, read_told
 from streambank.sla.assess import Assessment
-from streambank_airflow.choices import check_objectives, one_of
+from streambank_airflow.choices import check_objectives
 from streambank_airflow.notify.cursor import Memory
 from streambank_airflow.notify.notify import event_of, level_of
 from streambank_airflow.triggers.base import Event, JobTrigger
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from streambank_airflow.watch.job import JobView
 
 UNTIL = ("kept", "broken")
-LEASTS = ("warn", "breach")
 LOOK_EVERY_S = 60.0
 """How often an SLA is looked at: that costs more than a look at a job's state."""
 
@@ -59,8 +60,8 @@ class SlaTrigger(JobTrigger):
         **kwargs: Any,
     ) -> None:
         super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
-        self.until = one_of(until, "until", UNTIL)
-        self.least = one_of(least, "least", LEASTS)
+        self.until = check_choice(until, "until", UNTIL)
+        self.least = check_choice(least, "least", SEVERITIES)
         self.objectives = check_objectives(objectives)
         self.checkpoint = checkpoint
         self.failed_states = list(failed_states)
@@ -68,7 +69,7 @@ class SlaTrigger(JobTrigger):
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         """See `JobTrigger.open_watcher`."""
         skew = not self.objectives or bool(SKEWS & set(self.objectives))
-        return SlaWatcher.of(lambda: hook.sla(self.job, self.checkpoint), skew=skew)
+        return SlaWatcher.of(lambda: hook.slas.find(self.job, self.checkpoint), skew=skew)
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""
@@ -104,11 +105,11 @@ class SlaEventTrigger(TellingTrigger[Assessment, Told]):
 
     def __init__(self, *, least: str = "breach", **kwargs: Any) -> None:
         super().__init__(**{"poll_interval_s": LOOK_EVERY_S, **kwargs})
-        self.least = one_of(least, "least", LEASTS)
+        self.least = check_choice(least, "least", SEVERITIES)
 
     def open_watcher(self, hook: StreambankHook) -> SlaLooks:
         """See `TellingTrigger.open_watcher`."""
-        return SlaLooks(lambda: hook.sla(self.job, self.checkpoint))
+        return SlaLooks(lambda: hook.slas.find(self.job, self.checkpoint))
 
     def open_memory(self) -> Memory[Told]:
         """See `TellingTrigger.open_memory`."""

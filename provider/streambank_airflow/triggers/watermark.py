@@ -45,7 +45,7 @@ class WatermarkTrigger(JobTrigger):
 
     def open_watcher(self, hook: StreambankHook) -> Watcher:
         """See `JobTrigger.open_watcher`."""
-        return hook.watermark_watcher(self.job, self.checkpoint)
+        return hook.watchers.watermark(self.job, self.checkpoint)
 
     def judge(self, view: JobView) -> Event | None:
         """See the class."""

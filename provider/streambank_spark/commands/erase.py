@@ -127,8 +127,8 @@ def _show(done: Done, document: dict[str, Any]) -> None:
         console.line(f"NOT SEARCHED: {document['why']}.")
         console.line("Other savepoints, replicas and live checkpoints may hold the key.")
         return
-    looked, every = document["looked_into"], console.count(document["savepoints"], "savepoint")
-    console.line(f"Looked for the key in {every}; {looked} had to be read for it.")
+    searched, every = document["looked_into"], console.count(document["savepoints"], "savepoint")
+    console.line(f"Looked for the key in {every}; {searched} had to be read for it.")
     rows = [
         (each["repository"], each["savepoint"] or "", (each["taken_at"] or "")[:19].replace("T", " "),
          "pinned" if each["pinned"] else "held" if each["held"] else "", each["found"])

@@ -151,7 +151,6 @@ def _exchange(
             why=why,
             force_after_s=None if force_after is None else parse_duration_s(force_after),
             progress=progress,
-            tell=console.waits(),
         )
     (derived,) = made
     document = result.to_dict() | {"operation": order.operation, "rewritten": derived.to_dict()}

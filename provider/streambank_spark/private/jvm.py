@@ -51,7 +51,7 @@ def gateway() -> Any:
     found = SparkContext._gateway
     if found is None:
         raise InternalError(
-            "There is no connection to the JVM until the application has created a session.",
+            "The connection to the JVM exists only once the application has created a session.",
             hint="Report it, with the driver's log.",
         )
     return found

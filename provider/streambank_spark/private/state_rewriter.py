@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streambank.checkpoint.logs import UniqueIds
 from streambank.core.errors import FormatError, StorageError
+from streambank_spark.failures import first_line
 from streambank_spark.private.jvm import gateway
 
 KNOWN_SPARK = ("4.3",)
@@ -122,7 +123,7 @@ def rewrite_stores(
         if function.error is not None:
             raise function.error from error
         raise StorageError(
-            f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",
+            f"Spark could not rewrite the state: {first_line(error)}",
             code="spark-failed",
             hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error

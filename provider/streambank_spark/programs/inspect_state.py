@@ -24,7 +24,7 @@ from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from streambank_spark.failures import say_error
+from streambank_spark.failures import first_line, say_error
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.staging import Staging, materialized_savepoint, require_shared
 from streambank_spark.state.state import QueryState
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             report = inspect_state(spark, options)
         except PySparkException as error:
             raise StorageError(
-                f"Spark could not read the state: {str(error).strip().splitlines()[0]}",
+                f"Spark could not read the state: {first_line(error)}",
                 code="spark-failed",
                 hint="The full message is in the driver's log. If the query runs, inspect a savepoint.",
             ) from error

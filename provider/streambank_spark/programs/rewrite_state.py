@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from streambank.core.errors import InputError, StorageError, StreambankError
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from streambank_spark.failures import say_error
+from streambank_spark.failures import first_line, say_error
 from streambank_spark.programs.execute_plan import end_group, end_with
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging
@@ -73,7 +73,7 @@ def _work(plan: dict[str, Any]) -> dict[str, Any]:
         done = carry_out(spark, repository, job, savepoint, order, staging, by=plan["by"], say=_note)
     except PySparkException as error:
         raise StorageError(
-            f"Spark could not rewrite the state: {str(error).strip().splitlines()[0]}",
+            f"Spark could not rewrite the state: {first_line(error)}",
             code="spark-failed",
             hint="The full message is in the driver's log. The savepoint is unchanged.",
         ) from error

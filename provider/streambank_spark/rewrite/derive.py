@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -65,15 +65,7 @@ class Going:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "operator": self.operator,
-            "name": self.name,
-            "keys": self.keys,
-            "rows": self.rows,
-            "rows_before": self.rows_before,
-            "about_bytes": self.about_bytes,
-            "meaning": self.meaning,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

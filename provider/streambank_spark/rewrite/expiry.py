@@ -8,7 +8,7 @@ starts from zero.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import InputError, RefusedError
+from streambank_spark.failures import first_line
 from streambank_spark.state.digest import row_hash
 from streambank_spark.state.hot_keys import UNIT, unit_fields, unit_of
 from streambank_spark.state.read import is_key
@@ -119,7 +120,7 @@ class PassedOver:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"operator": self.operator, "name": self.name, "why": self.why}
+        return asdict(self)
 
 
 def expired(state: QueryState, rule: Rule, passed_over: list[PassedOver] | None = None) -> list[Expired]:
@@ -284,7 +285,7 @@ def _condition(state: QueryState, rule: Where, frame: DataFrame, part: Part) -> 
         kind = frame.select(F.expr(text).alias("flag")).schema["flag"].dataType.simpleString()
     except (AnalysisException, ParseException) as error:
         raise InputError(
-            f"{rule.expression!r} cannot be used on {part.name}: {str(error).strip().splitlines()[0]}",
+            f"{rule.expression!r} cannot be used on {part.name}: {first_line(error)}",
             code="bad-expression",
             hint=f"It has {_columns(frame)}. Name a side or a state variable as its part.",
         ) from error

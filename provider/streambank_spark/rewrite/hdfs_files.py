@@ -4,8 +4,8 @@ Both are compressed streams of rows: size and bytes of the key, size and bytes o
 in a delta, -1 for the value's size says that the key is gone; -1 for the key's size ends the file (Spark:
 HDFSBackedStateStoreProvider). The codec is that of the offset log.
 
-LZ4, the default, comes in blocks with a checksum each (net.jpountz.lz4.LZ4BlockOutputStream, which Spark
-writes through); the packages `lz4` and `xxhash` do the work.
+LZ4, the default, comes in blocks (checkpoint/state/lz4.py); the packages `lz4` and `xxhash` decompress
+and check them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from streambank.checkpoint.state.changelog import MAGIC
+from streambank.checkpoint.state import lz4
 from streambank.core.errors import FormatError, RefusedError, StorageError
 
 _SIZE = struct.Struct(">i")
-_HEADER = struct.Struct("<8sBiii")
 _END = -1
 _SEED = 0x9747B28C
 _CHECKSUM_MASK = 0x0FFF_FFFF
-_STORED, _PACKED = 0x10, 0x20
 _BLOCK_BYTES = 32 * 1024
 """`spark.io.compression.lz4.blockSize`, of which any is read."""
 _LEVEL_BASE = 10
@@ -127,32 +125,19 @@ def _decompress(data: bytes, codec: str, path: str) -> bytes:
                 return bytes(reader.read())
         except zstandard.ZstdError as error:
             raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
-    block, xxh32 = _package("lz4.block"), _package("xxhash").xxh32_intdigest
+    decompress, xxh32 = _package("lz4.block").decompress, _package("xxhash").xxh32_intdigest
     pieces: list[bytes] = []
-    position = 0
-    while True:
-        try:
-            magic, token, packed_bytes, plain_bytes, checksum = _HEADER.unpack_from(data, position)
-        except struct.error as error:
-            raise FormatError(f"{path} ends within a block.", code="half-written", hint=_DAMAGED) from error
-        if magic != MAGIC:
-            raise FormatError(f"{path} is not an LZ4 stream.", code="half-written", hint=_DAMAGED)
-        position += _HEADER.size
-        if plain_bytes == 0:
-            return b"".join(pieces)
-        packed = data[position : position + packed_bytes]
-        position += packed_bytes
-        try:
-            plain = (
-                packed if token & 0xF0 == _STORED else block.decompress(packed, uncompressed_size=plain_bytes)
-            )
-        except block.LZ4BlockError as error:
-            raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
-        if len(plain) != plain_bytes or xxh32(plain, _SEED) & _CHECKSUM_MASK != checksum:
-            raise FormatError(
-                f"{path} is damaged: a block's checksum is wrong.", code="half-written", hint=_DAMAGED
-            )
-        pieces.append(plain)
+    try:
+        for block in lz4.blocks(data):
+            plain = block.data
+            if not block.stored:
+                plain = decompress(block.data, uncompressed_size=block.plain_bytes)
+            if len(plain) != block.plain_bytes or xxh32(plain, _SEED) & _CHECKSUM_MASK != block.checksum:
+                raise lz4.LZ4Error("the checksum of a block is wrong")
+            pieces.append(plain)
+    except (lz4.LZ4Error, _package("lz4.block").LZ4BlockError) as error:
+        raise FormatError(f"{path} is damaged: {error}.", code="half-written", hint=_DAMAGED) from error
+    return b"".join(pieces)
 
 
 def _compress(data: bytes, codec: str) -> bytes:
@@ -164,12 +149,11 @@ def _compress(data: bytes, codec: str) -> bytes:
     for start in range(0, len(data), _BLOCK_BYTES):
         plain = data[start : start + _BLOCK_BYTES]
         packed = block.compress(plain, store_size=False)
-        token = _PACKED
+        token = lz4.PACKED
         if len(packed) >= len(plain):
-            token, packed = _STORED, plain
-        pieces.append(
-            _HEADER.pack(MAGIC, token | level, len(packed), len(plain), xxh32(plain, _SEED) & _CHECKSUM_MASK)
-        )
+            token, packed = lz4.STORED, plain
+        checksum = xxh32(plain, _SEED) & _CHECKSUM_MASK
+        pieces.append(lz4.header(token | level, len(packed), len(plain), checksum))
         pieces.append(packed)
-    pieces.append(_HEADER.pack(MAGIC, _STORED | level, 0, 0, 0))
+    pieces.append(lz4.header(lz4.STORED | level, 0, 0, 0))
     return b"".join(pieces)

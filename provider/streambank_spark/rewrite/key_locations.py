@@ -71,14 +71,14 @@ class Search:
 
     Attributes:
         savepoints: How many savepoints there are.
-        looked_into: How many of them were read for it; the others are the same as one of those, or cannot be.
+        searched: How many of them were read for it; the others are the same as one of those, or cannot be.
         holding: Those that hold it, and those of which nobody knows.
         live: Directories of live checkpoints, into which nobody looked.
         deletion: Commands that take what holds it.
     """
 
     savepoints: int
-    looked_into: int
+    searched: int
     holding: tuple[Holding, ...]
     live: tuple[Live, ...]
     deletion: tuple[str, ...]
@@ -88,7 +88,7 @@ class Search:
         return {
             "searched": True,
             "savepoints": self.savepoints,
-            "looked_into": self.looked_into,
+            "looked_into": self.searched,
             "holding": [each.to_dict() for each in self.holding],
             "live": [each.to_dict() for each in self.live],
             "deletion": list(self.deletion),
@@ -131,7 +131,7 @@ def search(
     known.pop("", None)
     passed = {_operator(one) for one in derived.passed_over or ()}
     found = []
-    looked = 0
+    searched = 0
     for number, place in enumerate(every, 1):
         answer = known.get(place.identity) if place.identity else None
         if place.why_unknown is not None:
@@ -139,12 +139,12 @@ def search(
         elif answer is None:
             say(f"Looking into {place.job}/{place.savepoint} in {place.location} ({number} of {len(every)})")
             answer = _look(spark, place, key, passed, staging)
-            looked += 1
+            searched += 1
             if place.identity and not answer.startswith(UNKNOWN):
                 known[place.identity] = answer
         if answer != NO:
             found.append(Holding(place, answer))
-    return Search(len(every), looked, tuple(found), tuple(live), tuple(deletion(repository, found)))
+    return Search(len(every), searched, tuple(found), tuple(live), tuple(deletion(repository, found)))
 
 
 def _look(

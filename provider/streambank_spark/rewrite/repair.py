@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import Any
@@ -295,12 +295,7 @@ class Repair:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "operator": self.operator,
-            "part": self.part,
-            "rows": self.rows,
-            "samples": self.samples,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

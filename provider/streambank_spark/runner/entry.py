@@ -9,6 +9,7 @@ spark-submit run_query.py --job NAME [--jobs FILE] -- app.py ARGS     by hand, o
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Before any other thread is there, so before pyspark is imported.
     signals.block_term()
+    _log_to_stderr()
     from streambank_spark.runner import entry, runner, superseded
 
     spec = None
@@ -47,6 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             return superseded.exit_code(spec, error)
         except StreambankError as later:
             return say_error(later)
+
+
+def _log_to_stderr() -> None:
+    """Send what the runner and the engine log to the driver's log; the application's logging is its own."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("streambank: %(message)s"))
+    for name in ("streambank", "streambank_spark"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+        logger.propagate = False
 
 
 def parse(argv: Sequence[str]) -> LaunchSpec:

@@ -8,9 +8,8 @@ beside the query, and nothing is missed as long as no more than `spark.sql.strea
 from __future__ import annotations
 
 import json
-import sys
+import logging
 import threading
-import traceback
 from collections.abc import Callable
 
 from streambank.control.control import JobControl
@@ -24,6 +23,8 @@ from streambank_spark.private import jvm
 from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.stop import Journal, StopRequest, has_triggered
+
+_log = logging.getLogger(__name__)
 
 POLL_S = 1.0
 PRUNE_EVERY_S = 600.0
@@ -109,8 +110,7 @@ class Poll:
             look()
         except Exception:
             self.failures += 1
-            print("streambank: a poll failed and will be tried again:", file=sys.stderr)
-            traceback.print_exc()
+            _log.exception("A poll failed and will be tried again:")
 
     def _run(self, look: Callable[[], None]) -> None:
         while not self._stop.wait(POLL_S):
@@ -120,7 +120,7 @@ class Poll:
         for request in self._control.requests.open(self._epoch, after=self._asked_up_to):
             self._asked_up_to = request.number
             if request.kind == STOP:
-                self._on_stop(self._wish(request))
+                self._on_stop(self._stop_request(request))
             else:
                 self._control.requests.answer(
                     request.number,
@@ -128,7 +128,7 @@ class Poll:
                     why=f"this driver does not support requests of the kind {request.kind!r}",
                 )
 
-    def _wish(self, request: Request) -> StopRequest:
+    def _stop_request(self, request: Request) -> StopRequest:
         options = request.options
         return StopRequest(
             reason="request",
@@ -218,8 +218,8 @@ class ControlJournal:
 
     def record(self, kind: str, **details: object) -> None:
         """Leave an event behind. Where that fails the driver's log says so: a stop must go on regardless."""
-        print(f"streambank: {kind} {json.dumps(details)}", file=sys.stderr, flush=True)
+        _log.info("%s %s", kind, json.dumps(details))
         try:
             self._control.record_event(kind, launch_id=self._launch_id, epoch=self._epoch, **details)
         except StorageError as error:
-            print(f"streambank: a record could not be written: {error.message}", file=sys.stderr, flush=True)
+            _log.warning("A record could not be written: %s", error.message)

@@ -16,8 +16,8 @@ already.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,9 @@ from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
 from streambank_spark.runner.stop import Stopping, StopRequest
-from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
+from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
+
+_log = logging.getLogger(__name__)
 
 
 def run(spec: LaunchSpec) -> int:
@@ -69,7 +71,7 @@ def run(spec: LaunchSpec) -> int:
     driver.keeper.start()
     try:
         check_generations(spec, control)
-        check_wanted(spec, control, claim)
+        check_not_superseded(spec, control, claim)
         for name in spec.queries:
             check_query(spec, name, control)
     except StreambankError:
@@ -199,22 +201,22 @@ class Driver:
             "batches": {one.name: one.last_batch for one in self.queries.all()},
         }
         self.journal.record("driver-ended", **outcome)
-        for wish in self.stopping.wishes:
-            if wish.request is not None:
-                self._answer(wish, outcome)
+        for asked in self.stopping.requests:
+            if asked.request is not None:
+                self._answer(asked, outcome)
         self.keeper.stop()
         self.claim.release("released", exit_code=code)
         return code
 
-    def _answer(self, wish: StopRequest, outcome: Mapping[str, Any]) -> None:
-        assert wish.request is not None
-        details = dict(outcome) | ({"drained": self.stopping.drained} if wish.drain else {})
+    def _answer(self, asked: StopRequest, outcome: Mapping[str, Any]) -> None:
+        assert asked.request is not None
+        details = dict(outcome) | ({"drained": self.stopping.drained} if asked.drain else {})
         try:
             self.control.requests.answer(
-                wish.request, "forced" if self.stopping.forced else "stopped", **details
+                asked.request, "forced" if self.stopping.forced else "stopped", **details
             )
         except StreambankError as error:
-            print(f"streambank: no answer to request {wish.request}: {error.message}", file=sys.stderr)
+            _log.warning("No answer to request %s: %s", asked.request, error.message)
 
     def _lease_lost(self, why: str) -> NoReturn:
         """Whoever holds the lease now may be running already: be gone before the next commit."""

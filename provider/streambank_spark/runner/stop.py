@@ -1,4 +1,4 @@
-"""Stopping: wishes to stop, and the one thread that fulfils them.
+"""Stopping: requests to stop, and the one thread that fulfils them.
 
 The steps, each after the one before has taken `force_after_s` too long:
 
@@ -12,11 +12,10 @@ that does not is interrupted like by Ctrl-C after a while, and killed after `for
 
 from __future__ import annotations
 
+import logging
 import signal
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +26,8 @@ from pyspark.errors import StreamingQueryException
 from streambank_spark.private.boundary import finish_batch_then_end
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.signals import kill_driver
+
+_log = logging.getLogger(__name__)
 
 _STEP_S = 0.02
 _DRAIN_STEP_S = 0.1
@@ -82,8 +83,8 @@ class Stopping:
         self.forced = False
         self.interrupted = False
         self.drained: bool | None = None
-        self._wishes: list[StopRequest] = []
-        self._wished = threading.Condition()
+        self._requests: list[StopRequest] = []
+        self._changed = threading.Condition()
         self._done = threading.Event()
         self._boundary = threading.Lock()
         self._interrupting = threading.Lock()
@@ -93,22 +94,22 @@ class Stopping:
     @property
     def asked(self) -> bool:
         """Whether anybody wants the driver to stop."""
-        return bool(self._wishes)
+        return bool(self._requests)
 
     @property
-    def wishes(self) -> list[StopRequest]:
-        """Every wish so far, the first one first."""
-        with self._wished:
-            return list(self._wishes)
+    def requests(self) -> list[StopRequest]:
+        """Every request so far, the first one first."""
+        with self._changed:
+            return list(self._requests)
 
-    def ask(self, wish: StopRequest) -> None:
-        """Want the driver to stop; returns at once. A wish without `drain` ends the wait of one with it."""
-        with self._wished:
-            self._wishes.append(wish)
-            self._wished.notify_all()
+    def ask(self, request: StopRequest) -> None:
+        """Want the driver to stop; returns at once. One without `drain` ends the wait of one with it."""
+        with self._changed:
+            self._requests.append(request)
+            self._changed.notify_all()
 
     def start(self) -> None:
-        """Begin to wait for wishes, in a thread of its own."""
+        """Begin to wait for requests, in a thread of its own."""
         threading.Thread(target=self._fulfil, name="streambank-stop", daemon=True).start()
 
     def wait_done(self) -> None:
@@ -117,32 +118,32 @@ class Stopping:
             self._done.wait()
 
     def _fulfil(self) -> None:
-        with self._wished:
-            self._wished.wait_for(lambda: bool(self._wishes))
-            wish = self._wishes[0]
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._requests))
+            first = self._requests[0]
         self.journal.record(
             "stop-asked",
-            reason=wish.reason,
-            by=dict(wish.by),
-            why=wish.why,
-            drain=wish.drain,
-            force_after_s=wish.force_after_s,
-            request=wish.request,
+            reason=first.reason,
+            by=dict(first.by),
+            why=first.why,
+            drain=first.drain,
+            force_after_s=first.force_after_s,
+            request=first.request,
         )
-        if wish.drain:
-            wish = self._wait_drained(wish)
-        self.end_queries(wish.force_after_s)
+        if first.drain:
+            first = self._wait_drained(first)
+        self.end_queries(first.force_after_s)
         self._done.set()
-        self._end_application(wish.force_after_s)
+        self._end_application(first.force_after_s)
 
-    def _wait_drained(self, wish: StopRequest) -> StopRequest:
+    def _wait_drained(self, first: StopRequest) -> StopRequest:
         """Wait until every query has found nothing new, or somebody wants it to stop without that."""
-        deadline = time.monotonic() + wish.drain_timeout_s
+        deadline = time.monotonic() + first.drain_timeout_s
         asked_at = datetime.now(UTC)
         drains: dict[str, threading.Event] = {}
         while time.monotonic() < deadline:
-            with self._wished:
-                at_once = next((later for later in self._wishes if not later.drain), None)
+            with self._changed:
+                at_once = next((later for later in self._requests if not later.drain), None)
             if at_once is not None:
                 self.drained = False
                 return at_once
@@ -155,11 +156,11 @@ class Stopping:
                 for managed in running
             ):
                 self.drained = True
-                return wish
+                return first
             time.sleep(_DRAIN_STEP_S)
         self.drained = False
-        self.journal.record("drain-timed-out", after_s=wish.drain_timeout_s)
-        return wish
+        self.journal.record("drain-timed-out", after_s=first.drain_timeout_s)
+        return first
 
     def end_queries(self, force_after_s: float) -> None:
         """End every query that runs now or is just starting, at a batch boundary if that comes in time."""
@@ -210,8 +211,7 @@ class Stopping:
             # Whatever it is, the stop must go on: by force if this fails until then.
             if managed.run_id not in self._untold:
                 self._untold.add(managed.run_id)
-                print(f"streambank: query {managed.name} could not be told to end:", file=sys.stderr)
-                traceback.print_exc()
+                _log.exception("Query %s could not be asked to end:", managed.name)
             return False
 
     def application_is_over(self) -> None:

@@ -13,7 +13,7 @@ from streambank.control.control import JobControl
 from streambank.control.lease import IN_CLUSTER
 from streambank.control.processes import ProcessId
 from streambank.core.errors import ConflictError, RefusedError, StorageError, StreambankError
-from streambank.driver.location import why_unwanted
+from streambank.driver.location import why_superseded
 from streambank.driver.spec import LaunchSpec, spec_of
 
 HELD = "lease-held"
@@ -55,11 +55,13 @@ def _is_bound_to_end(control: JobControl) -> bool:
     launch_id = view.holder.details.get("launch_id") if view is not None and view.holder is not None else None
     other = spec_of(control, str(launch_id)) if launch_id is not None else None
     return (
-        view is not None and other is not None and why_unwanted(other, control, epoch=view.epoch) is not None
+        view is not None
+        and other is not None
+        and why_superseded(other, control, epoch=view.epoch) is not None
     )
 
 
-def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
+def check_not_superseded(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
     """Make sure that nobody has stopped the job, or this launch of it, before it got the lease.
 
     Args:
@@ -70,7 +72,7 @@ def check_wanted(spec: LaunchSpec, control: JobControl, claim: Claim) -> None:
     Raises:
         RefusedError: Somebody has (code `not-wanted`).
     """
-    why = why_unwanted(spec, control, epoch=claim.epoch)
+    why = why_superseded(spec, control, epoch=claim.epoch)
     if why is not None:
         raise RefusedError(
             f"This driver of job {spec.job} is superseded: {why}.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -62,18 +62,7 @@ class PartDiff:
 
     def to_dict(self) -> dict[str, Any]:
         """The differences as JSON."""
-        return {
-            "operator": self.operator,
-            "part": self.part,
-            "note": self.note,
-            "rows_before": self.rows_before,
-            "rows": self.rows,
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "same": self.same,
-            "samples": self.samples,
-        }
+        return asdict(self)
 
 
 def diff_states(

@@ -17,7 +17,7 @@ Spark's generated code, at a small share of what reading the state costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -77,7 +77,7 @@ class StoreDigest:
 
     def to_dict(self) -> dict[str, Any]:
         """The digest as JSON."""
-        return {"operator": self.operator, "store": self.store, "rows": self.rows, "digest": self.digest}
+        return asdict(self)
 
 
 def digest_of(state: QueryState, operator: int | None = None, part: str | None = None) -> list[StoreDigest]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,7 @@ from pyspark.sql.types import DataType, NullType, StructType
 
 from streambank.checkpoint.closure import OperatorState
 from streambank.core.errors import FormatError, InputError
+from streambank_spark.failures import first_line
 from streambank_spark.state.state import PARTITION
 
 HOT = 10.0
@@ -59,13 +60,7 @@ class Sizes:
 
     def to_dict(self) -> dict[str, Any]:
         """The sizes as JSON."""
-        return {
-            "keys": self.keys,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "partitions": self.partitions,
-            "top": self.top,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +83,7 @@ class Changes:
 
     def to_dict(self) -> dict[str, Any]:
         """The changes as JSON."""
-        return {
-            "added": self.added,
-            "removed": self.removed,
-            "changed": self.changed,
-            "same": self.same,
-            "top": self.top,
-        }
+        return asdict(self)
 
 
 def by_key(frames: Sequence[DataFrame], by: str = "key") -> DataFrame:
@@ -126,7 +115,7 @@ def _texts(frame: DataFrame, by: str) -> DataFrame:
     except AnalysisException as error:
         columns = ", ".join(frame.columns)
         raise InputError(
-            f"State cannot be grouped by {by!r}: {str(error).strip().splitlines()[0]}",
+            f"State cannot be grouped by {by!r}: {first_line(error)}",
             hint=f"Give an SQL expression over the columns {columns}, such as key.origin.",
         ) from error
 

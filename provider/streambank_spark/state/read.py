@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -284,13 +284,7 @@ class Exported:
 
     def to_dict(self) -> dict[str, Any]:
         """The export as JSON."""
-        return {
-            "operator": self.operator,
-            "part": self.part,
-            "path": self.path,
-            "rows": self.rows,
-            "columns": self.columns,
-        }
+        return asdict(self)
 
 
 def export_state(spark: SparkSession, state: QueryState, target: str, choice: Choice) -> list[Exported]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -82,14 +82,7 @@ class Judged:
 
     def to_dict(self) -> dict[str, Any]:
         """The judgement as JSON."""
-        return {
-            "rule": self.rule,
-            "operator": self.operator,
-            "part": self.part,
-            "rows": self.rows,
-            "broken": self.broken,
-            "examples": self.examples,
-        }
+        return asdict(self)
 
 
 def validate_state(state: QueryState, rules: Sequence[Rule], limit: int) -> list[Judged]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streambank.checkpoint.closure import Closure, ClosureKind
+from streambank.checkpoint.closure import Closure
 from streambank.checkpoint.grammar import Kind, classify
+from streambank.core.choices import ClosureKind
 from streambank.core.errors import StreambankError
-from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint
+from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint
 
 KINDS: tuple[ClosureKind, ...] = ("minimal", "safe")
 

@@ -13,7 +13,7 @@ from streambank.checkpoint.compactible import (
     parse_log_name,
 )
 from streambank.core.errors import FormatError, NotFoundError
-from tests.support.checkpoints import checkpoint
+from tests.support.checkpoint.recorded import checkpoint
 
 
 def names(*texts: str) -> list[LogName]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streambank.checkpoint.grammar import Kind, Part, classify
-from tests.support.checkpoints import NAMES, checkpoint
+from tests.support.checkpoint.recorded import NAMES, checkpoint
 
 UUID = "8de4d609-c3fd-4163-8503-b3ec704096a9"
 

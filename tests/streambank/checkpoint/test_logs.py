@@ -14,7 +14,7 @@ from streambank.checkpoint.logs import (
     parse_offsets,
 )
 from streambank.core.errors import FormatError
-from tests.support.checkpoints import PLANNED, checkpoint
+from tests.support.checkpoint.recorded import PLANNED, checkpoint
 
 OFFSETS = b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":7,"conf":{"a":"b"}}\n{"logOffset":3}\n-'
 OFFSETS_V2 = (

@@ -14,7 +14,7 @@ from streambank.checkpoint.paths import (
     schema_paths,
 )
 from streambank.core.errors import FormatError
-from tests.support.checkpoints import NAMES, checkpoint
+from tests.support.checkpoint.recorded import NAMES, checkpoint
 
 PATH = "state/0/_metadata/v2/0"
 WITH_PATHS = [name for name in NAMES if "transform" in name or "join3" in name]

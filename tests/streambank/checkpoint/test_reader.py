@@ -16,7 +16,8 @@ from streambank.checkpoint.listing import LISTING_ORDER, list_checkpoint
 from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import ConflictError, NotFoundError, StorageError
 from streambank.storage import FileInfo, Store, open_store
-from tests.support.checkpoints import NAMES, PLANNED, Checkpoint, checkpoint, unpack
+from streambank.storage.store import Features
+from tests.support.checkpoint.recorded import NAMES, PLANNED, Checkpoint, checkpoint, unpack
 
 UUID = "8de4d609-c3fd-4163-8503-b3ec704096a9"
 
@@ -25,6 +26,7 @@ class FakeStore:
     """A checkpoint in memory with what the reader needs of a store; writing is not possible."""
 
     uri = "memory://checkpoint"
+    features = Features()
 
     def __init__(self, found: Checkpoint) -> None:
         self.found = found

@@ -11,7 +11,7 @@ from streambank.checkpoint.logs import parse_commit, parse_offsets
 from streambank.checkpoint.operators import parse_operator_metadata
 from streambank.checkpoint.rewritten import DERIVED_FROM, with_conf, with_partitions, with_unique_ids
 from streambank.core.errors import FormatError
-from tests.support.checkpoints import PLANNED, checkpoint
+from tests.support.checkpoint.recorded import PLANNED, checkpoint
 
 
 @pytest.mark.parametrize("name", PLANNED)

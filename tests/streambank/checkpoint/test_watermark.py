@@ -11,8 +11,8 @@ from streambank.checkpoint.logs import parse_commit
 from streambank.checkpoint.watermark import CommittedWatermark, committed_watermark
 from streambank.core.errors import ConflictError, FormatError, NotFoundError
 from streambank.storage.memory import MemoryStore
-from tests.support.checkpoints import NAMES, checkpoint, expected
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import NAMES, checkpoint, expected
 
 WINDOWS = [name for name in NAMES if name.endswith("-window")]
 ALL = 1000

@@ -19,9 +19,9 @@ from streambank.cli.output import console
 from streambank.core import errors
 from streambank.storage import open_store
 from streambank.work.pace import Step
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 VERBS = ["inspect", "take", "list", "show", "verify", "restore", "pin", "unpin", "doctor", "skew", "job"]
 
@@ -43,7 +43,7 @@ def test_help_names_every_verb_and_every_verb_has_help_with_an_example() -> None
         assert "Example: streambank job" in succeed("job", verb, "--help").out
 
 
-def test_help_loads_no_engine_module_but_errors() -> None:
+def test_help_loads_no_engine_module_but_choices_and_errors() -> None:
     code = """
 import json, sys
 from streambank.__main__ import main
@@ -56,7 +56,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] i
     )
     loaded = json.loads(said.stdout.splitlines()[-1])
     foreign = [name for name in loaded if not name.startswith(("streambank.cli", "streambank.__main__"))]
-    assert foreign == ["streambank", "streambank.core", "streambank.core.errors"]
+    assert foreign == ["streambank", "streambank.core", "streambank.core.choices", "streambank.core.errors"]
 
 
 def test_version() -> None:
@@ -236,7 +236,7 @@ def test_elsewhere_each_phase_is_a_plain_line(capsys: pytest.CaptureFixture[str]
         progress(Step("check", 1, 1, 5, 5))
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "copy: 2/2 files, 1.0 kB/1.0 kB\ncheck: 1/1 files, 5 B/5 B\n"
+    assert captured.err == "copy: 2/2 files, 1 kB/1 kB\ncheck: 1/1 files, 5 B/5 B\n"
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_elsewhere_each_phase_is_a_plain_line(capsys: pytest.CaptureFixture[str]
     [
         (0, "0 B"),
         (999, "999 B"),
-        (1000, "1.0 kB"),
-        (999_949, "999.9 kB"),
-        (999_951, "1.0 MB"),
-        (5 * 10**18, "5000.0 PB"),
+        (1000, "1 kB"),
+        (999_499, "999 kB"),
+        (999_501, "1 MB"),
+        (5 * 10**18, "5,000 PB"),
     ],
 )
 def test_sizes_for_people(size_bytes: int, text: str) -> None:

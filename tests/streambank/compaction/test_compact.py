@@ -19,8 +19,9 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.pace import Step
-from tests.support.checkpoints import checkpoint
-from tests.support.littered import STOPPED, closure, commit_next, content, litter
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.checkpoint.with_garbage import STOPPED, closure, commit_next, write_with_garbage
+from tests.support.storage.contents import contents
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -29,7 +30,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     store: Store = LocalStore(tmp_path, fsync=False)
     if request.param == "memory":
         store = MemoryStore(str(tmp_path))
-    litter(store.child("ck"))
+    write_with_garbage(store.child("ck"))
     return store
 
 
@@ -44,13 +45,13 @@ def refused(work: object, *args: object, **kwargs: object) -> str:
 
 
 def test_there_and_back(base: Store) -> None:
-    before, needed = content(base.child("ck")), closure(base.child("ck"))
+    before, needed = contents(base.child("ck")), closure(base.child("ck"))
     steps: list[Step] = []
 
     report = compact(base.child("ck"), base.child("q"), STOPPED, progress=steps.append)
 
     assert closure(base.child("ck")) == needed
-    after = content(base.child("ck"))
+    after = contents(base.child("ck"))
     assert {*before} - {*after} == {file.path for file in report.files}
     assert {file.reason for file in report.files} == {
         Reason.OLD_LOG_ENTRY,
@@ -67,14 +68,14 @@ def test_there_and_back(base: Store) -> None:
 
     back = bring_back(base.child("ck"), Quarantine(base.child("q")), check=lambda: None)
     assert (back.files, back.left, back.missing) == (report.won.files, (), ())
-    assert content(base.child("ck")) == before
+    assert contents(base.child("ck")) == before
     assert not [*base.list("q")]
 
 
 def test_a_dry_run_changes_nothing_and_says_the_same(base: Store) -> None:
-    before = content(base)
+    before = contents(base)
     planned = plan(base.child("ck"), STOPPED)
-    assert content(base) == before
+    assert contents(base) == before
     assert planned.dry_run and planned.quarantine is None
     done = compact(base.child("ck"), base.child("q"), STOPPED)
     assert done.files == planned.files
@@ -90,26 +91,26 @@ def test_nothing_to_do_makes_no_quarantine(base: Store) -> None:
 
 def test_the_same_compaction_again_is_done_already(base: Store) -> None:
     first = compact(base.child("ck"), base.child("q"), STOPPED)
-    before = content(base)
+    before = contents(base)
     again = compact(base.child("ck"), base.child("q"), STOPPED)
     assert again.already_done and again.files == first.files
-    assert content(base) == before
+    assert contents(base) == before
 
 
 def test_a_purge_deletes_the_quarantine_and_nothing_else(base: Store) -> None:
     report = compact(base.child("ck"), base.child("q"), STOPPED)
     base.write("q/notes.txt", b"of somebody")
-    before = content(base.child("ck"))
+    before = contents(base.child("ck"))
     done = purge(Quarantine(base.child("q")))
     assert (done.files, done.bytes) == (report.won.files, report.won.bytes)
-    assert content(base.child("ck")) == before
+    assert contents(base.child("ck")) == before
     assert [info.path for info in base.list("q")] == ["q/notes.txt"]
     assert refused(undo, base) == "not-a-quarantine"
     assert refused(purge, Quarantine(base.child("q"))) == "not-a-quarantine"
 
 
 def test_empty_partitions_go_and_come_back(tmp_path: Path) -> None:
-    litter(LocalStore(tmp_path / "ck"))
+    write_with_garbage(LocalStore(tmp_path / "ck"))
     base = LocalStore(tmp_path)
     compact(base.child("ck"), base.child("q"), STOPPED)
     assert not (tmp_path / "ck/state/0/2").exists()
@@ -118,7 +119,7 @@ def test_empty_partitions_go_and_come_back(tmp_path: Path) -> None:
 
 
 def test_files_keep_their_inodes_on_one_disk(tmp_path: Path) -> None:
-    litter(LocalStore(tmp_path / "ck"))
+    write_with_garbage(LocalStore(tmp_path / "ck"))
     base = LocalStore(tmp_path)
     before = {info.path: info.identity for info in base.list("ck")}
     compact(base.child("ck"), base.child("q"), STOPPED)
@@ -129,9 +130,9 @@ def test_files_keep_their_inodes_on_one_disk(tmp_path: Path) -> None:
 def test_an_undo_is_refused_once_the_query_has_gone_on(base: Store) -> None:
     compact(base.child("ck"), base.child("q"), STOPPED)
     commit_next(base.child("ck"), 4)
-    before = content(base)
+    before = contents(base)
     assert refused(undo, base) == "query-went-on"
-    assert content(base) == before
+    assert contents(base) == before
     assert purge(Quarantine(base.child("q"))).files
 
 
@@ -149,14 +150,14 @@ def test_an_undo_after_a_start_that_failed_brings_back_what_batches_need(base: S
 def test_an_undo_is_refused_where_another_file_has_the_name(base: Store) -> None:
     compact(base.child("ck"), base.child("q"), STOPPED)
     base.write("ck/offsets/0", b"something else")
-    before = content(base)
+    before = contents(base)
     assert refused(undo, base) == "undo-conflict"
-    assert content(base) == before
+    assert contents(base) == before
 
 
 def test_an_undo_needs_its_own_checkpoint(base: Store) -> None:
     compact(base.child("ck"), base.child("q"), STOPPED)
-    litter(base.child("other"))
+    write_with_garbage(base.child("other"))
     other = base.child("other")
     assert refused(bring_back, other, Quarantine(base.child("q")), check=lambda: None) == "other-checkpoint"
     assert refused(compact, other, base.child("q"), STOPPED) == "other-checkpoint"
@@ -173,11 +174,11 @@ WATCHED = CompactionRequest(stopped=True, watch=Watch(quiet_s=600, watch_s=0))
 
 
 def test_a_young_file_is_a_sign_of_life(base: Store) -> None:
-    before = content(base)
+    before = contents(base)
     with pytest.raises(RefusedError, match=r"was written .* s ago") as error:
         compact(base.child("ck"), base.child("q"), WATCHED)
     assert error.value.code == "signs-of-life"
-    assert content(base) == before
+    assert contents(base) == before
     assert [refusal.code for refusal in plan(base.child("ck"), WATCHED).refusals] == ["signs-of-life"]
     later = Watch(quiet_s=600, watch_s=0, now_ns=lambda: time.time_ns() + 601 * 10**9)
     assert compact(base.child("ck"), base.child("q"), replace(WATCHED, watch=later)).files
@@ -208,9 +209,9 @@ def test_a_query_that_starts_meanwhile_ends_the_compaction(
             commit_next(base.child("ck"), 4)
 
     needed, _ = closure(base.child("ck"))
-    wish = replace(STOPPED, check=start_at_the_third)
+    request = replace(STOPPED, check=start_at_the_third)
     with pytest.raises(RefusedError, match=r"started meanwhile.*q") as error:
-        compact(base.child("ck"), base.child("q"), wish)
+        compact(base.child("ck"), base.child("q"), request)
     assert error.value.code == "signs-of-life"
     assert all(base.exists(f"ck/{path}") for path in needed.paths)
     # The same place again: what was moved stays away, as the query has shown that it does without.
@@ -278,9 +279,9 @@ def test_a_quarantine_and_its_checkpoint_lie_apart(tmp_path: Path, place: str) -
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    for wish in (STOPPED, replace(STOPPED, stopped=False)):
-        with pytest.raises(NotFoundError, match="no checkpoint"):
-            compact(LocalStore(tmp_path / "nothing"), LocalStore(tmp_path / "q"), wish)
+    for request in (STOPPED, replace(STOPPED, stopped=False)):
+        with pytest.raises(NotFoundError, match="not a checkpoint"):
+            compact(LocalStore(tmp_path / "nothing"), LocalStore(tmp_path / "q"), request)
 
 
 def test_a_recorded_checkpoint_there_and_back(tmp_path: Path) -> None:
@@ -293,4 +294,4 @@ def test_a_recorded_checkpoint_there_and_back(tmp_path: Path) -> None:
     assert {Reason.UNNAMED_DATA, Reason.ABANDONED_PARTITION} <= {*report.reasons}
     assert closure(base.child("ck")) == needed
     undo(base)
-    assert content(base.child("ck")) == whole.files
+    assert contents(base.child("ck")) == whole.files

@@ -14,23 +14,24 @@ from streambank.declaration.declaration import Job
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.jobs import BY, declare
-from tests.support.littered import closure, content, litter
+from tests.support.checkpoint.with_garbage import closure, write_with_garbage
+from tests.support.jobs.declared import BY, declare
+from tests.support.storage.contents import contents
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """A job whose checkpoint has garbage."""
     job = declare(tmp_path)
-    litter(open_store(job.checkpoint))
+    write_with_garbage(open_store(job.checkpoint))
     return job
 
 
 def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> None:
     checkpoint = open_store(job.checkpoint)
-    before, needed = content(checkpoint), closure(checkpoint)
+    before, needed = contents(checkpoint), closure(checkpoint)
     planned = compact_job(job, label="x", by=BY, dry_run=True)["main"]
-    assert content(checkpoint) == before and job.records().lease.view() is None
+    assert contents(checkpoint) == before and job.records().lease.view() is None
 
     done = compact_job(job, label="x", by=BY, why="too many files")["main"]
 
@@ -45,7 +46,7 @@ def test_while_no_driver_lives_everything_dead_goes_and_comes_back(job: Job) -> 
     assert again.already_done
     back = undo_job(job, done.quarantine or "", by=BY)
     assert back.files == len(done.files)
-    assert content(checkpoint) == before
+    assert contents(checkpoint) == before
     assert job.records().last_event("compaction-undone")
 
 
@@ -70,15 +71,15 @@ def test_a_lost_lease_ends_it(job: Job, monkeypatch: pytest.MonkeyPatch) -> None
         job.records().lease.break_lease(by=BY, why="a test", even_live=True)
 
     monkeypatch.setattr("streambank.compaction.compact.check_still", take_away)
-    before = content(open_store(job.checkpoint))
+    before = contents(open_store(job.checkpoint))
     with pytest.raises(ConflictError) as error:
         compact_job(job, label="x", by=BY)
     assert error.value.code == "claim-lost"
-    assert content(open_store(job.checkpoint)) == before
+    assert contents(open_store(job.checkpoint)) == before
 
 
 def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
-    before = content(open_store(job.checkpoint))
+    before = contents(open_store(job.checkpoint))
     driver = job.records().lease.acquire([this_process("driver")])
     try:
         assert compact_job(job, label="x", by=BY, dry_run=True)["main"].mode == "running"
@@ -88,7 +89,7 @@ def test_beside_a_driver_only_unfinished_writes_go(job: Job) -> None:
         assert (done.mode, done.files) == ("running", ())
         with pytest.raises(RefusedError, match="is held by"):
             compact_job(job, label="x", by=BY, stopped=True)
-        assert content(open_store(job.checkpoint)) == before
+        assert contents(open_store(job.checkpoint)) == before
     finally:
         driver.release()
     stopped = compact_job(job, label="x", by=BY)["main"]
@@ -113,7 +114,7 @@ def test_the_generation_that_counts_is_compacted(job: Job) -> None:
     generations.ensure_first(job.checkpoint, by=BY)
     with records.operation("restore", by=BY) as operation:
         generations.switch(generations.propose(taken=lambda place: False), operation=operation)
-    litter(open_store(f"{job.checkpoint}.g0002"))
+    write_with_garbage(open_store(f"{job.checkpoint}.g0002"))
     done = compact_job(job, label="x", by=BY)["main"]
     assert done.checkpoint == f"{job.checkpoint}.g0002"
 
@@ -126,7 +127,7 @@ def test_a_job_that_was_never_started_has_nothing(tmp_path: Path) -> None:
 def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
     job = declare(tmp_path, more='queries = ["left", "right"]\n')
     for location in job.queries.values():
-        litter(open_store(location))
+        write_with_garbage(open_store(location))
     with pytest.raises(InputError, match="quarantine of its own"):
         compact_job(job, label="x", by=BY, quarantine=str(tmp_path / "q"))
     with pytest.raises(InputError, match="no query"):
@@ -142,7 +143,7 @@ def test_several_queries_have_a_quarantine_each(tmp_path: Path) -> None:
 def test_a_quarantine_of_another_checkpoint_is_not_brought_back(job: Job, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = declare(tmp_path / "other")
-    litter(open_store(other.checkpoint))
+    write_with_garbage(open_store(other.checkpoint))
     done = compact_job(other, label="x", by=BY)["main"]
     with pytest.raises(InputError, match="not a current checkpoint"):
         undo_job(job, done.quarantine or "", by=BY)
@@ -193,4 +194,4 @@ def test_a_purge_that_broke_off_is_ended_with_its_job_known(job: Job) -> None:
     assert purge_job(job, done.quarantine, by=BY).checkpoint is None
     event = job.records().last_event("quarantine-purged")
     assert event is not None and event["checkpoint"] == job.checkpoint
-    assert not content(place)
+    assert not contents(place)

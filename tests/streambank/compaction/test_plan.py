@@ -11,8 +11,8 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.compaction.dead_files import WHY, Reason, Stopped, stage
 from streambank.compaction.plan import CompactionPlan, plan_stopped
 from streambank.core.errors import InputError, NotFoundError, RefusedError, StreambankError
-from tests.support.checkpoints import PLANNED, REFUSED, Checkpoint, checkpoint
-from tests.support.garbage import garbage_for
+from tests.support.checkpoint.garbage import garbage_for
+from tests.support.checkpoint.recorded import PLANNED, REFUSED, Checkpoint, checkpoint
 
 STAYS = {Kind.SOURCE_LOG, Kind.SOURCE_OTHER, Kind.OFFSETS, Kind.OPERATOR_V1, Kind.SCHEMA_V2, Kind.SCHEMA_V3}
 """What may stay though no kept batch needs it."""

@@ -7,7 +7,8 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.core.errors import ConflictError, FormatError, InputError, RefusedError
-from tests.support.jobs import BY, race
+from tests.support.jobs.declared import BY
+from tests.support.processes import race
 
 SWITCH = """
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ import pytest
 from streambank.control.claims import Claim, Claims, Clock, Holder
 from streambank.control.keepalive import Keeper
 from streambank.control.processes import ProcessId
+from streambank.core.errors import StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.jobs import ELSEWHERE, FakeClock, poll
+from tests.support.jobs.declared import ELSEWHERE
+from tests.support.waiting import FakeClock, poll
 
 
 class Hanging:
@@ -62,6 +65,67 @@ def test_who_holds_a_claim_is_gone_in_time_although_a_beat_hangs(store: Hanging)
     store.answers.set()
     keeper.stop()
     assert len(overdue) == 1
+
+
+def test_a_log_that_hangs_does_not_keep_a_driver_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of the log may be that of the records: the claim must be given up without waiting for it."""
+    claim = claimed(open_store(tmp_path), beat_s=0.1, ttl_s=2.0)
+    written, hung = threading.Event(), threading.Event()
+
+    class Hangs(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            hung.set()
+            written.wait()
+
+    failing = threading.Event()
+
+    def status() -> dict[str, object]:
+        if failing.is_set():
+            raise StorageError("The disk is gone.")
+        return {}
+
+    log = logging.getLogger("streambank.control.keepalive")
+    handler = Hangs()
+    log.addHandler(handler)
+    overdue: list[float] = []
+    keeper = Keeper(claim, on_lost=lambda why: overdue.append(claim.overdue_s()), status=status).start()
+    try:
+        failing.set()
+        poll(lambda: overdue)
+        assert hung.is_set(), "a line was written, and hung"
+        assert overdue[0] < 0.0, "others may have taken over before"
+    finally:
+        written.set()
+        log.removeHandler(handler)
+        keeper.stop()
+
+
+def test_a_heartbeat_that_fails_is_logged_once_and_its_end_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = claimed(open_store(tmp_path), beat_s=0.02, ttl_s=30.0)
+    failing = threading.Event()
+
+    def status() -> dict[str, object]:
+        if failing.is_set():
+            raise StorageError("The disk is gone.")
+        return {}
+
+    caplog.set_level(logging.INFO, "streambank.control.keepalive")
+    keeper = Keeper(claim, status=status).start()
+    failing.set()
+    poll(lambda: caplog.messages)
+    time.sleep(0.2)
+    failing.clear()
+    poll(lambda: len(caplog.messages) > 1)
+    keeper.stop()
+    where = f"lease of {open_store(tmp_path).uri}"
+    assert caplog.messages == [
+        f"A heartbeat of {where} was not written: The disk is gone.",
+        f"Heartbeats of {where} are written again.",
+    ]
 
 
 def test_beats_that_hang_for_a_while_lose_nothing(store: Hanging) -> None:

@@ -16,7 +16,9 @@ from streambank.control.processes import HostId, ProcessId, process, this_proces
 from streambank.core.errors import ConflictError, RefusedError, StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.jobs import BY, ELSEWHERE, FakeClock, child, here, poll, race, say
+from tests.support.jobs.declared import BY, ELSEWHERE, here
+from tests.support.processes import child, race, say
+from tests.support.waiting import FakeClock, poll
 
 HOLD = """
 import sys

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from streambank.control.claims import Clock
-from streambank.control.operation import OperationLock
+from streambank.control.operation import OperationLock, Waits
 from streambank.core.errors import ConflictError, RefusedError
 from streambank.storage import open_store
-from tests.support.jobs import BY, ELSEWHERE, FakeClock, child, poll, race, say
+from tests.support.jobs.declared import BY, ELSEWHERE
+from tests.support.processes import child, race, say
+from tests.support.waiting import FakeClock, poll
 
 HOLD = """
 import sys
@@ -114,3 +117,21 @@ def test_the_lock_is_let_go_when_the_operation_fails(tmp_path: Path) -> None:
         raise ZeroDivisionError
     with lock.hold("start", by=BY):
         pass
+
+
+@pytest.mark.parametrize(
+    ("every_s", "expected"),
+    [
+        (0, ["one ...", "one: 0 s so far ...", "two ...", "one ..."]),
+        (1000, ["one ...", "two ...", "one ..."]),
+    ],
+)
+def test_a_wait_is_logged_once_and_again_while_it_lasts(
+    every_s: float, expected: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("streambank.control.operation.LOGGED_EVERY_S", every_s)
+    caplog.set_level(logging.INFO, "streambank")
+    waits = Waits(logging.getLogger("streambank.job.start"))
+    for text in ("one", "one", "two", "one"):
+        waits(text)
+    assert caplog.messages == expected

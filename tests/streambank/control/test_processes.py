@@ -8,7 +8,9 @@ import pytest
 
 from streambank.control import processes
 from streambank.control.processes import process, send_signal, this_host, this_process, who
-from tests.support.jobs import ELSEWHERE, child, poll, say
+from tests.support.jobs.declared import ELSEWHERE
+from tests.support.processes import child, say
+from tests.support.waiting import poll
 
 SLEEP = "print('up', flush=True); input()"
 

@@ -20,7 +20,7 @@ from streambank.control.segments import MOST_AT_ONCE, WHOLE_WRITE_BYTES, segment
 from streambank.core.errors import FormatError, StorageError
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.progress import ProgressScan
+from tests.support.sla.progress_scan import ProgressScan
 
 
 @pytest.fixture(params=["local", "memory"])

@@ -19,8 +19,8 @@ from streambank.job.start import start_job
 from streambank.job.stop import stop_job
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.jobs import BY, declare, fake_launcher, here
+from tests.support.jobs.declared import BY, declare, fake_launcher, here
+from tests.support.storage.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
 
 OLD = datetime(2013, 1, 1, tzinfo=UTC)
 NEW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from streambank.control.records import RecordStream
 from streambank.core.errors import FormatError
 from streambank.storage import open_store
-from tests.support.jobs import race
+from tests.support.processes import race
 
 APPEND = """
 import sys

@@ -9,7 +9,7 @@ import pytest
 from streambank.core.errors import InputError, StorageError
 from streambank.declaration.credentials import is_credential
 from streambank.job.start import start_job
-from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 
 @pytest.mark.parametrize(

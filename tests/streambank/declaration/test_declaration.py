@@ -10,7 +10,7 @@ from streambank.core.errors import InputError, NotFoundError
 from streambank.declaration.declaration import Declarations, load_jobs
 from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.retention.policy import Policy
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 FULL = """
 repository = "repo"

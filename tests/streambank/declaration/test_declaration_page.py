@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from streambank.declaration.fields import Fields
-from streambank.declaration.sla import PROMISES
+from streambank.declaration.objectives import PROMISES
 from tests.streambank.declaration.test_declaration import FULL, load
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 
 def documented_fields() -> set[str]:

@@ -15,7 +15,7 @@ from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.standalone import StandaloneLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.job.start import start_job
-from tests.support.jobs import BY, write_jobs
+from tests.support.jobs.declared import BY, write_jobs
 
 K8S = '"k8s://https://api:6443"'
 IN_IMAGE = 'image = "i", entry = "local:///run_query.py"'

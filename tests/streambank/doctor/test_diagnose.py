@@ -19,12 +19,12 @@ from streambank.repository.manifest import Manifest
 from streambank.savepoint.plan import Budget
 from streambank.sla.skew.hot_key_record import keep_hot_keys
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.doctor_inputs import DISK, NFS, mounts
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
-from tests.support.doctored import DISK, NFS, mounts
-from tests.support.histories import BEGIN, line, operator
-from tests.support.jobs import ELSEWHERE, declare, write_jobs
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import ELSEWHERE, declare, write_jobs
+from tests.support.sla.progress_records import BEGIN, line, operator
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
 MACHINE = Machine(mounts(nfs=NFS, disk=DISK), 8 << 30, {})

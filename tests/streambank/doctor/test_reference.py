@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/reference/doctor.md"
 

@@ -7,7 +7,7 @@ import pytest
 from streambank.core.errors import InputError, NotFoundError
 from streambank.driver.application import check_application
 from streambank.job.start import start_job
-from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 
 @pytest.mark.parametrize("application", ["app.jar", "notebook.ipynb", "app.zip", "app"])

@@ -20,8 +20,8 @@ from streambank.driver.spec import write_launch
 from streambank.job.hopeless import died_alike, hopeless_death
 from streambank.job.savepoint import savepoint_job
 from streambank.job.start import start_job
-from tests.support.checkpoints import unpack
-from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.checkpoint.recorded import unpack
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 CUT_OFF = (
     "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: "

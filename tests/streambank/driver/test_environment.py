@@ -11,7 +11,7 @@ from streambank.driver.environment import driver_environment
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import QuerySpec
 from streambank.job.start import start_job
-from tests.support.jobs import BY, declare, fake_launcher
+from tests.support.jobs.declared import BY, declare, fake_launcher
 
 SECRETS = {
     "AIRFLOW__API_AUTH__JWT_SECRET": "s1",

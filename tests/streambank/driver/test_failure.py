@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from streambank.driver.failure import LINES, failure_in, shown
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 LOGS = ROOT / "tests" / "data" / "driver-logs"
 """The ends of real logs: PySpark 4.3 ran an application of a few lines by spark-submit."""

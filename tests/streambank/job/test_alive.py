@@ -11,8 +11,8 @@ from streambank.control.control import JobControl
 from streambank.control.processes import ProcessId, this_process
 from streambank.core.units import to_json_time
 from streambank.job.alive import Life, job_life
-from streambank.storage.memory import MemoryStore
-from tests.support.jobs import ELSEWHERE, FakeClock
+from tests.support.jobs.declared import ELSEWHERE
+from tests.support.waiting import FakeClock
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 BY_RUN = {"dag_id": "flights.run", "run_id": "manual__1"}
@@ -26,12 +26,7 @@ def at(minute: float) -> datetime:
     return NOW + timedelta(minutes=minute)
 
 
-@pytest.fixture
-def control() -> JobControl:
-    return JobControl(MemoryStore(), "flights")
-
-
-def wanted(control: JobControl, minute: float, state: str = "running", **by: str) -> int:
+def desire(control: JobControl, minute: float, state: str = "running", **by: str) -> int:
     return control.desired_records.append({"state": state, "at": to_json_time(at(minute)), "by": by})
 
 
@@ -87,17 +82,17 @@ def _json(data: dict[str, Any]) -> bytes:
 
 
 def test_a_job_that_is_not_meant_to_run_is_well_without_a_driver(control: JobControl) -> None:
-    assert (life(control).wanted, life(control).up) == (False, False)
-    wanted(control, -60, **BY_RUN)
+    assert (life(control).desired, life(control).up) == (False, False)
+    desire(control, -60, **BY_RUN)
     driver(control, -60, -30, DONE)
-    wanted(control, -10, "stopped")
+    desire(control, -10, "stopped")
     found = life(control)
-    assert not found.wanted and "stopped" in found.why_not
+    assert not found.desired and "stopped" in found.why_not
     assert (found.down_since, found.unwatched_since) == (None, None)
 
 
 def test_a_driver_that_died_is_missed_from_its_last_heartbeat(control: JobControl) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -7, DONE)
     found = life(control)
     assert (found.up, found.down_since, found.down_s(NOW)) == (False, at(-7), 420.0)
@@ -107,7 +102,7 @@ def test_a_driver_that_died_is_missed_from_its_last_heartbeat(control: JobContro
 
 
 def test_one_that_nobody_ever_started_is_missed_since_it_was_asked_for(control: JobControl) -> None:
-    wanted(control, -8)
+    desire(control, -8)
     found = life(control)
     assert found.down_since == at(-8) and "no driver has started" in found.down_why
     # A cluster without room may need as long as a start is given.
@@ -119,7 +114,7 @@ def test_one_that_nobody_ever_started_is_missed_since_it_was_asked_for(control: 
 def test_drivers_that_die_before_a_batch_do_not_end_an_outage(
     control: JobControl, dies_with: dict[str, Any] | None
 ) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -20, DONE)
     for begin in (-15, -10, -5):
         driver(control, begin, begin + 1, NOTHING)
@@ -137,7 +132,7 @@ def test_drivers_that_die_before_a_batch_do_not_end_an_outage(
 
 
 def test_drivers_that_never_get_the_lease_count_as_well(control: JobControl) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -20, DONE)
     for minute in (-15, -5):
         control.event_records.append(
@@ -149,26 +144,28 @@ def test_drivers_that_never_get_the_lease_count_as_well(control: JobControl) -> 
 
 
 def test_an_idle_driver_that_lived_for_long_has_worked(control: JobControl) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -4, IDLE)
     assert life(control).down_since == at(-4)
 
 
 def test_an_application_that_ran_to_its_end_is_no_outage(control: JobControl) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     ended = {"minute": -400.0, "how": "released", "exit_code": 0}
     driver(control, -600, -400, DONE, end=ended)
     found = life(control)
-    assert (found.wanted, found.finished, found.failures) == (False, True, ())
+    assert (found.desired, found.finished, found.failures) == (False, True, ())
     control.event_records.append({"kind": "stop-asked", "epoch": 1, "at": to_json_time(at(-401))})
     found = life(control)
-    assert (found.wanted, found.down_since) == (True, at(-400)), "it was stopped, and nobody started it again"
+    assert (found.desired, found.down_since) == (True, at(-400)), (
+        "it was stopped, and nobody started it again"
+    )
 
 
 def test_a_driver_elsewhere_is_judged_by_the_age_of_its_heartbeat_and_then_watched(
     control: JobControl,
 ) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -1, DONE, elsewhere=True)
     assert life(control).up is True
     assert life(control, 5).up is None, "clocks may differ"
@@ -179,7 +176,7 @@ def test_a_driver_elsewhere_is_judged_by_the_age_of_its_heartbeat_and_then_watch
 
 def test_a_heartbeat_from_the_future_is_watched_like_an_old_one(control: JobControl) -> None:
     """The clock of the driver's host is hours ahead: that must not keep it alive for hours."""
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, 120, DONE, elsewhere=True)
     assert life(control).up is None
     patient = JobControl(control.store, "flights", clock=FakeClock())  # type: ignore[arg-type]
@@ -189,7 +186,7 @@ def test_a_heartbeat_from_the_future_is_watched_like_an_old_one(control: JobCont
 
 
 def test_restarts_in_a_day_are_those_that_nobody_asked_for(control: JobControl) -> None:
-    wanted(control, -600)
+    desire(control, -600)
     driver(control, -600, -500, DONE)
     asked = driver(control, -500, -400, DONE)
     control.event_records.append(
@@ -211,7 +208,7 @@ def test_restarts_in_a_day_are_those_that_nobody_asked_for(control: JobControl) 
 
 
 def test_what_was_started_by_hand_is_not_expected_to_be_watched(control: JobControl) -> None:
-    wanted(control, -600, user="ann", via="cli")
+    desire(control, -600, user="ann", via="cli")
     driver(control, -600, 0, DONE, lives=True)
     found = life(control)
     assert (found.up, found.expected, found.watched, found.unwatched_since) == (True, False, False, None)
@@ -219,7 +216,7 @@ def test_what_was_started_by_hand_is_not_expected_to_be_watched(control: JobCont
 
 @pytest.mark.parametrize("verb", ["run", "restore", "compact", "rescale"])
 def test_what_a_dag_of_the_job_started_is_expected_to_be_watched(control: JobControl, verb: str) -> None:
-    wanted(control, -10, dag_id=f"flights.{verb}")
+    desire(control, -10, dag_id=f"flights.{verb}")
     driver(control, -10, 0, DONE, lives=True)
     found = life(control)
     assert (found.expected, found.watched, found.unwatched_since) == (True, False, at(-10))
@@ -228,7 +225,7 @@ def test_what_a_dag_of_the_job_started_is_expected_to_be_watched(control: JobCon
 
 
 def test_a_watcher_that_gives_no_more_signs_is_missed_when_the_next_one_was_due(control: JobControl) -> None:
-    number = wanted(control, -600, user="ann")
+    number = desire(control, -600, user="ann")
     driver(control, -600, 0, DONE, lives=True)
     watch(control, number, -2)
     assert (life(control).watched, life(control).unwatched_since) == (True, None), "a minute late is no gap"
@@ -243,7 +240,7 @@ def test_a_watcher_that_gives_no_more_signs_is_missed_when_the_next_one_was_due(
 
 
 def test_a_watcher_that_ended_although_the_job_is_meant_to_run_is_missed(control: JobControl) -> None:
-    number = wanted(control, -600, user="ann")
+    number = desire(control, -600, user="ann")
     driver(control, -600, 0, DONE, lives=True)
     mine = watch(control, number, 0)
     control.watches.end(mine, "gave-up", "3 drivers in a row ended")
@@ -253,17 +250,17 @@ def test_a_watcher_that_ended_although_the_job_is_meant_to_run_is_missed(control
 
 
 def test_a_stop_ends_the_watching_and_a_start_by_hand_expects_none(control: JobControl) -> None:
-    number = wanted(control, -600, dag_id="flights.run")
+    number = desire(control, -600, dag_id="flights.run")
     watch(control, number, -100)
-    wanted(control, -99, "stopped")
+    desire(control, -99, "stopped")
     assert life(control).unwatched_since is None
-    wanted(control, -50, user="ann", via="cli")
+    desire(control, -50, user="ann", via="cli")
     driver(control, -50, 0, DONE, lives=True)
     assert not life(control).expected
 
 
 def test_a_watcher_whose_dag_is_paused_gives_signs_and_watches_nothing(control: JobControl) -> None:
-    number = wanted(control, -600, dag_id="flights.run")
+    number = desire(control, -600, dag_id="flights.run")
     driver(control, -600, 0, DONE, lives=True)
     watch(control, number, 0)
     view = control.watches.view()

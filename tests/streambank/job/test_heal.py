@@ -20,8 +20,9 @@ from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from streambank.sla.judge.facts import recoveries
-from tests.support.histories import at, line
-from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.sla.progress_records import at, line
+from tests.support.waiting import poll
 
 HUNG = ("--still-s", "5000")
 """50 minutes are allowed."""

@@ -12,8 +12,9 @@ import pytest
 from streambank.control.claims import ClaimView
 from streambank.core.errors import InputError
 from streambank.declaration.health import HealthPolicy
-from streambank.job.health import AwakeClock, Health, Observer, Seen, Unhealthy, judge_health
-from tests.support.jobs import FakeClock, declare
+from streambank.job.health import AwakeClock, Health, Inputs, Observer, Unhealthy, judge_health
+from tests.support.jobs.declared import declare
+from tests.support.waiting import FakeClock
 
 POLICY = HealthPolicy()
 WINDOW_S = 3000.0  # max(1 min, 10 min) x (3 + 2)
@@ -25,9 +26,9 @@ def said(still_s: float = 1.0, **query: Any) -> dict[str, Any]:
 
 
 def judged(
-    status: Mapping[str, Any], seen: Seen | None = None, *, names: tuple[str, ...] = ("main",)
+    status: Mapping[str, Any], seen: Inputs | None = None, *, names: tuple[str, ...] = ("main",)
 ) -> Health:
-    found = judge_health(POLICY, names, status, seen or Seen())
+    found = judge_health(POLICY, names, status, seen or Inputs())
     json.dumps(found.to_dict())
     return found
 
@@ -83,16 +84,16 @@ def test_an_idle_query_is_told_from_one_that_hangs() -> None:
 
 
 def test_a_silent_driver_is_added_to_what_it_said_last() -> None:
-    assert judged(said(1.0), Seen(silent_s=WINDOW_S - 1)).state == "healthy"
-    frozen = judged(said(1.0), Seen(silent_s=WINDOW_S))
+    assert judged(said(1.0), Inputs(silent_s=WINDOW_S - 1)).state == "healthy"
+    frozen = judged(said(1.0), Inputs(silent_s=WINDOW_S))
     assert frozen.state == "unhealthy"
     assert "has said nothing for 3,000 s" in frozen.why
 
 
 def test_batches_that_appear_count_though_the_driver_does_not_notice_them() -> None:
-    assert judged(said(WINDOW_S + 1), Seen(committed_s={"main": 5.0})).state == "healthy"
-    assert judged(said(WINDOW_S + 1), Seen(committed_s={"main": WINDOW_S + 1})).state == "unhealthy"
-    assert judged(said(WINDOW_S + 1), Seen(committed_s={"another": 5.0})).state == "unhealthy"
+    assert judged(said(WINDOW_S + 1), Inputs(committed_s={"main": 5.0})).state == "healthy"
+    assert judged(said(WINDOW_S + 1), Inputs(committed_s={"main": WINDOW_S + 1})).state == "unhealthy"
+    assert judged(said(WINDOW_S + 1), Inputs(committed_s={"another": 5.0})).state == "unhealthy"
 
 
 def test_of_several_queries_the_one_nearest_to_its_limit_counts() -> None:
@@ -124,16 +125,16 @@ def view(epoch: int = 1, beat: int | None = 1) -> ClaimView:
 def test_an_observer_sees_a_heartbeat_stand_still_and_batches_appear() -> None:
     clock = FakeClock()
     observer = Observer(AwakeClock(monotonic=clock.monotonic))
-    assert observer.look(view(), {"main": 4}) == Seen()
+    assert observer.look(view(), {"main": 4}) == Inputs()
     clock.now += 10
-    assert observer.look(view(), {"main": 4}) == Seen(10.0)
+    assert observer.look(view(), {"main": 4}) == Inputs(10.0)
     clock.now += 10
-    assert observer.look(view(beat=2), {"main": 5}) == Seen(0.0, {"main": 0.0})
+    assert observer.look(view(beat=2), {"main": 5}) == Inputs(0.0, {"main": 0.0})
     clock.now += 5
-    assert observer.look(view(beat=2), {"main": 5}) == Seen(5.0, {"main": 5.0})
-    assert observer.look(view(epoch=2), {"main": 0}) == Seen(), "another driver, after a restore"
+    assert observer.look(view(beat=2), {"main": 5}) == Inputs(5.0, {"main": 5.0})
+    assert observer.look(view(epoch=2), {"main": 0}) == Inputs(), "another driver, after a restore"
     clock.now += 5
-    assert observer.look(view(epoch=2, beat=None), {"main": None}) == Seen(0.0, {"main": 0.0})
+    assert observer.look(view(epoch=2, beat=None), {"main": None}) == Inputs(0.0, {"main": 0.0})
 
 
 def test_an_observer_that_was_frozen_itself_has_seen_nothing() -> None:
@@ -142,9 +143,9 @@ def test_an_observer_that_was_frozen_itself_has_seen_nothing() -> None:
     observer = Observer(AwakeClock(30.0, monotonic=clock.monotonic))
     observer.look(view(), {})
     clock.now += 7200
-    assert observer.look(view(), {}) == Seen(30.0)
+    assert observer.look(view(), {}) == Inputs(30.0)
     clock.now -= 50
-    assert observer.look(view(), {}) == Seen(30.0), "a clock that goes back is no time that passed"
+    assert observer.look(view(), {}) == Inputs(30.0), "a clock that goes back is no time that passed"
 
 
 def test_what_was_found_travels_as_json() -> None:

@@ -14,7 +14,8 @@ from streambank.declaration.declaration import Job
 from streambank.job.restart import RestartAsked, RestartResult, ask_to_restart, restart_job
 from streambank.job.start import start_job
 from streambank.job.stop import stop_job
-from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.waiting import poll
 
 
 def start(folder: Path, job: Job) -> None:
@@ -49,14 +50,14 @@ def wait_until_gone(job: Job) -> None:
 def test_one_driver_takes_over_from_another_at_a_boundary(folder: Path) -> None:
     job = declare(folder)
     start(folder, job)
-    wishes = job.records().desired_records.numbers()
+    numbers = job.records().desired_records.numbers()
 
     result = finish(folder, job, ask(job))
 
     assert (result.state, result.how, result.stopped_epoch) == ("restarted", "boundary", 1)
     assert (result.start.epoch, result.start.batch) == (2, 1)
     assert requests(job) == 1
-    assert job.records().desired_records.numbers() == wishes  # nobody was told that it is to be stopped
+    assert job.records().desired_records.numbers() == numbers  # nobody was told that it is to be stopped
     said = result.to_dict()
     assert (said["state"], said["epoch"], said["how"]) == ("restarted", 2, "boundary")
 

@@ -12,15 +12,18 @@ import pytest
 from streambank.control.processes import ProcessId
 from streambank.core.errors import InputError, NotFoundError, StreambankError
 from streambank.declaration.declaration import Job, load_jobs
-from streambank.job.savepoint import savepoint_job
+from streambank.job.savepoint import savepoint_job, sinks_of
 from streambank.job.stop import stop_job
+from streambank.kafka.recording import KafkaSinkCapture
 from streambank.repository.repository import Repository
 from streambank.savepoint.plan import make_plan
+from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import succeed
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.jobs import BY, declare, fake_launcher
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.kafka.fake_broker import FakeBroker
 
 
 def live(location: str, batches: int) -> LiveCheckpoint:
@@ -196,3 +199,21 @@ def test_a_stop_whose_savepoint_fails_leaves_the_job_stopped_and_unlocked(folder
     desired, lock = records.desired(), records.operation_lock.view()
     assert desired is not None and desired.state == "stopped"
     assert lock is not None and lock.state == "ended"
+
+
+TABLE = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable"
+
+
+@pytest.mark.parametrize("told", [{}, None, {"bootstrap": "kafka:9092", "topic": "out"}])
+def test_a_file_sink_is_guarded_whatever_its_path_is_called(tmp_path: Path, told: Any) -> None:
+    facts = {"sink": "FileSink[file:/data/kafka-out]", "kafka": {"sources": [], "sink": told}}
+    (sink,) = sinks_of(facts, open_store(str(tmp_path)), FakeBroker().brokers())
+    assert isinstance(sink, FileSinkCapture)
+    assert sink.guarded
+
+
+def test_a_kafka_sink_is_one(tmp_path: Path) -> None:
+    facts = {"sink": TABLE, "kafka": {"sources": [], "sink": {"bootstrap": "kafka:9092", "topic": "out"}}}
+    (sink,) = sinks_of(facts, open_store(str(tmp_path)), FakeBroker().brokers())
+    assert isinstance(sink, KafkaSinkCapture)
+    assert sink.path == "kafka://kafka:9092/out"

@@ -18,9 +18,10 @@ from streambank.job.restart import RestartAsked, ask_to_restart, restart_job
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import ask_to_stop, stop_job
-from tests.support.fake_spark_master import FakeMaster, fake_master
-from tests.support.jobs import BY, declare, poll
-from tests.support.played_drivers import LeapingClock, Played, PlayedDrivers
+from tests.support.drivers.cluster_drivers import ClusterDrivers, DriverLife, LeapingClock
+from tests.support.jobs.declared import BY, declare
+from tests.support.spark.fake_master import FakeMaster, fake_master
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.slow  # those who obey nobody are waited for
 
@@ -32,9 +33,9 @@ def master() -> Iterator[FakeMaster]:
 
 
 @pytest.fixture
-def drivers(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedDrivers]:
+def drivers(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterDrivers]:
     monkeypatch.setattr("streambank.job.stop._MARGIN_S", 1.0)
-    found = PlayedDrivers(master)
+    found = ClusterDrivers(master)
     clock = LeapingClock(found).clock
     monkeypatch.setattr(Job, "records", lambda job: JobControl.open(job.control, job.name, clock=clock))
     yield found
@@ -53,7 +54,7 @@ def start(job: Job, **options: Any) -> StartResult:
     return start_job(job, by=BY, wait=False, launcher=launcher, **options)
 
 
-def lost_and_waiting(job: Job, master: FakeMaster, drivers: PlayedDrivers) -> None:
+def lost_and_waiting(job: Job, master: FakeMaster, drivers: ClusterDrivers) -> None:
     """A driver of which nobody has heard: it waits for room, and the answer to its submission was lost."""
     master.fault, master.workerless, drivers.room = "lost", True, False
     with pytest.raises(StorageError) as caught:
@@ -62,17 +63,17 @@ def lost_and_waiting(job: Job, master: FakeMaster, drivers: PlayedDrivers) -> No
     master.fault, master.workerless, drivers.room = None, False, True
 
 
-def first_of(drivers: PlayedDrivers, launch_id: str | None) -> Played:
+def first_of(drivers: ClusterDrivers, launch_id: str | None) -> DriverLife:
     return next(life for life in drivers.lives if life.spec.launch_id == launch_id)
 
 
-def back_under(drivers: PlayedDrivers, name: str) -> Played:
+def back_under(drivers: ClusterDrivers, name: str) -> DriverLife:
     life = drivers.play(name)
     poll(lambda: life.epoch)
     return life
 
 
-def running_one(job: Job, drivers: PlayedDrivers) -> Played:
+def running_one(job: Job, drivers: ClusterDrivers) -> DriverLife:
     started = start(job)
     assert started.state == "started"
     return poll(lambda: first_of(drivers, started.launch_id))
@@ -80,7 +81,7 @@ def running_one(job: Job, drivers: PlayedDrivers) -> Played:
 
 @pytest.mark.parametrize("way", ["stop", "stop in two steps", "restart"])
 def test_a_driver_that_waits_for_room_does_not_run_once_it_was_stopped(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, way: str
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, way: str
 ) -> None:
     job = in_cluster(folder, master, "--old")
     lost_and_waiting(job, master, drivers)
@@ -103,7 +104,7 @@ def test_a_driver_that_waits_for_room_does_not_run_once_it_was_stopped(
 
 
 def test_without_a_stop_a_driver_that_has_waited_runs(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master)
     lost_and_waiting(job, master, drivers)
@@ -115,12 +116,12 @@ def test_without_a_stop_a_driver_that_has_waited_runs(
 
 
 def test_a_stop_that_comes_while_a_start_works_is_later_than_its_launch(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, monkeypatch: pytest.MonkeyPatch
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = in_cluster(folder, master)
     settled = job.records().lease.settle()
     assert settled is None
-    wish = job.records().set_desired("running", by=BY)
+    desired = job.records().set_desired("running", by=BY)
     drivers.room = False
 
     launcher = StandaloneLauncher(job.launch, search_s=0.0)
@@ -137,11 +138,11 @@ def test_a_stop_that_comes_while_a_start_works_is_later_than_its_launch(
     job.records().set_desired("running", by=BY)
     late = drivers.play("driver-0001")
     assert poll(lambda: late.ended) == "refused"
-    assert late.spec.desired == wish.number
+    assert late.spec.desired == desired.number
 
 
 def test_one_whose_beat_stood_still_is_ended_before_another_is_launched(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master)
     hung = running_one(job, drivers)
@@ -152,13 +153,13 @@ def test_one_whose_beat_stood_still_is_ended_before_another_is_launched(
 
 
 def test_one_that_takes_the_lease_after_it_was_looked_at_is_left_alone(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, monkeypatch: pytest.MonkeyPatch
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = in_cluster(folder, master)
     lost_and_waiting(job, master, drivers)
     control = job.records()
     settle = control.lease.settle
-    late: list[Played] = []
+    late: list[DriverLife] = []
 
     def too_early(timeout_s: float | None = None) -> ClaimView | None:
         view = settle(timeout_s)
@@ -174,7 +175,7 @@ def test_one_that_takes_the_lease_after_it_was_looked_at_is_left_alone(
 
 
 def test_also_where_an_operation_has_had_the_lease_since(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master, supervise=True)
     running_one(job, drivers).freeze()
@@ -190,7 +191,9 @@ def test_also_where_an_operation_has_had_the_lease_since(
     assert master.killed == ["driver-0001"]
 
 
-def test_and_before_a_job_is_called_stopped(folder: Path, master: FakeMaster, drivers: PlayedDrivers) -> None:
+def test_and_before_a_job_is_called_stopped(
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
+) -> None:
     job = in_cluster(folder, master)
     hung = running_one(job, drivers)
     hung.freeze()
@@ -202,7 +205,7 @@ def test_and_before_a_job_is_called_stopped(folder: Path, master: FakeMaster, dr
 
 
 def test_no_second_driver_where_the_first_cannot_be_ended(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, monkeypatch: pytest.MonkeyPatch
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = in_cluster(folder, master)
     running_one(job, drivers).freeze()
@@ -218,7 +221,7 @@ def test_no_second_driver_where_the_first_cannot_be_ended(
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_one_that_took_the_lease_alone_is_located_by_whoever_comes(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, deaf: bool
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, deaf: bool
 ) -> None:
     job = in_cluster(folder, master)
     lost_and_waiting(job, master, drivers)
@@ -237,7 +240,7 @@ def test_one_that_took_the_lease_alone_is_located_by_whoever_comes(
 
 
 def test_one_that_its_cluster_brought_back_under_another_name_is_found_to_be_killed(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master, supervise=True)
     first = running_one(job, drivers)
@@ -254,7 +257,7 @@ def test_one_that_its_cluster_brought_back_under_another_name_is_found_to_be_kil
 
 @pytest.mark.parametrize("back", [False, True])
 def test_a_restart_never_takes_the_one_that_a_supervisor_brings_back(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, back: bool
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, back: bool
 ) -> None:
     drivers.stop_code = 1  # its query failed while it was stopped
     job = in_cluster(folder, master, "--old", supervise=True)
@@ -272,7 +275,7 @@ def test_a_restart_never_takes_the_one_that_a_supervisor_brings_back(
 
 @pytest.mark.parametrize("when", ["dead", "back before it was asked", "back after it was asked"])
 def test_a_restart_replaces_a_supervised_driver_that_has_just_died(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers, when: str
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers, when: str
 ) -> None:
     job = in_cluster(folder, master, "--old", supervise=True)
     first = running_one(job, drivers)
@@ -300,7 +303,7 @@ def test_a_restart_replaces_a_supervised_driver_that_has_just_died(
 
 
 def test_a_start_waits_for_the_one_that_a_supervisor_brings_back(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master, supervise=True)
     first = running_one(job, drivers)
@@ -312,7 +315,7 @@ def test_a_start_waits_for_the_one_that_a_supervisor_brings_back(
     assert (len(master.submitted), master.killed) == (1, [])
 
 
-def test_but_not_for_ever(folder: Path, master: FakeMaster, drivers: PlayedDrivers) -> None:
+def test_but_not_for_ever(folder: Path, master: FakeMaster, drivers: ClusterDrivers) -> None:
     job = in_cluster(folder, master, supervise=True)
     running_one(job, drivers).freeze()
     with pytest.raises(StorageError) as caught:
@@ -323,7 +326,7 @@ def test_but_not_for_ever(folder: Path, master: FakeMaster, drivers: PlayedDrive
 
 
 def test_who_is_not_started_any_more_is_not_brought_back_either(
-    folder: Path, master: FakeMaster, drivers: PlayedDrivers
+    folder: Path, master: FakeMaster, drivers: ClusterDrivers
 ) -> None:
     job = in_cluster(folder, master, supervise=True)
     first = running_one(job, drivers)

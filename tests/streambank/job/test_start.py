@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -20,24 +21,23 @@ from streambank.driver.launchers.local import LocalLauncher
 from streambank.job.start import StartResult, start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.jobs import (
+from tests.support.jobs.declared import (
     BY,
     ELSEWHERE,
     KILLED_STARTER,
-    child,
     declare,
     fake_installation,
     fake_launcher,
     here,
-    poll,
-    race,
 )
+from tests.support.processes import child, race
+from tests.support.waiting import poll
 
 RACE = """
 import json, pathlib, sys
 from streambank.declaration.declaration import load_jobs
 from streambank.job.start import start_job
-from tests.support.jobs import fake_launcher
+from tests.support.jobs.declared import fake_launcher
 folder = pathlib.Path(sys.argv[1])
 job = load_jobs(folder / "streaming_jobs.toml").job("flights")
 launcher = fake_launcher(folder)
@@ -68,6 +68,20 @@ class OpensTheGate(LocalLauncher):
         handles = super().find(control)
         self.found.append(len(handles))
         self.gate.touch()
+        return handles
+
+
+class WaitsForTheLease(OpensTheGate):
+    """Says who is there only when the driver that boots has taken the lease."""
+
+    def find(self, control: JobControl) -> list[Handle]:
+        handles = super().find(control)
+
+        def held() -> bool:
+            view = control.lease.view()
+            return view is not None and not view.free
+
+        poll(held)
         return handles
 
 
@@ -138,6 +152,18 @@ def test_another_spark_is_refused_under_its_name_before_anything_is_launched(fol
     assert start(folder, job).state == "started"
     version.write_text('__version__: str = "3.5.9"\n')
     assert start(folder, job).state == "already-running", "a driver that runs is not asked"
+
+
+def test_a_driver_that_takes_the_lease_while_a_start_looks_for_drivers_is_adopted(folder: Path) -> None:
+    gate = folder / "gate"
+    job = declare(folder, "--boot-until", str(gate))
+    with child(KILLED_STARTER, folder) as starter:
+        assert starter.wait(timeout=30) == -signal.SIGKILL
+    launcher = WaitsForTheLease(gate, fake_installation(folder))
+    result = start_job(job, by=BY, launcher=launcher)
+    assert launcher.found == [1], "the driver was there before it had the lease"
+    assert (result.state, result.epoch) == ("already-running", 1)
+    assert len(launches(job)) == 1
 
 
 def test_a_driver_that_was_killed_is_replaced_at_once(folder: Path) -> None:
@@ -243,14 +269,17 @@ def test_a_query_that_fails_early_fails_the_start_with_what_it_said(folder: Path
     assert caught.value.message.endswith(said)
 
 
-def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(folder: Path) -> None:
+def test_a_driver_that_never_gets_going_is_left_alone_and_found_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder, "--never-trigger")
-    told: list[str] = []
+    caplog.set_level(logging.INFO, "streambank.job")
     with pytest.raises(StorageError) as caught:
-        start(folder, job, timeout_s=3.0, tell=told.append)
+        start(folder, job, timeout_s=3.0)
     assert caught.value.code == "start-timeout"
-    first, *_, last = told
-    assert first == "The driver of job flights is starting"
+    launched, first, *_, last = caplog.messages
+    assert launched.startswith("The driver of job flights was launched: launch-")
+    assert first == "The driver of job flights is starting ..."
     assert last.startswith("Waiting for the first batch of job flights, process ")
     assert start(folder, job, wait=False).state == "already-running"
     assert len(launches(job)) == 1

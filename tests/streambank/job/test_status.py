@@ -14,7 +14,8 @@ from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import JobStatus, job_status
 from streambank.job.stop import stop_job
-from tests.support.jobs import BY, ELSEWHERE, declare, fake_launcher, poll
+from tests.support.jobs.declared import BY, ELSEWHERE, declare, fake_launcher
+from tests.support.waiting import poll
 
 
 def status(folder: Path, job: Job) -> JobStatus:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import StopResult, stop_job
-from tests.support.jobs import BY, ELSEWHERE, KILLED_STARTER, child, declare, fake_launcher, poll
+from tests.support.jobs.declared import BY, ELSEWHERE, KILLED_STARTER, declare, fake_launcher
+from tests.support.processes import child
+from tests.support.waiting import poll
 
 
 def start(folder: Path, job: Job) -> int:
@@ -50,15 +54,15 @@ def test_stopping_a_stopped_job_says_so(folder: Path) -> None:
     assert (again.state, again.how, again.batch) == ("already-stopped", "none", 0)
 
 
-def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(folder: Path) -> None:
+def test_a_drain_is_asked_of_the_driver_and_its_answer_passed_on(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder)
     start(folder, job)
-    told: list[str] = []
-    result = stop(folder, job, drain=True, drain_timeout_s=30, tell=told.append)
-    assert told
-    assert all(
-        text.startswith("Waiting until job flights has processed what its sources hold") for text in told
-    )
+    caplog.set_level(logging.INFO, "streambank.job.stop")
+    result = stop(folder, job, drain=True, drain_timeout_s=30)
+    (said,) = {text for text in caplog.messages if text.startswith("Waiting")}
+    assert said.startswith("Waiting until job flights has processed what its sources hold")
     assert result.drained is True
     (request,) = job.records().requests.records.all()
     assert request.data["options"]["drain"] is True and request.data["options"]["drain_timeout_s"] == 30
@@ -154,17 +158,20 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
         thread.join()
 
 
-def test_a_stop_waits_for_a_start_that_is_under_way(folder: Path) -> None:
+def test_a_stop_waits_for_a_start_that_is_under_way_and_its_driver_runs_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     job = declare(folder, "--boot-s", "0.7")
-    starting = threading.Thread(target=lambda: start(folder, job))
-    starting.start()
-    lock = job.records().operation_lock
-    poll(lambda: (view := lock.view()) is not None and view.state == "live")
-    told: list[str] = []
-    result = stop(folder, job, tell=told.append)
-    starting.join(30)
-    assert told[0].startswith("Waiting for a start to end: process")
-    assert (result.state, result.how) == ("stopped", "boundary")
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start_job, job, by=BY, launcher=fake_launcher(folder))
+        lock = job.records().operation_lock
+        poll(lambda: (view := lock.view()) is not None and view.state == "live")
+        caplog.set_level(logging.INFO, "streambank.control")
+        result = stop(folder, job)
+        started = starting.result(30)
+    assert caplog.messages[0].startswith("Waiting for a start to end: process")
+    # The driver that came up meanwhile saw that it is superseded, and ran nothing.
+    assert (started.state, result.state, result.how) == ("not-desired", "already-stopped", "none")
 
 
 def test_another_operation_keeps_the_stop_waiting_but_what_was_meant_is_kept(

@@ -15,7 +15,8 @@ from streambank.declaration.declaration import Job
 from streambank.job.start import start_job
 from streambank.job.stop import StopResult, ask_to_stop, stop_job
 from streambank.job.stop_request import StopAsked
-from tests.support.jobs import BY, declare, fake_launcher, poll
+from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.waiting import poll
 
 
 def start(folder: Path, job: Job) -> None:

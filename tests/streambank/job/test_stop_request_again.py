@@ -13,7 +13,7 @@ from streambank.core.errors import RefusedError
 from streambank.declaration.declaration import Job
 from streambank.job.stop import ask_to_stop
 from streambank.job.stop_request import StopAsked
-from tests.support.jobs import BY, declare
+from tests.support.jobs.declared import BY, declare
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def requests(control: JobControl) -> list[int]:
 
 def test_nothing_is_asked_twice(job: Job, control: JobControl) -> None:
     run(control)
-    wishes = control.desired_records.numbers()
+    numbers = control.desired_records.numbers()
 
     first = ask(job)
 
@@ -51,7 +51,7 @@ def test_nothing_is_asked_twice(job: Job, control: JobControl) -> None:
     assert control.requests.answer(1, "stopped")
     assert ask(job) == first  # the driver has heard it, and is about to end
     assert requests(control) == [1]
-    assert len(control.desired_records.numbers()) == len(wishes) + 1
+    assert len(control.desired_records.numbers()) == len(numbers) + 1
 
 
 def test_it_is_told_which_driver_it_was_when_that_is_gone(job: Job, control: JobControl) -> None:
@@ -75,7 +75,7 @@ def test_a_driver_that_somebody_has_started_since_is_not_asked(job: Job, control
     desired = control.desired()
     assert desired is not None and desired.state == "running"
     assert requests(control) == [1]
-    assert ask(job, "another task").epoch == 2  # which is a wish of its own
+    assert ask(job, "another task").epoch == 2  # which is a request of its own
 
 
 def test_somebody_who_wants_it_to_run_on_has_the_last_word_too(job: Job, control: JobControl) -> None:

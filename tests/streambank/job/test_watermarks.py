@@ -12,8 +12,8 @@ from streambank.control.progress import ProgressWriter
 from streambank.declaration.declaration import Job
 from streambank.job.watermarks import EventTime, event_time_of
 from streambank.storage import open_store
-from tests.support.jobs import BY, declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare
 
 
 def checkpoint(location: str) -> LiveCheckpoint:

@@ -15,7 +15,7 @@ from streambank.core.errors import InputError, StorageError
 from streambank.kafka.broker import Patience
 from streambank.kafka.client import ClientBroker, _Heard, connect
 from streambank.kafka.settings import Brokers
-from tests.support.brokers import FakeBroker
+from tests.support.kafka.fake_broker import FakeBroker
 
 NOBODY = "127.0.0.1:1"
 

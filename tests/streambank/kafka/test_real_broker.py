@@ -21,9 +21,9 @@ from streambank.repository.manifest import Manifest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.brokers import write_checkpoint
-from tests.support.jobs import poll
-from tests.support.kafka import Kafka, running
+from tests.support.kafka.fake_broker import write_checkpoint
+from tests.support.kafka.real_broker import Kafka, running
+from tests.support.waiting import poll
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -18,9 +18,9 @@ from streambank.recovery.restore import plan_restore
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.brokers import write_checkpoint
-from tests.support.kafka import Kafka, running
-from tests.support.kafka_login import PASSWORDS, READER, Login
+from tests.support.kafka.broker_login import PASSWORDS, READER, Login
+from tests.support.kafka.fake_broker import write_checkpoint
+from tests.support.kafka.real_broker import Kafka, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

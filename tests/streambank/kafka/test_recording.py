@@ -11,7 +11,7 @@ from streambank.declaration.kafka import kafka_sources
 from streambank.kafka.recording import Reader
 from streambank.kafka.settings import Brokers, KafkaConnection
 from streambank.kafka.source import look_at_source
-from tests.support.brokers import FakeBroker
+from tests.support.kafka.fake_broker import FakeBroker
 
 OFFSETS = '{"events":{"0":100}}'
 

@@ -10,7 +10,7 @@ import pytest
 from streambank.kafka.broker import Retention
 from streambank.kafka.offsets import Spot
 from streambank.kafka.retention import Replay, replay_of, shortest
-from tests.support.brokers import FakeBroker
+from tests.support.kafka.fake_broker import FakeBroker
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

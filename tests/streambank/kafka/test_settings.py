@@ -13,8 +13,8 @@ from streambank.declaration.declaration import load_jobs
 from streambank.kafka.client import connect
 from streambank.kafka.secrets import is_secret
 from streambank.kafka.settings import Brokers, KafkaConnection
-from tests.support.brokers import FakeBroker
-from tests.support.jobs import write_jobs
+from tests.support.jobs.declared import write_jobs
+from tests.support.kafka.fake_broker import FakeBroker
 
 DECLARED = """
 [jobs.flights.kafka]

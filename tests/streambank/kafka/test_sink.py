@@ -9,7 +9,7 @@ import pytest
 
 from streambank.kafka.recording import KafkaSinkCapture
 from streambank.kafka.sink import KafkaSinkStanding, look_at_kafka_sink
-from tests.support.brokers import SERVERS, FakeBroker
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker
 
 COMMITTED_MS = 1_000_000
 

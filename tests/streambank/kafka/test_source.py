@@ -12,7 +12,7 @@ from streambank.kafka.offsets import parse_offsets
 from streambank.kafka.recording import Reader, SourceRecorder
 from streambank.kafka.source import SourceStanding, look_at_source
 from streambank.kafka.topics import topic_pattern
-from tests.support.brokers import SERVERS, FakeBroker
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker
 
 OFFSETS = '{"flights":{"0":100,"1":120}}'
 STATE = SourceState("0", "initial", OFFSETS, ("sources/0/0",))

@@ -20,10 +20,10 @@ from streambank.recovery import exchange_state
 from streambank.recovery.exchange_state import ExchangeResult, exchange
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed, managed_job
-from tests.support.places import ROOT
-from tests.support.remade import remake
+from tests.support.jobs.managed_job import BY, Managed, managed_job
+from tests.support.paths import ROOT
+from tests.support.repository.derived_savepoint import derive
+from tests.support.waiting import poll
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Managed
         yield job
 
 
-def run(managed: Managed, make: exchange_state.Make = remake, **options: Any) -> ExchangeResult:
+def run(managed: Managed, make: exchange_state.Make = derive, **options: Any) -> ExchangeResult:
     return exchange(managed.job, make, by=BY, why="a test", **options)
 
 
@@ -165,7 +165,7 @@ class TestItGoesOnAsItWas:
 
         def make(repository: Repository, job: str, savepoint: str) -> str:
             managed.hangs.write_text("0")
-            return remake(repository, job, savepoint)
+            return derive(repository, job, savepoint)
 
         class Healing(LocalLauncher):
             def submit(self, job: Any, control: JobControl, launch: LaunchSpec) -> Handle:
@@ -253,7 +253,7 @@ def test_who_starts_the_job_in_between_has_the_last_word(managed: Managed) -> No
     managed.wait_for_batch(1)
 
     def make(repository: Repository, job: str, savepoint: str) -> str:
-        made = remake(repository, job, savepoint)
+        made = derive(repository, job, savepoint)
         managed.start()
         managed.wait_for_batch(managed.last_batch() + 1)
         managed.stop()
@@ -286,7 +286,7 @@ from streambank.declaration.declaration import load_jobs
 from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.installed import Installation
 from streambank.recovery import exchange_state
-from tests.support.remade import remake
+from tests.support.repository.derived_savepoint import derive
 
 folder, step = pathlib.Path(sys.argv[1]), sys.argv[2]
 root = pathlib.Path(sys.argv[3])
@@ -298,7 +298,7 @@ def die(*args, **options):
 def make(*args):
     if step == "make":
         die()
-    return remake(*args)
+    return derive(*args)
 
 switch = generations.Generations.switch
 def switch_and_die(*args, **options):

@@ -14,8 +14,8 @@ from streambank.declaration.declaration import Job
 from streambank.job.savepoint import savepoint_job
 from streambank.recovery import foresee as foreseeing
 from streambank.recovery.foresee import foresee
-from tests.support.checkpoints import unpack
-from tests.support.jobs import BY, declare
+from tests.support.checkpoint.recorded import unpack
+from tests.support.jobs.declared import BY, declare
 
 HDFS, ROCKSDB = "4.3.0/hdfs-window", "4.3.0/rocksdb-window"
 

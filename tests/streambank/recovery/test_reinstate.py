@@ -14,22 +14,22 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.reinstate import Reinstated, reinstate
 from streambank.recovery.restore import plan_restore, restore
 from streambank.recovery.sinks import look_at_sinks
-from tests.support.faulty_store import SimulatedCrash
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.remade import remake
-from tests.support.workshop import BY, JOB, Workshop, quick_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.repository.derived_savepoint import derive
+from tests.support.storage.faulty_store import SimulatedCrash
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path).run(5)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path).run(5)
 
 
-def exchanged(shop: Workshop) -> str:
+def exchanged(shop: SimulatedJob) -> str:
     """Let generation 2 have other state; the savepoint of generation 1."""
     before = shop.take().savepoint
     shop.control().generations().ensure_first(shop.checkpoint.uri, by=BY)
-    made = remake(shop.repository, JOB, before)
+    made = derive(shop.repository, JOB, before)
     restore(
         RestoreRequest(
             shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
@@ -39,19 +39,19 @@ def exchanged(shop: Workshop) -> str:
     return before
 
 
-def current(shop: Workshop) -> Generation:
+def current(shop: SimulatedJob) -> Generation:
     found = shop.control().generation()
     assert found is not None
     return found
 
 
-def back(shop: Workshop, savepoint: str, generation: int = 1) -> Reinstated:
+def back(shop: SimulatedJob, savepoint: str, generation: int = 1) -> Reinstated:
     return reinstate(
         shop.repository, JOB, savepoint, generation=generation, control=shop.control(), by=BY, why="a test"
     )
 
 
-def refused(shop: Workshop, savepoint: str) -> str:
+def refused(shop: SimulatedJob, savepoint: str) -> str:
     before = current(shop)
     with pytest.raises(RefusedError) as caught:
         back(shop, savepoint)
@@ -60,14 +60,14 @@ def refused(shop: Workshop, savepoint: str) -> str:
     return caught.value.code
 
 
-def go_on(shop: Workshop) -> LiveCheckpoint:
+def go_on(shop: SimulatedJob) -> LiveCheckpoint:
     """The query in the generation that counts."""
     live = LiveCheckpoint(quick_store(current(shop).location), query_id=shop.live.query_id)
     live.next_batch = shop.live.next_batch
     return live
 
 
-def test_the_earlier_directory_counts_again(shop: Workshop) -> None:
+def test_the_earlier_directory_counts_again(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     left = current(shop).location
 
@@ -85,9 +85,9 @@ def test_the_earlier_directory_counts_again(shop: Workshop) -> None:
     assert again.layout.target == f"{shop.checkpoint.uri}.g0004", "numbers go on, and so do directories"
 
 
-def test_a_restored_generation_can_count_again_too(shop: Workshop) -> None:
+def test_a_restored_generation_can_count_again_too(shop: SimulatedJob) -> None:
     before = exchanged(shop)
-    made = remake(shop.repository, JOB, before)
+    made = derive(shop.repository, JOB, before)
     restore(
         RestoreRequest(
             shop.repository, made, generation=shop.control(), unmoved=True, by=BY, opener=quick_store
@@ -101,7 +101,7 @@ def test_a_restored_generation_can_count_again_too(shop: Workshop) -> None:
     assert back(shop, before, 1).again == 1
 
 
-def test_what_counts_already_is_left_alone(shop: Workshop) -> None:
+def test_what_counts_already_is_left_alone(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     back(shop, before)
     numbers = shop.control().generations().records.numbers()
@@ -109,13 +109,13 @@ def test_what_counts_already_is_left_alone(shop: Workshop) -> None:
     assert shop.control().generations().records.numbers() == numbers
 
 
-def test_refused_where_the_next_generation_has_committed_a_batch(shop: Workshop) -> None:
+def test_refused_where_the_next_generation_has_committed_a_batch(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     go_on(shop).run(1)
     assert refused(shop, before) == "query-went-on"
 
 
-def test_refused_where_its_sink_is_further(shop: Workshop) -> None:
+def test_refused_where_its_sink_is_further(shop: SimulatedJob) -> None:
     """Killed between the sink's commit and its own: Spark would skip that batch, whatever it is to hold."""
     before = exchanged(shop)
     go_on(shop).plan()
@@ -124,20 +124,22 @@ def test_refused_where_its_sink_is_further(shop: Workshop) -> None:
     assert refused(shop, before) == "sink-would-lose-rows"
 
 
-def test_a_batch_that_was_begun_does_no_harm_where_the_sink_says_that_it_got_nothing(shop: Workshop) -> None:
+def test_a_batch_that_was_begun_does_no_harm_where_the_sink_says_that_it_got_nothing(
+    shop: SimulatedJob,
+) -> None:
     before = exchanged(shop)
     go_on(shop).plan()
     assert back(shop, before).generation == 3
 
 
 def test_refused_where_a_batch_was_begun_and_the_sink_cannot_be_asked(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path, sink=False).run(5)
+    shop = SimulatedJob(tmp_path, sink=False).run(5)
     before = exchanged(shop)
     go_on(shop).plan()
     assert refused(shop, before) == "batch-begun"
 
 
-def test_refused_where_the_earlier_generation_has_gone_on(shop: Workshop) -> None:
+def test_refused_where_the_earlier_generation_has_gone_on(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     shop.live.plan()
     assert refused(shop, before) == "batch-begun"
@@ -145,7 +147,7 @@ def test_refused_where_the_earlier_generation_has_gone_on(shop: Workshop) -> Non
     assert refused(shop, before) == "query-went-on"
 
 
-def test_refused_while_a_driver_lives(shop: Workshop) -> None:
+def test_refused_while_a_driver_lives(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     lease = shop.control().lease.acquire([this_process("python")])
     assert refused(shop, before) == "lease-held"
@@ -154,7 +156,7 @@ def test_refused_while_a_driver_lives(shop: Workshop) -> None:
 
 
 def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.run(1)
     early = shop.take().savepoint
@@ -174,14 +176,14 @@ def test_refused_where_a_restore_that_died_has_taken_the_sink_back(
     assert refused(shop, before) == "sinks-taken-back"
 
 
-def test_there_has_to_be_such_a_generation(shop: Workshop) -> None:
+def test_there_has_to_be_such_a_generation(shop: SimulatedJob) -> None:
     before = exchanged(shop)
     with pytest.raises(NotFoundError) as caught:
         back(shop, before, 7)
     assert caught.value.code == "no-such-generation"
 
 
-def test_a_lock_that_was_broken_switches_nothing(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_was_broken_switches_nothing(shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     before = exchanged(shop)
     look = look_at_sinks
 
@@ -199,16 +201,16 @@ class TestUnmoved:
     """A restore that loses nothing: only where the query stands where its savepoint was taken."""
 
     @pytest.mark.parametrize(("step", "code"), [("run", "query-went-on"), ("plan", "batch-begun")])
-    def test_refused_where_the_query_has_gone_on(self, shop: Workshop, step: str, code: str) -> None:
-        made = remake(shop.repository, JOB, shop.take().savepoint)
+    def test_refused_where_the_query_has_gone_on(self, shop: SimulatedJob, step: str, code: str) -> None:
+        made = derive(shop.repository, JOB, shop.take().savepoint)
         if step == "run":
             shop.live.run(1)
         else:
             shop.live.plan()
-        wanted = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
-        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
+        target = {"generation": shop.control(), "opener": quick_store, "checkpoint": shop.checkpoint.uri}
+        plan = plan_restore(RestoreRequest(shop.repository, made, unmoved=True, **target))  # type: ignore[arg-type]  # as a request has them
         assert [error.code for error in plan.refusals] == [code]
         with pytest.raises(RefusedError) as caught:
-            restore(RestoreRequest(shop.repository, made, unmoved=True, **wanted))  # type: ignore[arg-type]  # as a request has them
+            restore(RestoreRequest(shop.repository, made, unmoved=True, **target))  # type: ignore[arg-type]  # as a request has them
         assert caught.value.code == code
-        restore(RestoreRequest(shop.repository, made, **wanted))  # type: ignore[arg-type]  # control: it is that alone
+        restore(RestoreRequest(shop.repository, made, **target))  # type: ignore[arg-type]  # control: it is that alone

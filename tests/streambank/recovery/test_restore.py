@@ -13,39 +13,40 @@ from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import plan_restore, restore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.live_checkpoint import add_debris
-from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.live_checkpoint import add_debris
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 
 class TestIntoADirectory:
-    def test_gives_exactly_the_closure_byte_for_byte(self, shop: Workshop) -> None:
+    def test_gives_exactly_the_closure_byte_for_byte(self, shop: SimulatedJob) -> None:
         shop.run(8)
         taken = shop.take()
         closure = CheckpointReader(shop.checkpoint).closure(7, "safe")
         report = shop.restore(taken.savepoint)
-        restored = closure_of(shop.open("restored"))
+        restored = contents(shop.open("restored"))
         assert restored == {path: shop.checkpoint.read(path) for path in closure.paths}
         assert (report.batch, report.layout.files) == (7, len(closure.paths))
         assert CheckpointReader(shop.open("restored")).closure().batch == 7
 
-    def test_leaves_a_report_beside_the_directory(self, shop: Workshop) -> None:
+    def test_leaves_a_report_beside_the_directory(self, shop: SimulatedJob) -> None:
         shop.run(3)
         report = shop.restore(shop.take().savepoint)
         left = json.loads(quick_store(shop.base).read("restored.restored.json"))
         assert left == json.loads(json.dumps(report.to_dict()))
         assert left["location"] == shop.open("restored").uri
 
-    def test_an_unfinished_batch_and_debris_stay_behind(self, shop: Workshop) -> None:
+    def test_an_unfinished_batch_and_debris_stay_behind(self, shop: SimulatedJob) -> None:
 
         shop.run(5)
         shop.live.plan()
         add_debris(shop.checkpoint, 5)
         shop.restore(shop.take().savepoint)
-        paths = set(closure_of(shop.open("restored")))
+        paths = set(contents(shop.open("restored")))
         assert "offsets/5" not in paths
         assert not [path for path in paths if "/." in path]
 
-    def test_a_target_with_files_is_refused_and_untouched(self, shop: Workshop) -> None:
+    def test_a_target_with_files_is_refused_and_untouched(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         target = shop.open("restored")
@@ -53,7 +54,7 @@ class TestIntoADirectory:
         with pytest.raises(RefusedError) as caught:
             shop.restore(taken.savepoint)
         assert caught.value.code == "target-not-empty"
-        assert closure_of(target) == {"precious": b"1"}
+        assert contents(target) == {"precious": b"1"}
         with pytest.raises(RefusedError):
             restore(RestoreRequest(shop.repository, taken.savepoint, into=shop.checkpoint))
 
@@ -68,7 +69,7 @@ class TestIntoADirectory:
     def test_a_target_in_the_repository_or_in_the_saved_checkpoint_is_refused(
         self, tmp_path: Path, place: str, code: str
     ) -> None:
-        shop = Workshop(tmp_path).run(2)
+        shop = SimulatedJob(tmp_path).run(2)
         (tmp_path / "link").symlink_to(tmp_path / "repository")
         saved = shop.take().savepoint
         request = RestoreRequest(shop.repository, saved, into=shop.open(place), opener=quick_store)
@@ -78,14 +79,14 @@ class TestIntoADirectory:
             assert raised.value.code == code
         assert not (tmp_path / place).exists()
 
-    def test_no_such_savepoint(self, shop: Workshop) -> None:
+    def test_no_such_savepoint(self, shop: SimulatedJob) -> None:
         shop.run(3)
         shop.take()
         with pytest.raises(NotFoundError):
             shop.restore("b000099-ffffffffffff")
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
 
-    def test_needs_one_target(self, shop: Workshop) -> None:
+    def test_needs_one_target(self, shop: SimulatedJob) -> None:
         with pytest.raises(InputError):
             restore(RestoreRequest(shop.repository, "x"))
         with pytest.raises(InputError):
@@ -95,14 +96,14 @@ class TestIntoADirectory:
         with pytest.raises(InputError):
             shop.restore("x", sink="ignore")
 
-    def test_a_first_batch_can_be_restored(self, shop: Workshop) -> None:
+    def test_a_first_batch_can_be_restored(self, shop: SimulatedJob) -> None:
         shop.run(1)
         shop.restore(shop.take().savepoint)
         assert CheckpointReader(shop.open("restored")).closure().batch == 0
 
 
 class TestModes:
-    def test_fork_gets_a_new_query_id_and_shares_no_sink(self, shop: Workshop) -> None:
+    def test_fork_gets_a_new_query_id_and_shares_no_sink(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         with pytest.raises(RefusedError) as caught:
@@ -117,7 +118,7 @@ class TestModes:
         with pytest.raises(InputError):
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=shop.control(), mode="fork"))
 
-    def test_claim_unpins(self, shop: Workshop) -> None:
+    def test_claim_unpins(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take(pin=True)
         shop.restore(taken.savepoint)
@@ -126,7 +127,7 @@ class TestModes:
         assert not shop.repository.pinned(JOB, taken.savepoint)
 
     def test_link_shares_bytes_and_warns(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path, state_bytes=512 << 10)
+        shop = SimulatedJob(tmp_path, state_bytes=512 << 10)
         shop.run(6)
         taken = shop.take()
         report = shop.restore(taken.savepoint, link=True)
@@ -139,7 +140,7 @@ class TestModes:
 
 def test_what_is_half_done_is_no_checkpoint(tmp_path: Path) -> None:
     """While the files are written, `metadata` is a note that no reader takes for a query id."""
-    shop = Workshop(tmp_path)
+    shop = SimulatedJob(tmp_path)
     shop.run(3)
     taken = shop.take()
     target: Store = shop.open("restored")

@@ -17,13 +17,14 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.work.executor import Pace
-from tests.support.file_sinks import FileSinkWriter
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.workshop import BY, JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
 
 
 class TestGenerations:
-    def test_switches_to_the_next_one(self, shop: Workshop) -> None:
+    def test_switches_to_the_next_one(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         control = shop.control()
@@ -43,7 +44,7 @@ class TestGenerations:
         )
         assert again.generation == 3
 
-    def test_refused_while_a_driver_lives(self, shop: Workshop) -> None:
+    def test_refused_while_a_driver_lives(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         control = shop.control()
@@ -59,11 +60,11 @@ class TestGenerations:
             plan = plan_restore(RestoreRequest(shop.repository, taken.savepoint, **target))
             assert [error.code for error in plan.refusals] == ["lease-held"]
         assert control.generation() is None
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         lease.release()
         restore(RestoreRequest(shop.repository, taken.savepoint, generation=control, opener=quick_store))
 
-    def test_a_driver_cannot_start_meanwhile(self, shop: Workshop) -> None:
+    def test_a_driver_cannot_start_meanwhile(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         control = shop.control()
@@ -82,7 +83,7 @@ class TestGenerations:
         )
         assert refused == ["lease-held"]
 
-    def test_two_restores_at_once_make_one_generation(self, shop: Workshop) -> None:
+    def test_two_restores_at_once_make_one_generation(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         codes: list[str] = []
@@ -105,7 +106,7 @@ class TestGenerations:
         assert codes == ["operation-in-progress"]
         assert [one.number for one in shop.control().generations().all()] == [1, 2]
 
-    def test_another_jobs_savepoint_is_refused(self, shop: Workshop) -> None:
+    def test_another_jobs_savepoint_is_refused(self, shop: SimulatedJob) -> None:
 
         shop.run(3)
         taken = shop.take()
@@ -114,7 +115,7 @@ class TestGenerations:
             restore(RestoreRequest(shop.repository, taken.savepoint, generation=other))
         assert caught.value.code == "another-job"
 
-    def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: Workshop) -> None:
+    def test_the_leftovers_of_a_restore_that_died_are_taken_over(self, shop: SimulatedJob) -> None:
         shop.run(3)
         taken = shop.take()
         died = quick_store(f"{shop.checkpoint.uri}.g0002")
@@ -127,7 +128,7 @@ class TestGenerations:
         assert (report.generation, report.layout.cleared_files) == (2, 2)
         assert CheckpointReader(died).closure().batch == 2
 
-    def test_an_output_that_was_left_stays_left(self, shop: Workshop) -> None:
+    def test_an_output_that_was_left_stays_left(self, shop: SimulatedJob) -> None:
         """Also when a later savepoint is restored, which knows only the output that the query went to."""
         shop.run(4)
         first = shop.take().savepoint
@@ -163,7 +164,7 @@ class TestGenerations:
         assert go_to(first) == {}
 
     def test_one_that_cannot_be_claimed_is_restored_all_the_same(
-        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shop.run(3)
         taken = shop.take(pin=True)

@@ -21,12 +21,13 @@ from streambank.retention.policy import Policy
 from streambank.retention.sweep import sweep
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.interrupting_store import interrupting
+from tests.support.jobs.simulated_job import SimulatedJob, quick_store
 from tests.support.permissions import as_ordinary_user, open_folder
-from tests.support.retained import HOUR_S
+from tests.support.repository.retention import HOUR_S
+from tests.support.storage.contents import contents
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
+from tests.support.storage.interrupting_store import interrupting
 from tests.support.time_travel import Clock, time_travel
-from tests.support.workshop import Workshop, closure_of, quick_store
 
 KEEP = Policy(keep_last=1, min_verified=0)
 
@@ -38,16 +39,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         yield clock
 
 
-def two_savepoints(name: str) -> tuple[Workshop, str]:
-    shop = Workshop(f"memory://{name}", sink=False)
+def two_savepoints(name: str) -> tuple[SimulatedJob, str]:
+    shop = SimulatedJob(f"memory://{name}", sink=False)
     old = shop.run(3).take().savepoint
     shop.run(8).take()
     return shop, old
 
 
 def state_of(store: Store) -> dict[str, bytes]:
-    """All files but the one with the query's id, of which each workshop has its own."""
-    return {path: data for path, data in closure_of(store).items() if path != "metadata"}
+    """All files but the one with the query's id, of which each job has its own."""
+    return {path: data for path, data in contents(store).items() if path != "metadata"}
 
 
 def test_a_restore_that_takes_days(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +96,7 @@ def test_killed_at_any_call_it_leaves_a_hold_at_most(tmp_path: Path, clock: Cloc
         RestoreRequest(Repository.open(counting), old, into=shop.open("whole"), opener=quick_store),
         pace=Pace(parallel=1),
     )
-    expected = closure_of(shop.open("whole"))
+    expected = contents(shop.open("whole"))
     left = 0
     for number in range(1, len(counting.calls) + 1):
         faulty = FaultyStore(shop.repository_store, Fault("crash-before", call=number))
@@ -110,7 +111,7 @@ def test_killed_at_any_call_it_leaves_a_hold_at_most(tmp_path: Path, clock: Cloc
             restore(
                 RestoreRequest(shop.repository, old, into=target, opener=quick_store), pace=Pace(parallel=1)
             )
-        assert closure_of(target) == expected
+        assert contents(target) == expected
         left = max(left, len(holds(shop.repository_store, clock.time_ns())))
     assert left > 3
     clock.advance(2 * HOUR_S)
@@ -145,21 +146,21 @@ def test_one_that_is_expired_before_it_is_held_is_not_restored(tmp_path: Path) -
     with pytest.raises(NotFoundError) as gone:
         restore(RestoreRequest(Repository.open(store), old, into=shop.open("restored"), opener=quick_store))
     assert interrupted.happened and gone.value.code == "no-such-savepoint"
-    assert closure_of(shop.open("restored")) == {}
+    assert contents(shop.open("restored")) == {}
     assert holds(inner, time.time_ns()) == []
 
 
 @pytest.mark.parametrize("reference", ["b000002", "latest-good"])
 def test_a_repository_that_can_only_be_read(reference: str) -> None:
     with open_folder() as folder:
-        shop = Workshop(folder, sink=False)
+        shop = SimulatedJob(folder, sink=False)
         shop.run(3).take()
         (folder / "there").mkdir()
         (folder / "there").chmod(0o777)
-        before = closure_of(shop.repository_store)
+        before = contents(shop.repository_store)
         with as_ordinary_user():
             report = shop.restore(reference, "there/restored")
-        assert closure_of(shop.repository_store) == before
+        assert contents(shop.repository_store) == before
     unheld = [text for text in report.warnings if "is read without a hold" in text]
     assert len(unheld) == 1 and "Permission denied" in unheld[0]
     unrecorded = [text for text in report.warnings if "could not be recorded beside the savepoint" in text]

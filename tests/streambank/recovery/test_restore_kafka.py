@@ -19,7 +19,7 @@ from streambank.recovery.sources import check_still_there, look_at_sources
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, TakeResult, not_asked, take
 from streambank.storage import open_store
-from tests.support.brokers import SERVERS, FakeBroker, write_checkpoint
+from tests.support.kafka.fake_broker import SERVERS, FakeBroker, write_checkpoint
 
 OFFSETS = '{"flights":{"0":100,"1":120}}'
 

@@ -13,24 +13,25 @@ from streambank.recovery.restore import plan_restore
 from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.position import ASIDE_DIRECTORY
 from streambank.sinks.unguarded import sinks_from_descriptions
-from tests.support.workshop import JOB, Workshop, closure_of
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.storage.contents import contents
 
 
 class TestSinks:
-    def test_going_back_is_refused_by_default(self, shop: Workshop) -> None:
+    def test_going_back_is_refused_by_default(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         with pytest.raises(RefusedError) as caught:
             shop.restore(taken.savepoint)
         assert caught.value.code == "sink-would-lose-rows"
         assert "--sink rollback" in caught.value.hint
         assert f"3 files with {5 + 6 + 7} rows" in caught.value.message
-        assert closure_of(shop.sink_store) == before
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.sink_store) == before
+        assert contents(shop.open("restored")) == {}
 
-    def test_a_batch_that_was_saved_without_its_sink_is_not_said_to_have_it(self, shop: Workshop) -> None:
+    def test_a_batch_that_was_saved_without_its_sink_is_not_said_to_have_it(self, shop: SimulatedJob) -> None:
         shop.run(5)
         without = take(TakeRequest(shop.checkpoint, shop.repository, JOB))
         with pytest.raises(ConflictError) as caught:
@@ -40,7 +41,7 @@ class TestSinks:
         shop.run(1)
         assert shop.take().savepoint == shop.take().savepoint
 
-    def test_rollback_sets_later_output_aside(self, shop: Workshop) -> None:
+    def test_rollback_sets_later_output_aside(self, shop: SimulatedJob) -> None:
         shop.run(5)
         assert shop.sink is not None
         taken = shop.take()
@@ -54,17 +55,17 @@ class TestSinks:
             RestoreRequest(shop.repository, taken.savepoint, into=shop.open("again"))
         ).possible
 
-    def test_accept_leaves_everything_and_is_recorded(self, shop: Workshop) -> None:
+    def test_accept_leaves_everything_and_is_recorded(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
-        before = closure_of(shop.sink_store)
+        before = contents(shop.sink_store)
         report = shop.restore(taken.savepoint, sink="accept")
-        assert closure_of(shop.sink_store) == before
+        assert contents(shop.sink_store) == before
         assert report.to_dict()["sink"] == "accept"
         assert report.sinks[0]["standing"] == "ahead"
 
-    def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: Workshop) -> None:
+    def test_a_sink_that_lost_files_is_refused_also_for_rollback(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(1)
@@ -73,10 +74,10 @@ class TestSinks:
         for choice in ("refuse", "rollback"):
             with pytest.raises(RefusedError, match="lacks 1 data files"):
                 shop.restore(taken.savepoint, sink=choice)
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         shop.restore(taken.savepoint, sink="accept")
 
-    def test_the_plan_says_what_would_be_lost(self, shop: Workshop) -> None:
+    def test_the_plan_says_what_would_be_lost(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(3)
@@ -88,11 +89,11 @@ class TestSinks:
         assert [error.code for error in plan.refusals] == ["sink-would-lose-rows"]
         with pytest.raises(RefusedError):
             plan.check()
-        assert closure_of(shop.open("restored")) == {}
+        assert contents(shop.open("restored")) == {}
         assert json.loads(json.dumps(plan.to_dict()))["possible"] is False
 
     def test_a_moved_sink(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path)
+        shop = SimulatedJob(tmp_path)
         shop.run(5)
         taken = shop.take()
         (tmp_path / "out").rename(tmp_path / "moved")
@@ -103,7 +104,7 @@ class TestSinks:
         assert report.rolled_back[0]["log_written"] == ["0", "1", "2", "3", "4"]
         assert "/moved/part-" in (tmp_path / "moved" / "_spark_metadata" / "4").read_text()
 
-    def test_unguarded_sinks_are_named(self, shop: Workshop) -> None:
+    def test_unguarded_sinks_are_named(self, shop: SimulatedJob) -> None:
 
         shop.run(3)
         taken = take(
@@ -117,7 +118,7 @@ class TestSinks:
 
 
 def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path)
+    shop = SimulatedJob(tmp_path)
     shop.run(4)
     taken = shop.take()
     shop.run(1)
@@ -128,7 +129,7 @@ def test_after_a_rollback_the_old_checkpoint_is_warned_about(tmp_path: Path) -> 
 class TestPossibleChoices:
     """What a person may be offered, whatever was chosen for the plan."""
 
-    def test_of_a_file_sink_that_is_ahead(self, shop: Workshop) -> None:
+    def test_of_a_file_sink_that_is_ahead(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         assert self.choices(shop, taken.savepoint) == ("refuse", "rollback", "accept")
@@ -136,24 +137,24 @@ class TestPossibleChoices:
         for chosen in ("refuse", "rollback", "accept"):
             assert self.choices(shop, taken.savepoint, sink=chosen) == ("rollback", "accept")
 
-    def test_of_a_file_sink_that_lost_files(self, shop: Workshop) -> None:
+    def test_of_a_file_sink_that_lost_files(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.sink_store.delete(next(one.path for one in shop.sink_store.list() if "part-" in one.path))
         assert self.choices(shop, taken.savepoint) == ("accept",)
 
-    def test_of_an_output_directory_that_is_gone(self, shop: Workshop) -> None:
+    def test_of_an_output_directory_that_is_gone(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         for one in list(shop.sink_store.list()):
             shop.sink_store.delete(one.path)
         assert self.choices(shop, taken.savepoint) == ("accept",)
 
-    def test_of_a_fork(self, shop: Workshop) -> None:
+    def test_of_a_fork(self, shop: SimulatedJob) -> None:
         shop.run(5)
         assert self.choices(shop, shop.take().savepoint, mode="fork") == ("accept",)
 
-    def test_a_job_that_lives_is_left_aside(self, shop: Workshop) -> None:
+    def test_a_job_that_lives_is_left_aside(self, shop: SimulatedJob) -> None:
         shop.run(5)
         taken = shop.take()
         shop.run(1)
@@ -169,6 +170,6 @@ class TestPossibleChoices:
             "source": ["refuse", "accept"],
         }
 
-    def choices(self, shop: Workshop, savepoint: str, **options: object) -> tuple[str, ...]:
+    def choices(self, shop: SimulatedJob, savepoint: str, **options: object) -> tuple[str, ...]:
         plan = plan_restore(RestoreRequest(shop.repository, savepoint, into=shop.open("restored"), **options))  # type: ignore[arg-type]  # options are those of a plan
         return plan.possible_choices.sink

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streambank.core.choices import SinkChoice
 from streambank.doctor.checks.checkpoint import check_sink
-from streambank.recovery.choices import SinkChoice
 from streambank.recovery.preconditions import RestoreRequest
 from streambank.recovery.restore import restore
 from streambank.repository.repository import Repository
@@ -18,7 +18,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.storage import open_store
 from streambank.work.executor import Pace
-from tests.support.workshop import JOB, quick_store
+from tests.support.jobs.simulated_job import JOB, quick_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

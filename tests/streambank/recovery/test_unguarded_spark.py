@@ -19,7 +19,7 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sinks.unguarded import sinks_from_descriptions
 from streambank.storage import open_store
 from streambank_spark.private.jvm import sink_of
-from tests.support.workshop import JOB
+from tests.support.jobs.simulated_job import JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,8 +22,9 @@ from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
-from tests.support.faulty_store import READS, WRITES, Fault, FaultyStore
-from tests.support.repositories import FILES, LARGE, assert_whole, flip, keys, manifest_of, save
+from tests.support.repository.repositories import FILES, LARGE, assert_whole, flip, manifest_of, save
+from tests.support.storage.contents import keys
+from tests.support.storage.faulty_store import READS, WRITES, Fault, FaultyStore
 
 OTHER_LARGE = LARGE + b"!"
 LATER = {**FILES, "offsets/4": b"v1\n{}\n{4}", "state/0/1/5.zip": OTHER_LARGE}

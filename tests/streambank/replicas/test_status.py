@@ -16,7 +16,8 @@ from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.repositories import TAKEN_AT, flip, keys, manifest_of, save
+from tests.support.repository.repositories import TAKEN_AT, flip, manifest_of, save
+from tests.support.storage.contents import keys
 
 A, B, C, D = b"a" * 100, b"b" * 20, b"c" * 3, b"d" * 7
 NOW = TAKEN_AT + timedelta(hours=5)

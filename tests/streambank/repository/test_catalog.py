@@ -12,9 +12,9 @@ from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
-from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.permissions import as_ordinary_user, open_folder
-from tests.support.repositories import TAKEN_AT, manifest_of, save
+from tests.support.repository.repositories import TAKEN_AT, manifest_of, save
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from streambank.repository.objects.packs import TRAILER_BYTES, PackBuilder
 from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn
 from streambank.storage.memory import MemoryStore
-from tests.support.places import ROOT
-from tests.support.repositories import save
+from tests.support.paths import ROOT
+from tests.support.repository.repositories import save
 
 PAGE = (ROOT / "docs/formats/repository.md").read_text(encoding="utf-8")
 

@@ -24,7 +24,7 @@ from streambank.repository.manifest import (
 )
 from streambank.repository.sealed import seal
 from streambank.storage.names import is_key
-from tests.support.repositories import manifest_of
+from tests.support.repository.repositories import manifest_of
 
 DIGEST = digest_of("blake3", b"")
 FULL = manifest_of(

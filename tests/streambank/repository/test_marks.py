@@ -8,8 +8,8 @@ from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
 from streambank.repository.marks import PIN, add_mark, latest, read_mark, split_mark_name
 from streambank.repository.repository import Repository
 from streambank.storage.memory import MemoryStore
-from tests.support.faulty_store import FaultyStore
-from tests.support.repositories import manifest_of, save
+from tests.support.repository.repositories import manifest_of, save
+from tests.support.storage.faulty_store import FaultyStore
 
 ID = manifest_of().savepoint
 PREFIX = f"marks/flights/{ID}"

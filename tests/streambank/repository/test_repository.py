@@ -23,8 +23,9 @@ from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.repositories import FILES, LARGE, manifest_of, save
+from tests.support.repository.repositories import FILES, LARGE, manifest_of, save
+from tests.support.storage.contents import keys
+from tests.support.storage.faulty_store import Fault, FaultyStore
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -35,10 +36,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 def repository(store: Store) -> Repository:
     return Repository.open(store, create=True)
-
-
-def keys(store: Store, prefix: str) -> list[str]:
-    return sorted(info.path for info in store.list(prefix))
 
 
 def test_is_made_once_and_opened_again(store: Store) -> None:

@@ -15,9 +15,9 @@ from streambank.repository.objects import write
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
-from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.places import ROOT
-from tests.support.repositories import FILES, assert_whole, manifest_of, save
+from tests.support.paths import ROOT
+from tests.support.repository.repositories import FILES, assert_whole, manifest_of, save
+from tests.support.storage.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
 
 
 def work(store: FaultyStore | MemoryStore) -> None:
@@ -121,7 +121,7 @@ import sys
 from pathlib import Path
 from streambank.repository.repository import Repository
 from streambank.storage.local.store import LocalStore
-from tests.support.repositories import FILES, save
+from tests.support.repository.repositories import FILES, save
 sys.stdin.readline()
 repository = Repository.open(LocalStore(sys.argv[1]), create=True)
 for batch in range(12):

@@ -12,7 +12,7 @@ from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
 from streambank.repository.trash import condemn, condemned_records, forget, forget_orphans, mark_done
 from streambank.storage.memory import MemoryStore
-from tests.support.repositories import FILES, LARGE, manifest_of, save
+from tests.support.repository.repositories import FILES, LARGE, manifest_of, save
 
 DIGEST = digest_of("blake3", LARGE)
 

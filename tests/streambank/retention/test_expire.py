@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -18,18 +17,12 @@ from streambank.retention.sweep import sweep
 from streambank.retention.undelete import undelete
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.interrupting_store import interrupting
-from tests.support.retained import HOUR_S, assert_whole, drop, large, store_and_list
-from tests.support.time_travel import Clock, time_travel
+from tests.support.repository.retention import HOUR_S, assert_whole, drop, large, store_and_list
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
+from tests.support.storage.interrupting_store import interrupting
+from tests.support.time_travel import Clock
 
 LAST = Policy(keep_last=1)
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    with time_travel() as clock:
-        yield clock
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
 from streambank.work.pace import Step
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.retained import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.repository.retention import HOUR_S, assert_whole, content, drop, large, store_and_list
+from tests.support.storage.faulty_store import Fault, FaultyStore
 from tests.support.time_travel import Clock, time_travel
 
 

@@ -16,8 +16,8 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.storage import open_store
-from tests.support.checkpoints import PLANNED, checkpoint
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import PLANNED, checkpoint
 
 KAFKA = b'\0v99999\n{"topic":{"1":1,"0":0}}'
 

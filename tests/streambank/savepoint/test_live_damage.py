@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,16 +15,16 @@ from streambank.checkpoint.grammar import Kind, classify
 from streambank.checkpoint.index import CheckpointIndex
 from streambank.checkpoint.listing import list_checkpoint
 from streambank.checkpoint.reader import CheckpointReader
-from streambank.checkpoint.state.changelog import MAGIC
+from streambank.checkpoint.state.lz4 import MAGIC
 from streambank.core.errors import NotFoundError
 from streambank.repository.catalog import newest_good
 from streambank.repository.repository import Repository
 from streambank.savepoint.live_damage import Damage, find_damage
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from streambank.storage.store import FileInfo, Store
-from tests.support.checkpoints import PLANNED, unpack
-from tests.support.live_checkpoint import LiveCheckpoint
+from streambank.storage.store import Features, FileInfo, Store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import PLANNED, unpack
 
 DAMAGED = (
     "3.5.9/hdfs-window",
@@ -185,6 +186,8 @@ def test_a_query_that_goes_on_while_it_is_looked_at_is_not_damaged(tmp_path: Pat
     query = LiveCheckpoint(store, retain=2).run(7)
 
     class Running(type(store)):  # type: ignore[misc]  # the class of the store at hand
+        features = Features()
+
         def list(self, prefix: str = "") -> Iterator[FileInfo]:
             if prefix == "offsets":
                 query.run(10)
@@ -250,3 +253,16 @@ def test_what_is_compared_costs_two_reads_of_a_log_and_none_of_the_state(tmp_pat
     assert find_damage(live.store, planner, saved, live.repository) == ()
     batch = saved[0].batch
     assert sorted(reads) == [f"commits/{batch}", f"offsets/{batch}"]
+
+
+@pytest.mark.parametrize("name", [name for name in DAMAGED if "stateless" not in name and "file" not in name])
+def test_a_checkpoint_without_its_state_is_damaged_though_a_query_without_state_looks_the_same(
+    tmp_path: Path, name: str
+) -> None:
+    live = Live(tmp_path, name)
+    live.take(CheckpointReader(live.store).retained_batches()[-2])
+    shutil.rmtree(live.path / "state")
+    assert "state/0" in {one.path for one in live.damage() if one.fatal}
+    with pytest.raises(NotFoundError) as raised:
+        live.take()
+    assert raised.value.code == "missing-state-file" and raised.value.hint

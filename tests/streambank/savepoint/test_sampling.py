@@ -20,8 +20,9 @@ from streambank.savepoint.sampling import cursor_key, verify_sample
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.work.executor import Pace
-from tests.support.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
-from tests.support.repositories import FILES, flip, keys, manifest_of, save
+from tests.support.repository.repositories import FILES, flip, manifest_of, save
+from tests.support.storage.contents import keys
+from tests.support.storage.faulty_store import Fault, FaultyStore, Kind, SimulatedCrash
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 positions = st.integers(0, POSITIONS - 1)
@@ -36,14 +37,14 @@ class TestWindows:
     ) -> None:
         """From any run on: so an object is hashed in time wherever its arrival finds the cursor."""
         first = data.draw(st.integers(0, len(parts) - 1))
-        looked, total = False, Fraction(0)
+        covered, total = False, Fraction(0)
         for number, share in enumerate(parts):
             window = Window.of(start, share)
             if number >= first:
-                looked = looked or window.holds(place)
+                covered = covered or window.holds(place)
                 total += share
             start = window.end
-        assert looked or total < 1
+        assert covered or total < 1
 
     @given(start=positions, share=shares)
     def test_as_many_runs_as_are_promised_are_enough(self, start: int, share: Fraction) -> None:

@@ -13,13 +13,13 @@ from streambank.savepoint.verify import verify
 from streambank.storage.store import FileInfo
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
-from tests.support.faulty_store import FaultyStore
-from tests.support.live_checkpoint import add_debris
-from tests.support.workshop import JOB, Workshop
+from tests.support.checkpoint.live_checkpoint import add_debris
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.storage.faulty_store import FaultyStore
 
 
 class TestWhatIsSaved:
-    def test_the_closure_and_what_is_known_about_it(self, shop: Workshop) -> None:
+    def test_the_closure_and_what_is_known_about_it(self, shop: SimulatedJob) -> None:
         shop.run(8)
         result = shop.take(note="before the upgrade", spark_version="4.3.0", taken_by={"dag_id": "d"})
         manifest = shop.repository.load(JOB, result.savepoint)
@@ -41,13 +41,13 @@ class TestWhatIsSaved:
         assert result.bytes == manifest.bytes == sum(entry.size_bytes for entry in manifest.all_files())
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
-    def test_minimal_has_fewer_files(self, shop: Workshop) -> None:
+    def test_minimal_has_fewer_files(self, shop: SimulatedJob) -> None:
         shop.run(8)
         minimal = shop.take(closure="minimal")
         assert shop.repository.load(JOB, minimal.savepoint).closure == "minimal"
         assert minimal.files == len(CheckpointReader(shop.checkpoint).closure(7, "minimal").paths) + 8
 
-    def test_an_older_batch(self, shop: Workshop) -> None:
+    def test_an_older_batch(self, shop: SimulatedJob) -> None:
         shop.run(8)
         result = shop.take(batch=3)
         assert result.batch == 3
@@ -55,7 +55,7 @@ class TestWhatIsSaved:
         assert len(manifest.sinks[0]["files"]) == 4
         assert not [entry.path for entry in manifest.files if entry.path.endswith("/5.delta")]
 
-    def test_a_planned_batch_is_left_out(self, shop: Workshop) -> None:
+    def test_a_planned_batch_is_left_out(self, shop: SimulatedJob) -> None:
         shop.run(4)
         shop.live.plan()
         add_debris(shop.checkpoint, 4)
@@ -65,14 +65,14 @@ class TestWhatIsSaved:
         assert "offsets/4" not in paths
         assert not [path for path in paths if path.rpartition("/")[2].startswith(".")]
 
-    def test_nothing_committed(self, shop: Workshop) -> None:
+    def test_nothing_committed(self, shop: SimulatedJob) -> None:
         shop.live.plan()
         with pytest.raises(NotFoundError) as caught:
             shop.take()
         assert caught.value.code == "no-committed-batch"
         assert list(shop.repository.manifests()) == []
 
-    def test_a_batch_that_is_not_there(self, shop: Workshop) -> None:
+    def test_a_batch_that_is_not_there(self, shop: SimulatedJob) -> None:
         shop.run(8)
         shop.live.purge(2)
         with pytest.raises(NotFoundError):
@@ -80,7 +80,7 @@ class TestWhatIsSaved:
         with pytest.raises(NotFoundError):
             shop.take(batch=99)
 
-    def test_the_checkpoint_is_only_read(self, shop: Workshop) -> None:
+    def test_the_checkpoint_is_only_read(self, shop: SimulatedJob) -> None:
         shop.run(4)
         source = FaultyStore(shop.checkpoint)
         shop.take(source)
@@ -88,7 +88,7 @@ class TestWhatIsSaved:
             "list", "names", "read", "open", "stat", "exists", "hold", "held.open", "held.current",
         }  # fmt: skip
 
-    def test_pin_and_progress(self, shop: Workshop) -> None:
+    def test_pin_and_progress(self, shop: SimulatedJob) -> None:
         shop.run(4)
         steps: list[Step] = []
         result = shop.take(pin=True, pace=Pace(progress=steps.append))
@@ -97,12 +97,12 @@ class TestWhatIsSaved:
         assert steps[-1].files_total == result.files
 
     @pytest.mark.parametrize("job", ["", "..", "a/../b", "a b", "/etc", "a/b/c", "x" * 101, "ä", "a\n"])
-    def test_odd_job_names(self, shop: Workshop, job: str) -> None:
+    def test_odd_job_names(self, shop: SimulatedJob, job: str) -> None:
         shop.run(1)
         with pytest.raises(InputError):
             take(TakeRequest(shop.checkpoint, shop.repository, job))
 
-    def test_other_bad_input(self, shop: Workshop) -> None:
+    def test_other_bad_input(self, shop: SimulatedJob) -> None:
         shop.run(1)
         for options in ({"note": "x" * 5000}, {"max_replans": -1}, {"batch": -1}):
             with pytest.raises(InputError):

@@ -14,7 +14,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.sinks import Captured
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.brokers import write_checkpoint
+from tests.support.kafka.fake_broker import write_checkpoint
 
 OFFSETS = '{"flights":{"0":100}}'
 

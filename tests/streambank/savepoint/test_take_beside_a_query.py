@@ -21,9 +21,9 @@ from streambank.storage.store import FileInfo, Held, Store
 from streambank.work import copy
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
-from tests.support.faulty_store import FaultyStore
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.workshop import JOB, Workshop, quick_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.faulty_store import FaultyStore
 
 
 class Meddling(FaultyStore):
@@ -47,7 +47,7 @@ class Meddling(FaultyStore):
 
 
 class TestBesideALiveQuery:
-    def test_files_that_vanish_before_they_are_held_mean_a_newer_batch(self, shop: Workshop) -> None:
+    def test_files_that_vanish_before_they_are_held_mean_a_newer_batch(self, shop: SimulatedJob) -> None:
         shop.run(8)
         fired: list[str] = []
 
@@ -65,7 +65,7 @@ class TestBesideALiveQuery:
         assert shop.repository.load(JOB, result.savepoint).stats["replans"] == result.replans
 
     def test_files_that_vanish_once_held_are_no_matter_on_a_disk(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path)
+        shop = SimulatedJob(tmp_path)
         shop.run(8)
         fired: list[int] = []
 
@@ -86,7 +86,7 @@ class TestBesideALiveQuery:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # On a network file system a descriptor does not keep what is deleted elsewhere.
-        shop = Workshop(tmp_path).run(8)
+        shop = SimulatedJob(tmp_path).run(8)
         pread, fired = os.pread, list[str]()
 
         def of_another_machine(descriptor: int, count: int, offset: int) -> bytes:
@@ -103,7 +103,7 @@ class TestBesideALiveQuery:
         assert (result.replans, result.batch) == (1, 8)
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
-    def test_a_savepoint_that_cannot_be_healed_in_time_means_a_newer_batch(self, shop: Workshop) -> None:
+    def test_a_savepoint_that_cannot_be_healed_in_time_means_a_newer_batch(self, shop: SimulatedJob) -> None:
         shop.run(4)
         shop.take()
         for info in list(shop.repository_store.list("packs")):
@@ -123,7 +123,7 @@ class TestBesideALiveQuery:
         assert (result.batch, result.already_there) == (9, False)
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
-    def test_a_file_rewritten_meanwhile_means_planning_again(self, shop: Workshop) -> None:
+    def test_a_file_rewritten_meanwhile_means_planning_again(self, shop: SimulatedJob) -> None:
         shop.run(5)
         fired: list[str] = []
         looks = {"stat", "list"}
@@ -144,13 +144,13 @@ class TestBesideALiveQuery:
         digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/1/6.delta")
         assert shop.repository.objects.read(digest) == b"of another driver"
 
-    def test_a_lease_that_changes_hands_means_planning_again(self, shop: Workshop) -> None:
+    def test_a_lease_that_changes_hands_means_planning_again(self, shop: SimulatedJob) -> None:
         shop.run(5)
         epochs = iter(["1", "2", "2", "2"])
         result = shop.take(lease_epoch=lambda: next(epochs))
         assert result.replans == 1
 
-    def test_a_query_that_never_lets_it_finish_is_refused_with_the_budget(self, shop: Workshop) -> None:
+    def test_a_query_that_never_lets_it_finish_is_refused_with_the_budget(self, shop: SimulatedJob) -> None:
         shop.run(5)
 
         def meddle(operation: str, key: str) -> None:
@@ -165,7 +165,7 @@ class TestBesideALiveQuery:
         assert "batches" in caught.value.message
         assert list(shop.repository.manifests()) == []
 
-    def test_what_has_arrived_is_not_read_again(self, shop: Workshop) -> None:
+    def test_what_has_arrived_is_not_read_again(self, shop: SimulatedJob) -> None:
         shop.run(9)
         fired: list[str] = []
 
@@ -185,7 +185,7 @@ class TestBesideALiveQuery:
 
     def test_more_files_than_descriptors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(copy, "_room_for", lambda wanted: 3)
-        shop = Workshop(tmp_path)
+        shop = SimulatedJob(tmp_path)
         shop.run(8)
         result = shop.take()
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
@@ -223,7 +223,7 @@ class TestBesideALiveQuery:
 
 
 class TestTakesAtOnce:
-    def test_threads(self, shop: Workshop) -> None:
+    def test_threads(self, shop: SimulatedJob) -> None:
         shop.run(6)
         results: list[object] = []
         barrier = threading.Barrier(6)
@@ -248,7 +248,7 @@ class TestTakesAtOnce:
         assert verify(Repository.open(shop.repository_store), JOB, summary.savepoint, "full").ok
 
     def test_processes(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path, sink=False)
+        shop = SimulatedJob(tmp_path, sink=False)
         shop.run(6)
         code = (
             "import sys; from streambank.repository.repository import Repository\n"

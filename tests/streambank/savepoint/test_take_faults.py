@@ -8,14 +8,14 @@ from streambank.core.errors import StorageError
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from tests.support.faulty_store import Fault, FaultyStore, Kind
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.storage.faulty_store import Fault, FaultyStore, Kind
 
 WRITE = frozenset({"write"})
 
 
 class TestFaults:
-    def test_a_full_disk_is_one_clear_error_and_the_next_take_succeeds(self, shop: Workshop) -> None:
+    def test_a_full_disk_is_one_clear_error_and_the_next_take_succeeds(self, shop: SimulatedJob) -> None:
         shop.run(4)
         store = FaultyStore(shop.repository_store, Fault("full", operations=WRITE, key="packs/"))
         with pytest.raises(StorageError) as caught:
@@ -25,7 +25,7 @@ class TestFaults:
         assert list(shop.repository.manifests()) == []
         assert verify(shop.repository, JOB, shop.take().savepoint, "full").ok
 
-    def test_no_permission_on_a_file_of_the_checkpoint(self, shop: Workshop) -> None:
+    def test_no_permission_on_a_file_of_the_checkpoint(self, shop: SimulatedJob) -> None:
         shop.run(4)
         store = FaultyStore(
             shop.checkpoint, Fault("denied", operations=frozenset({"hold"}), key="state/0/1/4.delta")
@@ -36,7 +36,7 @@ class TestFaults:
         assert caught.value.code == "no-permission"
         assert list(shop.repository.manifests()) == []
 
-    def test_a_lost_reply_to_the_commit(self, shop: Workshop) -> None:
+    def test_a_lost_reply_to_the_commit(self, shop: SimulatedJob) -> None:
         shop.run(4)
         store = FaultyStore(shop.repository_store, Fault("lost-reply", operations=WRITE, key="savepoints/"))
         with pytest.raises(StorageError):
@@ -46,7 +46,7 @@ class TestFaults:
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     @pytest.mark.parametrize("kind", ["flip", "short-read"])
-    def test_bytes_spoilt_on_the_way_are_never_called_good(self, shop: Workshop, kind: Kind) -> None:
+    def test_bytes_spoilt_on_the_way_are_never_called_good(self, shop: SimulatedJob, kind: Kind) -> None:
         # A short read is noticed; a bit flipped between disk and us cannot be, and is saved as it was read.
         shop.run(4)
         fault = Fault(kind, operations=frozenset({"held.open"}), key="4.delta")

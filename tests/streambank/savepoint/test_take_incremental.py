@@ -8,14 +8,14 @@ from streambank.core.errors import ConflictError, IntegrityError
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
-from tests.support.faulty_store import READS, FaultyStore
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.retained import drop
-from tests.support.workshop import JOB, Workshop
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.repository.retention import drop
+from tests.support.storage.faulty_store import READS, FaultyStore
 
 
 class TestIncremental:
-    def test_moves_only_new_files_and_reads_no_unchanged_one(self, shop: Workshop) -> None:
+    def test_moves_only_new_files_and_reads_no_unchanged_one(self, shop: SimulatedJob) -> None:
         shop.run(8)
         first = shop.take()
         shop.run(1)
@@ -35,7 +35,7 @@ class TestIncremental:
         assert manifest.parent == first.savepoint
         assert verify(shop.repository, JOB, second.savepoint, "full").ok
 
-    def test_a_file_written_again_is_read_again(self, shop: Workshop) -> None:
+    def test_a_file_written_again_is_read_again(self, shop: SimulatedJob) -> None:
         shop.run(5)
         shop.take()
         data = shop.checkpoint.read("state/0/0/3.delta")
@@ -46,7 +46,7 @@ class TestIncremental:
         digest = next(entry.digest for entry in manifest.files if entry.path == "state/0/0/3.delta")
         assert shop.repository.objects.read(digest) == bytes(reversed(data))
 
-    def test_a_lost_object_is_stored_again(self, shop: Workshop) -> None:
+    def test_a_lost_object_is_stored_again(self, shop: SimulatedJob) -> None:
         shop.run(5)
         first = shop.take()
         for info in list(shop.repository_store.list("packs")):
@@ -57,7 +57,7 @@ class TestIncremental:
         second = take(TakeRequest(shop.checkpoint, repository, JOB))
         assert verify(Repository.open(shop.repository_store), JOB, second.savepoint, "full").restorable
 
-    def test_known_damage_is_not_shared(self, shop: Workshop) -> None:
+    def test_known_damage_is_not_shared(self, shop: SimulatedJob) -> None:
         shop.run(5)
         first = shop.take()
         pack = next(info.path for info in shop.repository_store.list("packs"))
@@ -80,7 +80,7 @@ class TestIncremental:
 
 
 class TestAgain:
-    def test_the_same_batch_gives_the_savepoint_that_is_there(self, shop: Workshop) -> None:
+    def test_the_same_batch_gives_the_savepoint_that_is_there(self, shop: SimulatedJob) -> None:
         shop.run(4)
         first = shop.take()
         before = {info.path for info in shop.repository_store.list()}
@@ -90,7 +90,7 @@ class TestAgain:
         after = {info.path for info in shop.repository_store.list()}
         assert {path for path in after - before if not path.startswith("marks/")} == set()
 
-    def test_a_damaged_one_is_not_passed_off_as_a_savepoint(self, shop: Workshop) -> None:
+    def test_a_damaged_one_is_not_passed_off_as_a_savepoint(self, shop: SimulatedJob) -> None:
         shop.run(4)
         shop.take()
         for info in list(shop.repository_store.list("packs")):
@@ -99,7 +99,7 @@ class TestAgain:
             take(TakeRequest(shop.checkpoint, Repository.open(shop.repository_store), JOB))
         assert caught.value.code == "savepoint-damaged"
 
-    def test_another_query_id_is_a_conflict_unless_meant(self, shop: Workshop) -> None:
+    def test_another_query_id_is_a_conflict_unless_meant(self, shop: SimulatedJob) -> None:
         shop.run(4)
         shop.take()
         other = LiveCheckpoint(shop.open("other"), seed=1).run(4)
@@ -111,7 +111,7 @@ class TestAgain:
         take(TakeRequest(other.run(1).store, shop.repository, JOB))  # both ids are the job's now
         assert take(TakeRequest(other.store, shop.repository, f"{JOB}/second")).batch == 4
 
-    def test_the_same_batch_of_another_timeline_is_another_savepoint(self, shop: Workshop) -> None:
+    def test_the_same_batch_of_another_timeline_is_another_savepoint(self, shop: SimulatedJob) -> None:
         shop.run(4)
         first = shop.take()
         other = LiveCheckpoint(shop.open("other"), seed=1, query_id=shop.live.query_id).run(4)

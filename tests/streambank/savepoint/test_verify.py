@@ -12,16 +12,16 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.verify import verify
 from streambank.work.executor import Pace
 from streambank.work.pace import Step
-from tests.support.checkpoints import checkpoint
-from tests.support.faulty_store import READS, Fault, FaultyStore
-from tests.support.workshop import JOB, Workshop, quick_store
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.faulty_store import READS, Fault, FaultyStore
 
 OPEN = frozenset({"held.open"})
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(f"memory://{tmp_path.name}", state_bytes=400_000).run(6)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(f"memory://{tmp_path.name}", state_bytes=400_000).run(6)
 
 
 def checksum(data: bytes, **changes: object) -> bytes:
@@ -30,7 +30,7 @@ def checksum(data: bytes, **changes: object) -> bytes:
     return json.dumps({"algorithm": "CRC32C", "value": signed, "mainFileSize": len(data), **changes}).encode()
 
 
-def test_a_whole_savepoint(shop: Workshop) -> None:
+def test_a_whole_savepoint(shop: SimulatedJob) -> None:
     savepoint = shop.take().savepoint
     steps: list[Step] = []
     report = verify(
@@ -45,14 +45,14 @@ def test_a_whole_savepoint(shop: Workshop) -> None:
     assert json.loads(json.dumps(report.to_dict()))["ok"] is True
 
 
-def test_quick_reads_no_object(shop: Workshop) -> None:
+def test_quick_reads_no_object(shop: SimulatedJob) -> None:
     savepoint = shop.take().savepoint
     store = FaultyStore(shop.repository_store)
     assert verify(Repository.open(store), JOB, savepoint, record=False).ok
     assert not [call for call in store.calls if call.operation in READS and call.key.startswith("objects/")]
 
 
-def test_a_damaged_one_is_recorded_and_named_file_by_file(shop: Workshop) -> None:
+def test_a_damaged_one_is_recorded_and_named_file_by_file(shop: SimulatedJob) -> None:
     savepoint = shop.take().savepoint
     key = next(info.path for info in shop.repository_store.list("objects"))
     data = bytearray(shop.repository_store.read(key))
@@ -67,7 +67,7 @@ def test_a_damaged_one_is_recorded_and_named_file_by_file(shop: Workshop) -> Non
     assert [one.ok for one in shop.repository.verifications(JOB, savepoint)] == [True, False]
 
 
-def test_a_damaged_manifest_is_a_finding(shop: Workshop) -> None:
+def test_a_damaged_manifest_is_a_finding(shop: SimulatedJob) -> None:
     savepoint = shop.take().savepoint
     key = f"savepoints/{JOB}/{savepoint}.json"
     shop.repository_store.write(key, shop.repository_store.read(key).replace(b'"batch": 5', b'"batch": 4'))
@@ -75,7 +75,7 @@ def test_a_damaged_manifest_is_a_finding(shop: Workshop) -> None:
     assert (report.ok, report.batch, report.findings[0].file) == (False, None, key)
 
 
-def test_damaged_marks_are_a_warning(shop: Workshop) -> None:
+def test_damaged_marks_are_a_warning(shop: SimulatedJob) -> None:
     savepoint = shop.take(pin=True).savepoint
     key = next(info.path for info in shop.repository_store.list("marks"))
     shop.repository_store.write(key, b"{}")
@@ -84,7 +84,7 @@ def test_damaged_marks_are_a_warning(shop: Workshop) -> None:
     assert [(finding.code, finding.file) for finding in report.findings] == [("mark-damaged", key)]
 
 
-def test_what_cannot_be_asked(shop: Workshop) -> None:
+def test_what_cannot_be_asked(shop: SimulatedJob) -> None:
     savepoint = shop.take().savepoint
     with pytest.raises(InputError):
         verify(shop.repository, JOB, savepoint, "thorough")  # type: ignore[arg-type]  # what a person may type
@@ -124,20 +124,20 @@ class TestSparkChecksums:
         ("text", "found"),
         [
             (checksum(b"a" * 400_000), "CRC-32C"),
-            (b"{", "no checksum"),
-            (b"[]", "no checksum"),
-            (b'{"algorithm": "CRC32C"}', "no checksum"),
+            (b"{", "not a checksum"),
+            (b"[]", "not a checksum"),
+            (b'{"algorithm": "CRC32C"}', "not a checksum"),
             (b'{"algorithm": "SHA1", "value": 1}', ""),
         ],
     )
-    def test_checksums_that_are_wrong_or_unknown(self, shop: Workshop, text: bytes, found: str) -> None:
+    def test_checksums_that_are_wrong_or_unknown(self, shop: SimulatedJob, text: bytes, found: str) -> None:
         shop.checkpoint.write("state/0/0/6.delta.crc", text)
         data = shop.checkpoint.read("state/0/1/6.delta")
         shop.checkpoint.write("state/0/1/6.delta.crc", checksum(data))
         report = verify(shop.repository, JOB, shop.take().savepoint, "full")
         assert [found in finding.cause for finding in report.findings] == ([True] if found else [])
 
-    def test_a_size_that_disagrees(self, shop: Workshop) -> None:
+    def test_a_size_that_disagrees(self, shop: SimulatedJob) -> None:
         data = shop.checkpoint.read("state/0/1/6.delta")
         shop.checkpoint.write("state/0/1/6.delta.crc", checksum(data, mainFileSize=1))
         report = verify(shop.repository, JOB, shop.take().savepoint, "full")

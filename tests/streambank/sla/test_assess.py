@@ -18,9 +18,10 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.sla.assess import Assessment, assess_checkpoint, assess_job
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from tests.support.assessing import grow
-from tests.support.jobs import BY, declare, end_drivers, fake_launcher, poll
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import BY, declare, end_drivers, fake_launcher
+from tests.support.sla.growing_state import grow
+from tests.support.waiting import poll
 
 
 def by_name(found: Assessment, query: str = "main") -> dict[str, Verdict]:

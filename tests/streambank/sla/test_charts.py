@@ -11,8 +11,8 @@ from streambank.declaration.sla import Declared
 from streambank.sla.charts import Dot, charts_of, thinned
 from streambank.sla.history.hour import HourOfRun
 from streambank.sla.history.point import History
-from tests.support.growing import leak, points
-from tests.support.judging import MINUTE, NOW, STEADY, batches, declare
+from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare
+from tests.support.sla.series import leak, points
 
 
 def test_each_measurement_has_a_chart_with_the_limits_of_its_objective() -> None:

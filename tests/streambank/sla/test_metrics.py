@@ -10,9 +10,9 @@ import pytest
 from streambank.sla.history.unmanaged import measure_checkpoint
 from streambank.sla.metrics import METRICS
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
-from tests.support.histories import RECORDED, held, recorded
-from tests.support.places import ROOT
+from tests.support.checkpoint.recorded import unpack
+from tests.support.paths import ROOT
+from tests.support.sla.progress_records import RECORDED, held, recorded
 
 PAGE = ROOT / "docs/reference/sla.md"
 

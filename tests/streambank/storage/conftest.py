@@ -12,9 +12,9 @@ from streambank.storage.fsspec import store as fsspec_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support import fsspec_filesystems
-from tests.support.faulty_store import FaultyStore
-from tests.support.s3_servers import S3Server, moto_server, seaweedfs, versitygw
+from tests.support.storage import fsspec_filesystems
+from tests.support.storage.faulty_store import FaultyStore
+from tests.support.storage.s3_servers import S3Server, moto_server, seaweedfs, versitygw
 
 __all__ = ["moto_server", "seaweedfs", "versitygw"]  # fixtures
 

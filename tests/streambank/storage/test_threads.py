@@ -12,19 +12,19 @@ import pytest
 from streambank.savepoint.verify import verify
 from streambank.storage.local.store import LocalStore
 from streambank.work.executor import Pace
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 LARGE_STATE = 400_000  # snapshots are four times as large: objects of their own
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, state_bytes=LARGE_STATE).run(12)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, state_bytes=LARGE_STATE).run(12)
 
 
 @pytest.mark.parametrize(("wanted", "best", "many"), [(None, 4, 4), (None, 16, 16), (2, 16, 2)])
 def test_a_store_says_how_much_at_once_is_best_where_nobody_else_does(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, wanted: int | None, best: int, many: int
+    shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch, wanted: int | None, best: int, many: int
 ) -> None:
     asked: list[int] = []
 

@@ -30,10 +30,11 @@ from streambank.work.executor import BySize, Executor, Pace, Threads
 from streambank.work.place import place_large
 from streambank.work.plan_lines import cut, read_error, run_portion
 from streambank.work.target import METADATA
-from tests.support.elsewhere import Elsewhere
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.repositories import save
-from tests.support.workshop import JOB, Workshop, closure_of, quick_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.portion_executor import PortionExecutor
+from tests.support.repository.repositories import save
+from tests.support.storage.contents import contents
 
 LARGE_STATE = 400_000  # snapshots are four times as large: objects of their own
 
@@ -53,8 +54,8 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, state_bytes=LARGE_STATE).run(12)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, state_bytes=LARGE_STATE).run(12)
 
 
 def content(manifest: Manifest) -> dict[str, tuple[int, str, str]]:
@@ -62,18 +63,18 @@ def content(manifest: Manifest) -> dict[str, tuple[int, str, str]]:
     return {entry.path: (entry.size_bytes, entry.digest, entry.role) for entry in manifest.files}
 
 
-def second_repository(shop: Workshop) -> Repository:
+def second_repository(shop: SimulatedJob) -> Repository:
     return Repository.open(shop.open("second"), create=True)
 
 
 class TestTakingElsewhere:
     @pytest.mark.parametrize(("times", "at_once"), [(1, 1), (2, 1), (3, 4)])
     def test_the_savepoint_is_the_same(
-        self, shop: Workshop, tmp_path: Path, times: int, at_once: int
+        self, shop: SimulatedJob, tmp_path: Path, times: int, at_once: int
     ) -> None:
         here = shop.take()
         repository = second_repository(shop)
-        machines = Elsewhere(tmp_path, times=times, at_once=at_once)
+        machines = PortionExecutor(tmp_path, times=times, at_once=at_once)
         there = take(TakeRequest(shop.checkpoint, repository, JOB), pace=Pace(executor=machines))
         assert len(machines.plans[0]) > 3, "a plan of one portion shows little"
         manifest = repository.load(JOB, there.savepoint)
@@ -85,8 +86,8 @@ class TestTakingElsewhere:
         if times == 1:
             assert there.new_bytes == there.bytes
 
-    def test_sinks_are_read_here(self, shop: Workshop, tmp_path: Path) -> None:
-        machines = Elsewhere(tmp_path)
+    def test_sinks_are_read_here(self, shop: SimulatedJob, tmp_path: Path) -> None:
+        machines = PortionExecutor(tmp_path)
         result = shop.take(pace=Pace(executor=machines))
         manifest = shop.repository.load(JOB, result.savepoint)
         assert list(manifest.sink_files())
@@ -96,7 +97,7 @@ class TestTakingElsewhere:
         assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
     def test_what_an_attempt_left_that_was_killed_is_no_part_of_anything(
-        self, shop: Workshop, tmp_path: Path
+        self, shop: SimulatedJob, tmp_path: Path
     ) -> None:
         """Its packs are there and no index names them; the next attempt does not count on them."""
         killed: list[str] = []
@@ -116,14 +117,14 @@ class TestTakingElsewhere:
         orphans: list[set[str]] = []
         result = take(
             TakeRequest(shop.checkpoint, repository, JOB),
-            pace=Pace(executor=Elsewhere(tmp_path, attempt=first_dies)),
+            pace=Pace(executor=PortionExecutor(tmp_path, attempt=first_dies)),
         )
         assert killed and any(orphans)
         report = verify(Repository.open(repository.store), JOB, result.savepoint, "full")
         assert report.ok, report.findings
 
     def test_a_file_that_went_away_makes_a_new_plan_and_what_arrived_is_kept(
-        self, shop: Workshop, tmp_path: Path
+        self, shop: SimulatedJob, tmp_path: Path
     ) -> None:
         gone: list[str] = []
 
@@ -135,7 +136,7 @@ class TestTakingElsewhere:
                 gone.append(victim)
             return run_portion(header, portion)
 
-        machines = Elsewhere(tmp_path, attempt=purged_meanwhile)
+        machines = PortionExecutor(tmp_path, attempt=purged_meanwhile)
         result = take(TakeRequest(shop.checkpoint, shop.repository, JOB), pace=Pace(executor=machines))
         assert gone and result.replans == 1
         assert result.batch == 19
@@ -148,7 +149,7 @@ class TestTakingElsewhere:
 
     @pytest.mark.parametrize("before", [True, False])
     def test_what_a_sweep_condemns_is_stored_again_by_whoever_does_the_work(
-        self, shop: Workshop, tmp_path: Path, before: bool
+        self, shop: SimulatedJob, tmp_path: Path, before: bool
     ) -> None:
         condemned: set[str] = set()
 
@@ -168,26 +169,26 @@ class TestTakingElsewhere:
         shop.run(2)
         if before:
             condemn_all()
-        result = shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=swept_meanwhile)))
+        result = shop.take(pace=Pace(executor=PortionExecutor(tmp_path, attempt=swept_meanwhile)))
         assert condemned and result.replans == int(not before)
         for key in condemned:
             store.delete(key)
         report = verify(Repository.open(store), JOB, result.savepoint, "full")
         assert report.restorable and report.files == result.files
 
-    def test_a_machine_that_sees_another_checkpoint_refuses(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_machine_that_sees_another_checkpoint_refuses(self, shop: SimulatedJob, tmp_path: Path) -> None:
         def elsewhere(header: str, portion: str) -> list[str]:
             other = LiveCheckpoint(shop.open("other")).run(2)
             return run_portion(json.dumps({**json.loads(header), "source": other.store.uri}), portion)
 
         with pytest.raises(RefusedError) as caught:
-            shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=elsewhere)))
+            shop.take(pace=Pace(executor=PortionExecutor(tmp_path, attempt=elsewhere)))
         assert caught.value.code == "paths-not-shared"
         assert list(shop.repository.manifests()) == []
 
     @pytest.mark.parametrize("field", ["source", "repository"])
     def test_a_machine_that_sees_nothing_there_refuses(
-        self, shop: Workshop, tmp_path: Path, field: str
+        self, shop: SimulatedJob, tmp_path: Path, field: str
     ) -> None:
         def elsewhere(header: str, portion: str) -> list[str]:
             return run_portion(
@@ -195,24 +196,24 @@ class TestTakingElsewhere:
             )
 
         with pytest.raises(RefusedError) as caught:
-            shop.take(pace=Pace(executor=Elsewhere(tmp_path, attempt=elsewhere)))
+            shop.take(pace=Pace(executor=PortionExecutor(tmp_path, attempt=elsewhere)))
         assert caught.value.code == "paths-not-shared"
 
     def test_what_is_in_the_memory_of_this_process_stays_here(self, tmp_path: Path) -> None:
-        shop = Workshop(f"memory://{tmp_path.name}").run(3)
+        shop = SimulatedJob(f"memory://{tmp_path.name}").run(3)
         with pytest.raises(InputError) as caught:
-            shop.take(pace=Pace(executor=Elsewhere(tmp_path)))
+            shop.take(pace=Pace(executor=PortionExecutor(tmp_path)))
         assert caught.value.code == "not-elsewhere"
 
 
 class TestVerifyingElsewhere:
-    def test_a_whole_savepoint(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_whole_savepoint(self, shop: SimulatedJob, tmp_path: Path) -> None:
         savepoint = shop.take().savepoint
-        machines = Elsewhere(tmp_path, times=2)
+        machines = PortionExecutor(tmp_path, times=2)
         report = verify(shop.repository, JOB, savepoint, "full", pace=Pace(executor=machines))
         assert report.ok and machines.plans
 
-    def test_damage_is_found_wherever_it_is_looked_for(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_damage_is_found_wherever_it_is_looked_for(self, shop: SimulatedJob, tmp_path: Path) -> None:
         savepoint = shop.take().savepoint
         for folder in ("objects", "packs"):
             key = next(info.path for info in shop.repository_store.list(folder))
@@ -226,7 +227,7 @@ class TestVerifyingElsewhere:
             savepoint,
             "full",
             record=False,
-            pace=Pace(executor=Elsewhere(tmp_path)),
+            pace=Pace(executor=PortionExecutor(tmp_path)),
         )
         assert len(here.findings) >= 2
         assert there.findings == here.findings
@@ -235,17 +236,19 @@ class TestVerifyingElsewhere:
 class TestRestoringElsewhere:
     @pytest.mark.parametrize(("times", "at_once"), [(1, 1), (2, 3)])
     def test_the_checkpoint_is_the_same(
-        self, shop: Workshop, tmp_path: Path, times: int, at_once: int
+        self, shop: SimulatedJob, tmp_path: Path, times: int, at_once: int
     ) -> None:
         savepoint = shop.take().savepoint
         here = shop.restore(savepoint, "here", sink="accept")
-        machines = Elsewhere(tmp_path, times=times, at_once=at_once)
+        machines = PortionExecutor(tmp_path, times=times, at_once=at_once)
         there = shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=machines))
         assert machines.plans
-        assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
+        assert contents(shop.open("there")) == contents(shop.open("here"))
         assert (there.layout.files, there.layout.bytes) == (here.layout.files, here.layout.bytes)
 
-    def test_a_portion_that_is_done_twice_links_its_files_once(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_a_portion_that_is_done_twice_links_its_files_once(
+        self, shop: SimulatedJob, tmp_path: Path
+    ) -> None:
         """A machine that is lost before it reports leaves its links behind."""
         savepoint = shop.take().savepoint
 
@@ -253,14 +256,14 @@ class TestRestoringElsewhere:
             run_portion(header, portion)
             return run_portion(header, portion)
 
-        machines = Elsewhere(tmp_path, attempt=again)
+        machines = PortionExecutor(tmp_path, attempt=again)
         report = shop.restore(savepoint, "there", sink="accept", link=True, pace=Pace(executor=machines))
         assert report.layout.linked_files > 0
         shop.restore(savepoint, "here", sink="accept")
-        assert closure_of(shop.open("there")) == closure_of(shop.open("here"))
+        assert contents(shop.open("there")) == contents(shop.open("here"))
 
     def test_a_machine_whose_restore_is_over_writes_nothing_more(
-        self, shop: Workshop, tmp_path: Path
+        self, shop: SimulatedJob, tmp_path: Path
     ) -> None:
         savepoint = shop.take().savepoint
         kept: list[tuple[str, str]] = []
@@ -270,17 +273,17 @@ class TestRestoringElsewhere:
             return run_portion(header, portion)
 
         shop.restore(
-            savepoint, "there", sink="accept", pace=Pace(executor=Elsewhere(tmp_path, attempt=keeping))
+            savepoint, "there", sink="accept", pace=Pace(executor=PortionExecutor(tmp_path, attempt=keeping))
         )
-        before = closure_of(shop.open("there"))
+        before = contents(shop.open("there"))
         victim = next(path for path in before if path.endswith(".snapshot"))
         shop.open("there").delete(victim)
         lines = [json.loads(line) for header, portion in kept for line in run_portion(header, portion)]
         assert {line["error"]["error"] for line in lines} == {"target-moved"}
-        assert victim not in closure_of(shop.open("there"))
+        assert victim not in contents(shop.open("there"))
 
     def test_a_restore_that_ends_in_the_middle_of_a_file_leaves_the_file_out(
-        self, shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, shop: SimulatedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The last look is when all bytes have passed: before it, nothing is under the file's name."""
         savepoint = shop.take().savepoint
@@ -296,7 +299,7 @@ class TestRestoringElsewhere:
 
         monkeypatch.setattr(Objects, "chunks", ending)
         with pytest.raises(ConflictError) as caught:
-            shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=Elsewhere(tmp_path)))
+            shop.restore(savepoint, "there", sink="accept", pace=Pace(executor=PortionExecutor(tmp_path)))
         assert caught.value.code == "target-moved"
         assert ended.is_set()
 
@@ -316,7 +319,7 @@ class TestRestoringElsewhere:
         place_large(repository, target, entry)
         assert target.read(entry.path) == repository.objects.read(entry.digest)
 
-    def test_damage_ends_it(self, shop: Workshop, tmp_path: Path) -> None:
+    def test_damage_ends_it(self, shop: SimulatedJob, tmp_path: Path) -> None:
         savepoint = shop.take().savepoint
         key = next(info.path for info in shop.repository_store.list("objects"))
         data = bytearray(shop.repository_store.read(key))
@@ -332,9 +335,9 @@ class TestRestoringElsewhere:
                     sink="accept",
                     opener=quick_store,
                 ),
-                pace=Pace(executor=Elsewhere(tmp_path)),
+                pace=Pace(executor=PortionExecutor(tmp_path)),
             )
-        assert closure_of(shop.open("there")) == {}
+        assert contents(shop.open("there")) == {}
 
 
 class TestPortions:
@@ -359,9 +362,11 @@ class TestPortions:
         assert list(cut(tasks)) == []
 
 
-def test_another_try_gets_the_chance_to_heal_what_the_environment_did(shop: Workshop, tmp_path: Path) -> None:
+def test_another_try_gets_the_chance_to_heal_what_the_environment_did(
+    shop: SimulatedJob, tmp_path: Path
+) -> None:
     """A full disk or a service that is away is raised, so that Spark tries again; at last it is reported."""
-    plans = Elsewhere(tmp_path)
+    plans = PortionExecutor(tmp_path)
     shop.take(pace=Pace(executor=plans))
     header, portion = plans.plans[0][0], plans.plans[0][1]
     broken = json.dumps({**json.loads(header), "source": "s3://nowhere/ck"})
@@ -378,9 +383,9 @@ def test_another_try_gets_the_chance_to_heal_what_the_environment_did(shop: Work
     ("far_bytes", "far_files", "goes_far"), [(1, 10**9, 1), (10**15, 3, 1), (10**15, 10**9, 0)]
 )
 def test_much_goes_far_and_little_stays(
-    shop: Workshop, tmp_path: Path, far_bytes: int, far_files: int, goes_far: int
+    shop: SimulatedJob, tmp_path: Path, far_bytes: int, far_files: int, goes_far: int
 ) -> None:
-    far = Elsewhere(tmp_path)
+    far = PortionExecutor(tmp_path)
     executor: Executor = BySize(Threads(2), far, far_bytes, far_files)
     assert shop.take(pace=Pace(executor=executor)).batch == 11
     assert len(far.plans) == goes_far

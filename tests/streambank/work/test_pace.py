@@ -10,7 +10,7 @@ from streambank.savepoint.verify import verify
 from streambank.work import pace
 from streambank.work.executor import Pace
 from streambank.work.pace import UNLIMITED, RateLimit, parse_rate
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
 
 
 class Clock:
@@ -111,7 +111,7 @@ class TestWhereItCounts:
 
     @pytest.mark.parametrize("state_bytes", [200, 700_000])
     def test_all_bytes_are_spent(self, tmp_path: Path, spent: Callable[[], int], state_bytes: int) -> None:
-        shop = Workshop(tmp_path, state_bytes=state_bytes).run(3)
+        shop = SimulatedJob(tmp_path, state_bytes=state_bytes).run(3)
         result = shop.take(pace=Pace(max_bytes_per_s=10**9))
         assert spent() == result.bytes
 
@@ -124,7 +124,7 @@ class TestWhereItCounts:
         assert 0 < spent() <= sum(entry.size_bytes for entry in files)
 
     def test_a_rate_that_is_none_is_refused_before_anything_is_done(self, tmp_path: Path) -> None:
-        shop = Workshop(tmp_path).run(2)
+        shop = SimulatedJob(tmp_path).run(2)
         with pytest.raises(InputError):
             shop.take(pace=Pace(max_bytes_per_s=0))
         saved = shop.take()

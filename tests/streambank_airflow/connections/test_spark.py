@@ -14,20 +14,22 @@ from streambank.core.errors import InputError, StorageError
 from streambank.savepoint.verify import verify
 from streambank.work.executor import BySize, Pace
 from streambank_airflow.connections.spark import SparkChoice
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.recovery import RecoveryVerbs
+from streambank_airflow.hooks.repository import RepositoryVerbs
+from streambank_airflow.hooks.savepoints import SavepointVerbs
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.restore import RestoreSavepointOperator
 from streambank_airflow.operators.savepoint import CreateSavepointOperator, VerifySavepointOperator
-from tests.support.fake_spark import fake_spark
-from tests.support.workshop import JOB, Workshop
+from tests.support.jobs.simulated_job import JOB, SimulatedJob
+from tests.support.spark.fake_spark_submit import fake_spark
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 SECRET = "secret-of-airflow"
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, state_bytes=400_000).run(6)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, state_bytes=400_000).run(6)
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return fake_spark(tmp_path, monkeypatch)
 
 
-def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
+def test_a_take_goes_through_the_hook(shop: SimulatedJob, seen: Path) -> None:
     said: list[str] = []
     executor = SparkChoice("spark_here", {"spark.executor.memory": "2g"}, None, "spark").executor(said.append)
     result = shop.take(pace=Pace(executor=executor))
@@ -54,7 +56,7 @@ def test_a_take_goes_through_the_hook(shop: Workshop, seen: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["dead", "silent"])
-def test_an_application_that_did_not_do_it(shop: Workshop, seen: Path, tmp_path: Path, how: str) -> None:
+def test_an_application_that_did_not_do_it(shop: SimulatedJob, seen: Path, tmp_path: Path, how: str) -> None:
     executor = SparkChoice("spark_here", {"spark.fake": how}, None, "spark").executor(print)
     with pytest.raises(StorageError) as caught:
         shop.take(pace=Pace(executor=executor))
@@ -65,12 +67,18 @@ def test_an_application_that_did_not_do_it(shop: Workshop, seen: Path, tmp_path:
 def test_every_operator_hands_on_who_works(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def noting(self: StreambankHook, *_: Any, executor: Any, **__: Any) -> Any:
+    def noting(self: Any, *_: Any, executor: Any, **__: Any) -> Any:
         asked.append(executor)
         raise InputError("enough", code="bad-input")
 
-    for verb in ("take", "verify", "restore", "plan_restore", "replicate"):
-        monkeypatch.setattr(StreambankHook, verb, noting)
+    for part, verb in (
+        (SavepointVerbs, "take"),
+        (SavepointVerbs, "verify"),
+        (RecoveryVerbs, "restore"),
+        (RecoveryVerbs, "plan"),
+        (RepositoryVerbs, "replicate"),
+    ):
+        monkeypatch.setattr(part, verb, noting)
     context: Any = {"dag_run": _Run(), "ti": _Run()}
     choice: dict[str, Any] = {"job": JOB, "task_id": "t", "spark_conn_id": "spark_here"}
     for operator in (

@@ -22,9 +22,9 @@ from streambank_airflow.operators.hand_over import CheckRunDagOperator
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.rewrite import NOTHING_KEY
 from streambank_spark.submit.executor import SparkExecutor
-from tests.support.airflow_db import pause, run_dag, task_states, write_dags, xcom
-from tests.support.managed import Managed, hand_over
-from tests.support.remade import remake
+from tests.support.airflow_face.metadata_db import pause, run_dag, task_states, write_dags, xcom
+from tests.support.jobs.managed_job import Managed, hand_over
+from tests.support.repository.derived_savepoint import derive
 
 WAY_BACK = ("go_back", "start_again", "keep_running_again", "watched_again")
 OLD = {"where": "value.count < 3"}
@@ -47,7 +47,7 @@ class Rewriting:
         made = None
         repository = Repository.open(open_store(plan["repository"]))
         if not order.get("dry_run") and not self.finds_nothing:
-            made = remake(repository, job, plan["savepoint"])
+            made = derive(repository, job, plan["savepoint"])
         keys = 0 if self.finds_nothing else 2
         gone = {"operator": 0, "name": "stateStoreSave", "keys": keys, "rows": keys, "rows_before": 9}
         return {
@@ -308,12 +308,12 @@ def test_a_schedule_leaves_alone_what_somebody_has_stopped(managed: Managed) -> 
         stop.render_template_fields(context, stop.get_template_env())
         assert stop.skip_if_stopped is wanted
 
-    assert hook.is_left_stopped("flights", "run-1"), "it was never started"
+    assert hook.jobs.is_left_stopped("flights", "run-1"), "it was never started"
     managed.start()
-    assert not hook.is_left_stopped("flights", "run-1")
+    assert not hook.jobs.is_left_stopped("flights", "run-1")
     managed.control.set_desired("stopped", by={"run_id": "run-1"})
-    assert not hook.is_left_stopped("flights", "run-1"), "another try of the run that stopped it"
-    assert hook.is_left_stopped("flights", "run-2")
+    assert not hook.jobs.is_left_stopped("flights", "run-1"), "another try of the run that stopped it"
+    assert hook.jobs.is_left_stopped("flights", "run-2")
 
 
 @pytest.mark.parametrize(

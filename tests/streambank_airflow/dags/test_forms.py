@@ -4,6 +4,8 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES, VERIFICATIONS
+from streambank_airflow.choices import ON_BREACH
 from streambank_airflow.dags import forms
 
 FORMS = {
@@ -42,6 +44,14 @@ def test_every_field_has_a_title_and_every_choice_is_explained(form: str, name: 
     assert param.schema["title"]
     if "enum" in param.schema and name != "query":
         assert set(param.schema["values_display"]) == set(param.schema["enum"])
+
+
+def test_the_forms_offer_what_the_engine_knows() -> None:
+    assert tuple(forms.SINK_CHOICES) == SINK_CHOICES
+    assert tuple(forms.SOURCE_CHOICES) == SOURCE_CHOICES
+    assert tuple(forms.LEVEL_CHOICES) == VERIFICATIONS
+    assert tuple(forms.BREACH_CHOICES) == ON_BREACH
+    assert {*forms.MODE_CHOICES, "fork"} == set(RESTORE_MODES), "a fork is no generation of its job"
 
 
 def test_a_restore_refuses_to_lose_rows_and_stops_nothing_unless_told() -> None:

@@ -13,7 +13,7 @@ from streambank.core.units import utc_now
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.hooks.streambank import StreambankHook
-from tests.support.managed import Managed
+from tests.support.jobs.managed_job import Managed
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -27,25 +27,25 @@ def connection(
 def test_the_connection_names_the_jobs_file(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
     connection(monkeypatch, {"jobs_file": str(managed.jobs_file), "repository": None})
 
-    assert StreambankHook().declared("flights") == (managed.job, None)
+    assert StreambankHook().declared.find("flights") == (managed.job, None)
     opened = asyncio.run(StreambankHook.aopen("streambank_default"))
-    assert opened.declared("flights") == (managed.job, None)
+    assert opened.declared.find("flights") == (managed.job, None)
 
 
 def test_a_tasks_own_jobs_file_comes_first_and_needs_no_connection(managed: Managed) -> None:
-    assert StreambankHook(jobs_file=str(managed.jobs_file)).declared("flights") == (managed.job, None)
+    assert StreambankHook(jobs_file=str(managed.jobs_file)).declared.find("flights") == (managed.job, None)
 
 
 def test_without_any_jobs_file_it_is_said_where_to_name_one() -> None:
     with pytest.raises(InputError, match="No jobs file") as caught:
-        StreambankHook().declared("flights")
+        StreambankHook().declared.find("flights")
 
     assert "streambank_default" in caught.value.hint
 
 
 def test_another_connection_than_the_default_must_exist() -> None:
     with pytest.raises(InputError, match="no connection elsewhere"):
-        StreambankHook("elsewhere").declared("flights")
+        StreambankHook("elsewhere").declared.find("flights")
 
 
 def test_an_unknown_field_is_refused_without_repeating_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_an_unknown_field_is_refused_without_repeating_its_value(monkeypatch: py
 
 def test_a_query_that_a_job_does_not_have_is_refused(managed: Managed) -> None:
     with pytest.raises(InputError, match="has no query 'hourly'"):
-        StreambankHook(jobs_file=str(managed.jobs_file)).declared("flights/hourly")
+        StreambankHook(jobs_file=str(managed.jobs_file)).declared.find("flights/hourly")
 
 
 def test_the_connection_can_be_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
     managed.stop()
     connection(monkeypatch, {"repository": str(tmp_path / "other")})
 
-    took = StreambankHook().take(
+    took = StreambankHook().savepoints.take(
         "unmanaged",
         checkpoint=str(managed.checkpoint),
         file_sinks=[],
@@ -91,18 +91,22 @@ def test_a_query_that_nobody_declared_needs_only_its_checkpoint(
         note="",
         by={"user": "somebody"},
     )
-    report, findings = StreambankHook().verify("unmanaged", "latest", level="full", by={"user": "somebody"})
+    report, findings = StreambankHook().savepoints.verify(
+        "unmanaged", "latest", level="full", by={"user": "somebody"}
+    )
 
     assert (report["savepoint"], report["ok"], findings) == (took["savepoint"], True, [])
     with pytest.raises(NotFoundError):
-        StreambankHook().verify("another", "latest", level="quick", by={})
+        StreambankHook().savepoints.verify("another", "latest", level="quick", by={})
 
 
 def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connection(monkeypatch, {"repository": str(tmp_path / "checkpoint/savepoints")})
 
     with pytest.raises(InputError) as raised:
-        StreambankHook().repository("unmanaged", create=True, checkpoint=str(tmp_path / "checkpoint"))
+        StreambankHook().declared.open_repository(
+            "unmanaged", create=True, checkpoint=str(tmp_path / "checkpoint")
+        )
 
     assert raised.value.code == "inside-checkpoint"
     assert not (tmp_path / "checkpoint").exists()
@@ -111,9 +115,9 @@ def test_no_repository_is_made_in_a_checkpoint(tmp_path: Path, monkeypatch: pyte
 def test_the_last_word_counts(managed: Managed) -> None:
     hook = StreambankHook(jobs_file=str(managed.jobs_file))
     now = utc_now()
-    assert hook.obeys("flights", now)
+    assert hook.jobs.obeys("flights", now)
     managed.control.set_desired("stopped", by={"user": "somebody"})
 
-    assert hook.obeys("flights", now - timedelta(hours=1))
-    assert hook.obeys("flights", None)
-    assert not hook.obeys("flights", now + timedelta(hours=1))
+    assert hook.jobs.obeys("flights", now - timedelta(hours=1))
+    assert hook.jobs.obeys("flights", None)
+    assert not hook.jobs.obeys("flights", now + timedelta(hours=1))

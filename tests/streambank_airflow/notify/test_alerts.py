@@ -30,17 +30,17 @@ from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, St
 from streambank_airflow.operators.repository import ReplicateSavepointsOperator
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
 from streambank_airflow.operators.sla import CheckSlaOperator
-from tests.support.airflow_db import answer_question, run_dag, task_states
-from tests.support.managed import BY, Managed
-from tests.support.notifiers import told
-from tests.support.repositories import save
+from tests.support.airflow_face.metadata_db import answer_question, run_dag, task_states
+from tests.support.airflow_face.notifiers import FILE_NOTIFIER, told
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.repository.repositories import save
 
 
 def declare(managed: Managed, *kinds: str, name: str = "chat") -> Path:
     """Let a file have the alerts of these kinds; of all without any."""
     file = managed.folder / name
     managed.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.FileNotifier"\n'
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
         f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\n'
         + (f"kinds = {list(kinds)}\n" if kinds else "")
     )
@@ -161,7 +161,7 @@ def test_a_notifier_that_hangs_is_not_waited_for_and_loses_no_alert_of_another(
     go_on = managed.folder / "go on"
     for name in ("a", "b"):
         managed.declare(
-            '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.HangingNotifier"\n'
+            '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.HangingNotifier"\n'
             f'args = {{file = "{go_on}", text = "{name}"}}\n'
         )
     file = declare(managed)
@@ -189,7 +189,7 @@ def test_the_address_of_a_webhook_is_not_in_the_log(
     managed: Managed, caplog: pytest.LogCaptureFixture
 ) -> None:
     managed.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.WebhookNotifier"\n'
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.WebhookNotifier"\n'
         'args = {url = "https://hooks.example/services/sEcReT99", token = "tok-1234"}\n'
     )
 
@@ -315,7 +315,7 @@ def test_those_of_the_kind_sla_hear_of_objectives_like_those_of_sla_notify(manag
 
     assert [one.label for one in declared_tellers(managed.job)] == [
         "x.Y",
-        "tests.support.notifiers.FileNotifier",
+        FILE_NOTIFIER,
     ]
 
 
@@ -396,7 +396,7 @@ def test_an_approval_that_waits_is_told_and_only_approvers_may_give_it(
     asked, broken = managed.folder / "asked", managed.folder / "broken"
     Path(f"{broken}.down").touch()
     ask = ", ".join(
-        f'{{class = "tests.support.notifiers.FileNotifier", args = {{file = "{one}", text = "{text}"}}}}'
+        f'{{class = "{FILE_NOTIFIER}", args = {{file = "{one}", text = "{text}"}}}}'
         for one, text in ((broken, "?"), (asked, "{{ subject }} {{ link }}"))
     )
     managed.declare(f'\n[jobs.flights.restore]\napprovers = ["ann", "bob"]\nask = [{ask}]\n')

@@ -26,11 +26,12 @@ from sqlalchemy import select
 from streambank.core.errors import InputError
 from streambank_airflow.dags.jobs import build_dags
 from tests.streambank_airflow.triggers.test_triggerer import triggerer
-from tests.support.airflow_db import write_dags
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed
+from tests.support.airflow_face.metadata_db import write_dags
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.waiting import poll
 
-LATE = "tests.support.late"
+NOTIFIERS = "tests.support.airflow_face.notifiers"
+DEADLINE_NOTIFIERS = "tests.support.airflow_face.deadline_notifiers"
 
 
 def declare(managed: Managed, *notifiers: str) -> None:
@@ -40,7 +41,7 @@ def declare(managed: Managed, *notifiers: str) -> None:
 def notifier(
     kind: str, path: Path, text: str = "{{ job }} at {{ dag_run.dag_run_id }}: {{ message }}"
 ) -> str:
-    return f'{{class = "{LATE}.{kind}", args = {{path = "{path}", text = "{text}"}}}}'
+    return f'{{class = "{DEADLINE_NOTIFIERS}.{kind}", args = {{path = "{path}", text = "{text}"}}}}'
 
 
 def alerts(managed: Managed, verb: str = "restore") -> list[DeadlineAlert]:
@@ -123,8 +124,8 @@ def test_everybody_is_told_when_it_is_late_whoever_cannot_be(managed: Managed, t
     )
     assert [one.read_text() for one in here if one.exists()] == [said, f"async {said}"]
     assert ended["state"] == "failed"
-    assert "late.Broken: ConnectionError: no answer" in ended["body"]
-    assert "late.Missing cannot be loaded" in ended["body"]
+    assert "deadline_notifiers.Broken: ConnectionError: no answer" in ended["body"]
+    assert "deadline_notifiers.Missing cannot be loaded" in ended["body"]
     assert "bad-notifier" in ended["body"]
 
 
@@ -132,12 +133,8 @@ def test_one_that_hangs_or_shows_its_address_delays_no_other(
     managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streambank_airflow.notify.send.PATIENCE_S", 0.5)
-    hanging = (
-        f'{{class = "tests.support.notifiers.HangingNotifier", args = {{file = "{tmp_path / "go on"}"}}}}'
-    )
-    webhook = (
-        '{class = "tests.support.notifiers.WebhookNotifier", args = {url = "https://hooks.example/sEcReT99"}}'
-    )
+    hanging = f'{{class = "{NOTIFIERS}.HangingNotifier", args = {{file = "{tmp_path / "go on"}"}}}}'
+    webhook = f'{{class = "{NOTIFIERS}.WebhookNotifier", args = {{url = "https://hooks.example/sEcReT99"}}}}'
     declare(managed, hanging, webhook, notifier("Async", tmp_path / "alert", "{{ kind }}"))
     (alert,) = alerts(managed)
     assert "sEcReT99" not in str(alert.callback.kwargs), "Airflow keeps them, and logs them"
@@ -160,7 +157,13 @@ def test_one_that_an_earlier_version_has_queued_alerts_whom_it_names(
     (alert,) = alerts(managed)
     path = str(tmp_path / "alert")
     named = json.dumps(
-        [{"path": f"{LATE}.Sync", "args": {"path": path, "text": "{{ kind }}"}, "least": "warn"}]
+        [
+            {
+                "path": f"{DEADLINE_NOTIFIERS}.Sync",
+                "args": {"path": path, "text": "{{ kind }}"},
+                "least": "warn",
+            }
+        ]
     )
     arguments = {**alert.callback.kwargs, "notify": named, "context": {"dag_run": {"dag_run_id": "late-4"}}}
 

@@ -14,7 +14,7 @@ from streambank.declaration.notify import Notify
 from streambank_airflow.notify.notifiers import load_notifier
 from streambank_airflow.notify.send import NotifierError, redacted, send_all, send_once
 
-NOTIFIERS = "tests.support.notifiers"
+NOTIFIERS = "tests.support.airflow_face.notifiers"
 WEBHOOK = "https://hooks.example/services/T0AB/B0CD/sEcReT99"
 TOKEN = "tok-1234"
 

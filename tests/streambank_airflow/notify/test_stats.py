@@ -20,8 +20,8 @@ from airflow.sdk.observability.metrics import stats_utils
 from streambank.job.alive import Life
 from streambank.sla.assess import Assessment
 from streambank_airflow.notify.stats import Gauges
-from tests.support.said_verdicts import AT, MUTE, verdict
-from tests.support.statsd_client import have_statsd
+from tests.support.airflow_face.statsd_client import have_statsd
+from tests.support.sla.fake_assessments import AT, MUTE, verdict
 
 FOUND = Assessment(
     "flights.daily",

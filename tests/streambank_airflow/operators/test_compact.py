@@ -16,9 +16,10 @@ from streambank_airflow.operators.compact import (
     PurgeQuarantineOperator,
     UndoCompactionOperator,
 )
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.jobs import BY, write_jobs
-from tests.support.littered import closure, content, litter
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.checkpoint.with_garbage import closure, write_with_garbage
+from tests.support.jobs.declared import BY, write_jobs
+from tests.support.storage.contents import contents
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -29,7 +30,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     file = write_jobs(tmp_path)
     monkeypatch.setenv("STREAMBANK_JOBS", str(file))
     job = load_jobs(file).job("flights")
-    litter(open_store(job.checkpoint))
+    write_with_garbage(open_store(job.checkpoint))
     return job
 
 
@@ -47,22 +48,22 @@ def result_of(operator: Any = CompactCheckpointOperator, **arguments: Any) -> An
 
 def test_planned_done_and_back(job: Job) -> None:
     checkpoint = open_store(job.checkpoint)
-    before, needed = content(checkpoint), closure(checkpoint)
+    before, needed = contents(checkpoint), closure(checkpoint)
 
     planned = result_of(plan_only="{{ true }}", keep_batches="{{ 1 + 0 }}")
     assert (planned["dry_run"], planned["quarantine"]) == (True, None)
-    assert content(checkpoint) == before
+    assert contents(checkpoint) == before
 
     done = result_of(note="too many files")
     assert (done["mode"], done["files"], done["bytes"]) == ("stopped", planned["files"], planned["bytes"])
-    assert done["kept_files"] == len(content(checkpoint))
+    assert done["kept_files"] == len(contents(checkpoint))
     assert closure(checkpoint) == needed
     event = job.records().last_event("compacted")
     assert event is not None and event["why"] == "too many files" and event["by"]["dag_id"] == "one_task"
 
     back = result_of(UndoCompactionOperator, quarantine=done["quarantine"], note="on second thoughts")
     assert (back["files"], back["left_files"], back["already_done"]) == (done["files"], 0, False)
-    assert content(checkpoint) == before
+    assert contents(checkpoint) == before
     event = job.records().last_event("compaction-undone")
     assert event is not None and event["why"] == "on second thoughts" and event["by"]["dag_id"] == "one_task"
     assert result_of(UndoCompactionOperator, quarantine=done["quarantine"]) == {**back, "already_done": True}
@@ -76,7 +77,7 @@ def test_deleted_for_good_beside_a_driver(job: Job) -> None:
     finally:
         driver.release()
     assert (gone["files"], gone["bytes"]) == (done["files"], done["bytes"])
-    assert not content(open_store(done["quarantine"]))
+    assert not contents(open_store(done["quarantine"]))
     event = job.records().last_event("quarantine-purged")
     assert event is not None and event["why"] == "a week later" and event["by"]["dag_id"] == "one_task"
     assert result_of(PurgeQuarantineOperator, quarantine=done["quarantine"]) == {**gone, "already_done": True}
@@ -121,8 +122,8 @@ def test_a_form_may_say_no(job: Job) -> None:
 
 def test_a_retry_finds_it_done(job: Job) -> None:
     task = CompactCheckpointOperator(task_id="task", job="flights")
-    first = task.hook.compact_checkpoint("flights", **HOW)
-    again = task.hook.compact_checkpoint("flights", **HOW)
+    first = task.hook.checkpoints.compact("flights", **HOW)
+    again = task.hook.checkpoints.compact("flights", **HOW)
     assert first["main"].files == again["main"].files and again["main"].already_done
 
 

@@ -15,8 +15,8 @@ from streambank.doctor import diagnose
 from streambank.doctor.checks import installation
 from streambank.doctor.diagnose import Diagnosis
 from streambank_airflow.operators.doctor import DiagnoseStreamingJobOperator
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.jobs import write_jobs
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import write_jobs
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

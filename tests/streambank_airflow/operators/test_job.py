@@ -15,9 +15,9 @@ from streambank_airflow.operators.job import (
     StartStreamingJobOperator,
     StopStreamingJobOperator,
 )
-from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
-from tests.support.jobs import poll
-from tests.support.managed import Managed, meanwhile
+from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed, meanwhile
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -19,14 +19,14 @@ from airflow.triggers.base import TriggerEvent
 
 from streambank.core.errors import StorageError
 from streambank.job.stop_request import StopAsked
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.jobs import JobVerbs
 from streambank_airflow.operators.job import StopStreamingJobOperator, asker
 from streambank_airflow.triggers.base import Event
 from streambank_airflow.triggers.job import DriverGoneTrigger
 from streambank_airflow.watch.job import JobView
-from tests.support.airflow_db import asset_events, run_dag, task_states, xcom
-from tests.support.jobs import poll
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -185,16 +185,16 @@ def test_nothing_is_waited_for_where_no_driver_lives(
 
 def fails_once(patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None) -> list[StopAsked]:
     """Let the first attempt to finish a stop fail as a disk does; what each was to finish is in the list."""
-    finish, seen = StreambankHook.stop, []
+    finish, seen = JobVerbs.stop, []
 
-    def stop(self: StreambankHook, ref: str, **how: Any) -> Any:
+    def stop(self: JobVerbs, ref: str, **how: Any) -> Any:
         seen.append(how["asked"])
         if len(seen) == 1:
             meanwhile()
             raise StorageError("The disk is away.", code="storage")
         return finish(self, ref, **how)
 
-    patch.setattr(StreambankHook, "stop", stop)
+    patch.setattr(JobVerbs, "stop", stop)
     return seen
 
 
@@ -209,7 +209,7 @@ def test_a_try_after_a_failure_goes_on_with_what_was_asked(
 
     seen = fails_once(monkeypatch, see_it_gone)
     managed.start()
-    wishes = len(managed.control.desired_records.numbers())
+    numbers = len(managed.control.desired_records.numbers())
 
     run = run_dag(stop_dag(managed, **AGAIN))
 
@@ -219,7 +219,7 @@ def test_a_try_after_a_failure_goes_on_with_what_was_asked(
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert requests(managed) == 1
-    assert len(managed.control.desired_records.numbers()) == wishes + 1
+    assert len(managed.control.desired_records.numbers()) == numbers + 1
 
 
 def test_a_try_after_a_failure_asks_no_driver_that_was_started_in_between(

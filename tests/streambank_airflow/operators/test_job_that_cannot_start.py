@@ -12,8 +12,8 @@ from airflow.sdk import DAG
 
 from streambank.job.savepoint import savepoint_job
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator, StartStreamingJobOperator
-from tests.support.airflow_db import run_dag, task_states
-from tests.support.managed import BY, Managed, meanwhile
+from tests.support.airflow_face.metadata_db import run_dag, task_states
+from tests.support.jobs.managed_job import BY, Managed, meanwhile
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

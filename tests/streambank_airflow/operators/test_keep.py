@@ -14,14 +14,15 @@ from streambank.control.control import JobControl
 from streambank.control.watch import WatchView
 from streambank.core.units import to_json_time, utc_now
 from streambank.job.savepoint import savepoint_job
-from streambank_airflow.hooks.streambank import StreambankHook
+from streambank_airflow.hooks.health import HealthVerbs
 from streambank_airflow.operators.job import KeepStreamingJobRunningOperator
 from streambank_airflow.operators.keep import Course
 from streambank_airflow.watch.job import Signs
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.faulty_store import Fault, FaultyStore
-from tests.support.jobs import BY, poll
-from tests.support.managed import Managed, meanwhile
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import BY
+from tests.support.jobs.managed_job import Managed, meanwhile
+from tests.support.storage.faulty_store import Fault, FaultyStore
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -118,23 +119,23 @@ def test_nothing_is_given_up_for_what_is_no_longer_so(
     """The task that hears of it may wait in a queue for long, and the driver goes on meanwhile."""
     managed.declare(QUICK.format("300ms") + "max_failures = 1\n")
     managed.start()
-    looked: list[bool] = []
-    look = StreambankHook.is_still_unhealthy
+    answers: list[bool] = []
+    look = HealthVerbs.is_still_unhealthy
 
-    def look_late(self: StreambankHook, ref: str, found: dict[str, Any]) -> bool:
-        if not looked:
+    def look_late(self: HealthVerbs, ref: str, found: dict[str, Any]) -> bool:
+        if not answers:
             managed.hangs.unlink()
             managed.wait_for_batch(managed.last_batch() + 1)
             managed.declare("restart = false\n")
-        looked.append(look(self, ref, found))
-        return looked[-1]
+        answers.append(look(self, ref, found))
+        return answers[-1]
 
-    monkeypatch.setattr(StreambankHook, "is_still_unhealthy", look_late)
+    monkeypatch.setattr(HealthVerbs, "is_still_unhealthy", look_late)
     managed.hangs.write_text("0")
-    with meanwhile(managed, lambda: poll(lambda: looked, timeout_s=60), lambda: managed.stop("enough")):
+    with meanwhile(managed, lambda: poll(lambda: answers, timeout_s=60), lambda: managed.stop("enough")):
         run = run_dag(dag_of(managed))
 
-    assert looked == [False]
+    assert answers == [False]
     assert xcom(run, "task")["restarts"] == 0
     assert (events(managed, "crash-loop"), launches(managed)) == ([], 1)
 

@@ -21,8 +21,9 @@ from streambank_airflow.operators.repository import (
     SweepRepositoryOperator,
 )
 from streambank_airflow.operators.savepoint import VerifySavepointOperator
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.repositories import FILES, flip, keys, save
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.repository.repositories import FILES, flip, save
+from tests.support.storage.contents import keys
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 

@@ -25,7 +25,7 @@ from streambank.storage import open_store
 from streambank_airflow.dags.jobs import build_dags
 from streambank_airflow.operators.job import StopStreamingJobOperator
 from streambank_airflow.operators.restore import PLAN_KEY, RestoreSavepointOperator
-from tests.support.airflow_db import (
+from tests.support.airflow_face.metadata_db import (
     Question,
     answer_question,
     pause,
@@ -34,10 +34,11 @@ from tests.support.airflow_db import (
     write_dags,
     xcom,
 )
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
-from tests.support.jobs import poll
-from tests.support.managed import BY, Managed
-from tests.support.notifiers import told
+from tests.support.airflow_face.notifiers import told
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.jobs.managed_job import BY, Managed
+from tests.support.storage.contents import contents
+from tests.support.waiting import poll
 
 pytestmark = pytest.mark.usefixtures("airflow_database")
 
@@ -61,7 +62,7 @@ def out(managed: Managed) -> Path:
 
 
 def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Managed, out: Path) -> None:
-    new, before = managed.folder / "new", snapshot_of(open_store(out))
+    new, before = managed.folder / "new", contents(open_store(out))
 
     run = run_dag(
         build_dags(managed.jobs_file)["flights.restore"],
@@ -79,7 +80,7 @@ def test_a_person_approves_a_new_output_and_the_job_goes_on_there(managed: Manag
     assert (generation.number, generation.new_sinks) == (2, {out.as_uri(): new.as_uri()})
     batch = xcom(run, "restore")["batch"]
     assert sorted(open_store(new).names("_spark_metadata")) == [str(number) for number in range(batch + 1)]
-    assert snapshot_of(open_store(out)) == before
+    assert contents(open_store(out)) == before
 
 
 ROLLBACK = "Restore and set later output aside"
@@ -124,13 +125,13 @@ def test_where_the_sink_is_ahead_one_run_asks_what_becomes_of_later_output(
 
 
 def test_who_rejects_a_choice_changes_nothing(managed: Managed, out: Path) -> None:
-    before = snapshot_of(open_store(out))
+    before = contents(open_store(out))
 
     with answering("Reject"):
         run = restore(managed)
 
     assert task_states(run)["restore"] == "skipped"
-    assert snapshot_of(open_store(out)) == before
+    assert contents(open_store(out)) == before
 
 
 def test_a_form_that_has_decided_asks_for_yes_or_no(managed: Managed, out: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_restore_that_fails_after_its_stop_says_and_alerts_that_the_job_stands
 ) -> None:
     file = managed.folder / "alerts"
     managed.declare(
-        '\n[[jobs.flights.notify]]\nclass = "tests.support.notifiers.FileNotifier"\n'
+        '\n[[jobs.flights.notify]]\nclass = "tests.support.airflow_face.notifiers.FileNotifier"\n'
         f'args = {{file = "{file}", text = "{{{{ kind }}}}: {{{{ message }}}}"}}\nkinds = ["giving-up"]\n'
     )
     managed.start()

@@ -15,10 +15,10 @@ from streambank.declaration.declaration import load_jobs
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from streambank_airflow.operators.sla import CheckSlaOperator
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.notifiers import FileNotifier, told
-from tests.support.said_verdicts import Assessor, assessor
-from tests.support.sla_checks import Check, check, jobs_file
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.airflow_face.notifiers import FileNotifier, told
+from tests.support.airflow_face.sla_operator import Check, check, jobs_file
+from tests.support.sla.fake_assessments import Assessor, assessor
 
 __all__ = ["assessor", "check", "jobs_file"]
 

@@ -9,9 +9,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from streambank.declaration.declaration import load_jobs
-from tests.support.notifiers import AsyncNotifier, FileNotifier, HangingNotifier, WebhookNotifier, told
-from tests.support.said_verdicts import Assessor, assessor
-from tests.support.sla_checks import Check, check, jobs_file
+from tests.support.airflow_face.notifiers import (
+    AsyncNotifier,
+    FileNotifier,
+    HangingNotifier,
+    WebhookNotifier,
+    told,
+)
+from tests.support.airflow_face.sla_operator import Check, check, jobs_file
+from tests.support.sla.fake_assessments import Assessor, assessor
 
 __all__ = ["assessor", "check", "jobs_file"]
 
@@ -175,9 +181,9 @@ def test_notifiers_may_be_given_as_objects_and_are_told_from_a_level_on(
     ("path", "args", "says"),
     [
         ("tests.support.no_such.Notifier", "{}", "cannot be loaded: No module named"),
-        ("tests.support.notifiers.Missing", "{}", "cannot be loaded"),
-        ("tests.support.notifiers.NoNotifier", "{}", "is not an Airflow notifier"),
-        ("tests.support.notifiers.FileNotifier", "{}", "does not take these arguments"),
+        ("tests.support.airflow_face.notifiers.Missing", "{}", "cannot be loaded"),
+        ("tests.support.airflow_face.notifiers.NoNotifier", "{}", "is not an Airflow notifier"),
+        ("tests.support.airflow_face.notifiers.FileNotifier", "{}", "does not take these arguments"),
     ],
 )
 def test_a_notifier_that_cannot_be_made_is_said_when_there_is_something_to_tell(

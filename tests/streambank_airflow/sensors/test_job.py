@@ -9,8 +9,8 @@ from airflow.sdk.exceptions import TaskDeferred
 from streambank.core.errors import InputError
 from streambank_airflow.sensors.job import BatchCommittedSensor, JobSensor, StreamingJobStatusSensor
 from streambank_airflow.triggers.job import BatchCommittedTrigger, JobStatusTrigger
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.managed_job import Managed
 
 
 def dag_of(sensor: type[JobSensor], managed: Managed, **arguments: Any) -> DAG:

@@ -15,9 +15,10 @@ from streambank.declaration.declaration import Job
 from streambank.sla.assess import Assessment
 from streambank_airflow.sensors.sla import SlaSensor
 from streambank_airflow.triggers.sla import SlaTrigger
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.jobs import poll, write_jobs
-from tests.support.said_verdicts import AT, Assessor, assessor
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.jobs.declared import write_jobs
+from tests.support.sla.fake_assessments import AT, Assessor, assessor
+from tests.support.waiting import poll
 
 __all__ = ["assessor"]
 

@@ -16,11 +16,11 @@ from streambank.storage import open_store
 from streambank_airflow.sensors.watermark import WatermarkSensor
 from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.event_time import as_moment, to_epoch_ms
-from tests.support.airflow_db import run_dag, task_states, xcom
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.managed import Managed
+from tests.support.airflow_face.metadata_db import run_dag, task_states, xcom
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.managed_job import Managed
 
-FIVE_SECONDS = "1970-01-01T00:00:05Z"  # batch 5 of tests/support/live_checkpoint.py runs with it
+FIVE_SECONDS = "1970-01-01T00:00:05Z"  # batch 5 of tests/support/checkpoint/live_checkpoint.py runs with it
 
 
 def dag_of(schedule: Any = None, **arguments: Any) -> DAG:

@@ -20,8 +20,8 @@ from streambank_airflow.triggers.events import (
     JobEventTrigger,
     WatermarkEventTrigger,
 )
-from tests.support.event_triggers import EndOfTestError, Store
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.airflow_face.trigger_memory import EndOfTestError, TriggerMemory
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 HOUR_MS = 3_600_000
 COMMON: dict[str, Any] = {
@@ -88,7 +88,7 @@ class Watcher:
 
 
 def events(
-    trigger: JobEventTrigger, store: Store | None = None, end: type[Exception] = EndOfTestError
+    trigger: JobEventTrigger, store: TriggerMemory | None = None, end: type[Exception] = EndOfTestError
 ) -> list[dict[str, Any]]:
     """What a trigger tells until its run ends with an error."""
 
@@ -112,7 +112,7 @@ def seeing(monkeypatch: pytest.MonkeyPatch) -> Any:
             watcher.opened += 1
             return watcher
 
-        monkeypatch.setattr("streambank_airflow.hooks.streambank.StreambankHook.event_time", event_time)
+        monkeypatch.setattr("streambank_airflow.hooks.watchers.Watchers.event_time", event_time)
         return watcher
 
     return see
@@ -179,7 +179,7 @@ def test_a_triggerer_that_comes_back_goes_on_where_the_one_before_was(
     seeing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streambank_airflow.notify.cursor.SETTLE_S", 0.0)
-    store = Store()
+    store = TriggerMemory()
     seeing(hours(1), hours(2))
     events(by_hours(), store)
 
@@ -190,7 +190,7 @@ def test_a_triggerer_that_comes_back_goes_on_where_the_one_before_was(
 
 
 def test_one_that_died_too_soon_after_telling_tells_the_same_again(seeing: Any) -> None:
-    store = Store()
+    store = TriggerMemory()
     seeing(hours(1), hours(2))
     first = events(by_hours(), store)
 

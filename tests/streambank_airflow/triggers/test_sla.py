@@ -18,9 +18,9 @@ from streambank.sla.verdict import Level
 from streambank_airflow.assets import sanitize_uri, sla_asset
 from streambank_airflow.triggers.base import PATIENCE
 from streambank_airflow.triggers.sla import SlaEventTrigger, SlaTrigger
-from tests.support.event_triggers import EndOfTestError, Store
-from tests.support.jobs import write_jobs
-from tests.support.said_verdicts import Assessor, assessor
+from tests.support.airflow_face.trigger_memory import EndOfTestError, TriggerMemory
+from tests.support.jobs.declared import write_jobs
+from tests.support.sla.fake_assessments import Assessor, assessor
 
 __all__ = ["assessor"]
 
@@ -65,7 +65,7 @@ def events(assessor: Assessor, jobs_file: str, monkeypatch: pytest.MonkeyPatch) 
 
     def watch(
         *levels: Level | Exception,
-        store: Store | None = None,
+        store: TriggerMemory | None = None,
         least: str = "breach",
         end: type[Exception] = EndOfTestError,
     ) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def test_a_triggerer_that_comes_back_tells_no_breach_twice_and_its_healing_once(
     events: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streambank_airflow.notify.cursor.SETTLE_S", 0.0)
-    store = Store()
+    store = TriggerMemory()
 
     first = events("breach", "breach", store=store)
     second = events("breach", "ok", "ok", store=store)
@@ -144,14 +144,14 @@ def test_a_triggerer_that_comes_back_tells_no_breach_twice_and_its_healing_once(
 
 
 def test_one_that_died_too_soon_after_telling_tells_the_same_again(events: Any) -> None:
-    store = Store()
+    store = TriggerMemory()
 
     assert events("breach", store=store) == events("breach", store=store)
     assert store.values == {}
 
 
 def test_a_memory_that_was_changed_by_hand_is_said(events: Any) -> None:
-    store = Store()
+    store = TriggerMemory()
     key = SlaEventTrigger(job="flights").memory_key
     store.values[key] = {"format": 1, "open": "?"}
 

@@ -18,12 +18,12 @@ from airflow.sdk import DAG
 from streambank.storage import open_store
 from streambank_airflow.assets import sla_asset, watermark_asset
 from streambank_airflow.operators.job import StopStreamingJobOperator
-from tests.support.airflow_db import asset_events, run_dag, task_states, write_dags, xcom
-from tests.support.jobs import poll
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.managed import Managed
-from tests.support.places import ROOT
-from tests.support.slow_batches import commit, slow_job
+from tests.support.airflow_face.metadata_db import asset_events, run_dag, task_states, write_dags, xcom
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.managed_job import Managed
+from tests.support.jobs.slow_job import commit, slow_job
+from tests.support.paths import ROOT
+from tests.support.waiting import poll
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from streambank.core.errors import InputError
 from streambank.storage import open_store
 from streambank_airflow.triggers.watermark import WatermarkTrigger
 from streambank_airflow.watch.job import JobView
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 
 MOMENT = "1970-01-01T00:00:05+00:00"
 

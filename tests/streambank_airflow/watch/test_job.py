@@ -9,7 +9,7 @@ import pytest
 from streambank.control.control import JobControl
 from streambank.declaration.declaration import Job
 from streambank_airflow.watch.job import JobWatcher, WatchedView, WatchedWatcher
-from tests.support.jobs import declare
+from tests.support.jobs.declared import declare
 
 RUN = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
 

@@ -18,7 +18,7 @@ from streambank.job.status import job_status
 from streambank.sla.assess import assess_job
 from streambank_airflow.watch.paused import is_paused, note_watchers
 from streambank_airflow.watch.sla import SlaSubject
-from tests.support.jobs import declare
+from tests.support.jobs.declared import declare
 
 BY = {"dag_id": "flights.run", "run_id": "manual__1", "task_id": "keep_running"}
 

@@ -8,7 +8,7 @@ from streambank.core.errors import InputError
 from streambank.sla.verdict import Level
 from streambank_airflow.choices import check_objectives
 from streambank_airflow.watch.sla import standing
-from tests.support.said_verdicts import MUTE, verdict
+from tests.support.sla.fake_assessments import MUTE, verdict
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from streambank_spark.rewrite.expiry import Key
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
-from tests.support.state_verbs import install_commands
+from tests.support.declared_commands import install_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,8 +74,8 @@ class Site:
 
     def keys(self, spark: SparkSession, savepoint: str) -> set[str]:
         """The keys of the deduplication in a savepoint, as `--key` takes them."""
-        workshop = Staging("local[2]", str(self.folder / "work"), print)
-        with materialized_savepoint(self.repository, JOB, savepoint, workshop) as laid:
+        staging = Staging("local[2]", str(self.folder / "work"), print)
+        with materialized_savepoint(self.repository, JOB, savepoint, staging) as laid:
             state = QueryState(spark, laid.location)
             (part,) = state.parts(state.operators(1)[0])
             rows = state.frame(part).selectExpr("key.k", "string(key.t) AS t").collect()
@@ -167,8 +167,8 @@ def test_a_savepoint_that_spark_cannot_read_is_unknown(
 
 
 def test_an_operator_that_keeps_it_by_another_key_is_unknown(spark: SparkSession, site: Site) -> None:
-    workshop = Staging("local[2]", str(site.folder / "work"), print)
-    with materialized_savepoint(site.repository, JOB, site.names[0], workshop) as laid:
+    staging = Staging("local[2]", str(site.folder / "work"), print)
+    with materialized_savepoint(site.repository, JOB, site.names[0], staging) as laid:
         state = QueryState(spark, laid.location)
         key = Key(json.dumps({"k": "nobody"}))
         assert key_locations.holds_key(state, key, set()).startswith("unknown: operator 0 (stateStoreSave)")
@@ -189,9 +189,9 @@ def test_a_key_that_no_operator_has_is_an_error_that_names_them_all(
     source = open_store(unpack(f"4.3.0/{name}", tmp_path) / "checkpoint")
     repository = Repository.open(open_store(tmp_path / "repository"), create=True)
     savepoint = take(TakeRequest(source, repository, JOB)).savepoint
-    workshop = Staging("local[2]", str(tmp_path / "work"), print)
+    staging = Staging("local[2]", str(tmp_path / "work"), print)
     with pytest.raises(kind) as caught:
-        carry_out(spark, repository, JOB, savepoint, RewriteRequest(operation="erase", key=key), workshop)
+        carry_out(spark, repository, JOB, savepoint, RewriteRequest(operation="erase", key=key), staging)
     assert getattr(caught.value, "code", None) == code
     operators = repository.load(JOB, savepoint).operators
     assert all(f"operator {one['operator']} (" in str(caught.value) for one in operators)

@@ -13,9 +13,9 @@ import pytest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
-from tests.support.state_verbs import declared_commands, install_commands
+from tests.support.declared_commands import declared_commands, install_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

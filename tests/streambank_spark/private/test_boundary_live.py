@@ -12,7 +12,7 @@ import pytest
 
 from streambank_spark.private.boundary import finish_batch_then_end
 from streambank_spark.private.jvm import wait_ended
-from tests.support.driver import wait_for
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ from streambank.storage import open_store
 from streambank_spark.programs.inspect_state import inspect_state, keep, laid_out, lines, main, parse
 from streambank_spark.state.hot_keys import by_key, changes, sizes
 from streambank_spark.state.state import Part, parts_of
-from tests.support.checkpoints import checkpoint, unpack
-from tests.support.jobs import declare
+from tests.support.checkpoint.recorded import checkpoint, unpack
+from tests.support.jobs.declared import declare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,9 +111,9 @@ def held(saved: Path) -> list[str]:
 
 
 def test_a_savepoint_is_laid_out_for_as_long_as_it_is_read(saved: Path, tmp_path: Path) -> None:
-    wanted = options(*_ref(saved, "ids-changelog-transform"), "--work", tmp_path / "work")
-    with laid_out("spark://elsewhere:7077", wanted, wanted.savepoint) as (name, folder):
-        assert name == f"ids-changelog-transform/{wanted.savepoint}"
+    request = options(*_ref(saved, "ids-changelog-transform"), "--work", tmp_path / "work")
+    with laid_out("spark://elsewhere:7077", request, request.savepoint) as (name, folder):
+        assert name == f"ids-changelog-transform/{request.savepoint}"
         metadata = (Path(folder) / "state/0/_metadata/v2/0").read_text()
         assert f"{folder}/state/0/_stateSchema" in metadata, "Spark is led to this copy"
     assert not list((tmp_path / "work").rglob("*"))
@@ -124,13 +124,13 @@ def test_a_savepoint_is_laid_out_for_as_long_as_it_is_read(saved: Path, tmp_path
 
 
 def test_where_it_cannot_be_laid_out_is_said(saved: Path, tmp_path: Path) -> None:
-    wanted = options(*_ref(saved, "hdfs-join"))
+    request = options(*_ref(saved, "hdfs-join"))
     with pytest.raises(InputError, match="all machines must see the staging directory"):
-        laid_out("spark://elsewhere:7077", wanted, wanted.savepoint).__enter__()
+        laid_out("spark://elsewhere:7077", request, request.savepoint).__enter__()
     within = options(*_ref(saved, "hdfs-join"), "--work", saved)
     before = sorted(saved.rglob("*.json"))
     with pytest.raises(InputError) as inside:
-        laid_out("local", within, wanted.savepoint).__enter__()
+        laid_out("local", within, request.savepoint).__enter__()
     assert inside.value.code == "inside-repository"
     assert sorted(saved.rglob("*.json")) == before
 
@@ -245,12 +245,12 @@ def test_the_largest_key_of_a_declared_job_is_judged_by_its_sla(
     jobs = load_jobs(job.source)
     job = replace(jobs.job("rocksdb-window"), repository=saved.as_uri())
     named = ("--jobs", job.source, "--job", job.name, "-r", saved, "--record")
-    wanted = options(*named)
-    assert wanted.savepoint == str(_ref(saved, "rocksdb-window")[1]), "the newest good one"
+    request = options(*named)
+    assert request.savepoint == str(_ref(saved, "rocksdb-window")[1]), "the newest good one"
 
     assert read_hot_keys(job.records()) is None
-    report = inspect_state(spark, wanted)
-    keep(wanted, report)
+    report = inspect_state(spark, request)
+    keep(request, report)
 
     recorded = read_hot_keys(job.records())
     assert recorded is not None and len(recorded) == 1

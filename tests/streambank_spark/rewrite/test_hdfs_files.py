@@ -7,7 +7,7 @@ import pytest
 from streambank.checkpoint.grammar import Kind, classify
 from streambank.core.errors import FormatError, RefusedError
 from streambank_spark.rewrite.hdfs_files import CODECS, check_codec, load_rows, snapshot
-from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint
+from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint
 
 CHECKPOINTS = [name for name in PLANNED if "/hdfs-" in name]
 

@@ -21,7 +21,7 @@ from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.digest import digest_of
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,18 +36,18 @@ class Bench:
 
     def __init__(self, spark: SparkSession, name: str, folder: Path) -> None:
         self.spark = spark
-        self.workshop = Staging("local[2]", str(folder / "work"), print)
+        self.staging = Staging("local[2]", str(folder / "work"), print)
         self.checkpoint = unpack(name, folder) / "checkpoint"
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
         self.savepoint = take(TakeRequest(open_store(self.checkpoint), self.repository, "job")).savepoint
 
     def migrate(self, partitions: int | None = None) -> Derived:
         order = RewriteRequest(operation="migrate", provider="rocksdb", partitions=partitions)
-        return carry_out(self.spark, self.repository, "job", self.savepoint, order, self.workshop)
+        return carry_out(self.spark, self.repository, "job", self.savepoint, order, self.staging)
 
     def digests(self, savepoint: str | None) -> list[Mapping[str, Any]]:
         assert savepoint is not None
-        with materialized_savepoint(self.repository, "job", savepoint, self.workshop) as laid:
+        with materialized_savepoint(self.repository, "job", savepoint, self.staging) as laid:
             return [each.to_dict() for each in digest_of(QueryState(self.spark, laid.location))]
 
 

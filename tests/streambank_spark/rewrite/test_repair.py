@@ -18,9 +18,9 @@ from streambank_spark.rewrite.repair import Assignment, Repaired, repair_savepoi
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
 from streambank_spark.state.validate import Rule
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
-from tests.support.state_verbs import install_commands
+from tests.support.declared_commands import install_commands
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,12 +37,12 @@ class Bench:
         checkpoint = open_store(unpack(f"4.3.0/{name}", folder) / "checkpoint")
         self.repository = Repository.open(open_store(folder / "repository"), create=True)
         self.savepoint = take(TakeRequest(checkpoint, self.repository, JOB)).savepoint
-        self.workshop = Staging("local[2]", str(folder / "work"), print)
+        self.staging = Staging("local[2]", str(folder / "work"), print)
 
     def rows(self, savepoint: str | None) -> dict[str, list[tuple[str, Any]]]:
         """Of each part the rows: partition and key as text, and the value."""
         assert savepoint is not None
-        with materialized_savepoint(self.repository, JOB, savepoint, self.workshop) as laid:
+        with materialized_savepoint(self.repository, JOB, savepoint, self.staging) as laid:
             state = QueryState(self.spark, laid.location)
             return {
                 part.name: sorted(
@@ -57,7 +57,7 @@ class Bench:
         rules, assignments = [Rule.parse(rule)], [Assignment.parse(one) for one in repairs]
         given = {"limit": 2, **more}
         return repair_savepoint(
-            self.spark, self.repository, JOB, self.savepoint, rules, assignments, self.workshop, **given
+            self.spark, self.repository, JOB, self.savepoint, rules, assignments, self.staging, **given
         )
 
 
@@ -213,7 +213,7 @@ def test_state_in_another_encoding_is_never_changed_by_guess(
     """By its settings, and where these say nothing, by its bytes: RocksDB and HDFS-backed."""
     for name in ("rocksdb-window", "hdfs-window"):
         bench = Bench(spark, name, folder / name)
-        with materialized_savepoint(bench.repository, JOB, bench.savepoint, bench.workshop) as laid:
+        with materialized_savepoint(bench.repository, JOB, bench.savepoint, bench.staging) as laid:
             state = QueryState(spark, laid.location)
             for conf, code in (({repair._ENCODING: "avro"}, "repair-encoding"),
                                ({repair._ROW_CHECKSUM: "true"}, "row-checksum")):  # fmt: skip

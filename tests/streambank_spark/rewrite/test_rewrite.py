@@ -25,7 +25,7 @@ from streambank_spark.rewrite.expiry import Where, expired
 from streambank_spark.rewrite.request import RewriteRequest, carry_out
 from streambank_spark.state.staging import Staging, materialized_savepoint
 from streambank_spark.state.state import QueryState
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,9 +56,9 @@ class Bench:
         self.savepoint = take(TakeRequest(self.checkpoint, self.repository, "job")).savepoint
 
     def ask(self, savepoint: str | None = None, **order: Any) -> Derived:
-        workshop = Staging("local[2]", str(self.folder / "work"), print)
-        wanted = RewriteRequest(**{"operation": "compact", **order})
-        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, wanted, workshop)
+        staging = Staging("local[2]", str(self.folder / "work"), print)
+        request = RewriteRequest(**{"operation": "compact", **order})
+        return carry_out(self.spark, self.repository, "job", savepoint or self.savepoint, request, staging)
 
     def manifest(self, savepoint: str | None) -> Manifest:
         assert savepoint is not None

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.oracle import Trial
-from tests.support.queries import QUERIES
-from tests.support.savepoints import Savepoints, check_savepoints, spread
-from tests.support.spark import prepare
+from tests.support.spark.exactly_once_oracle import Trial
+from tests.support.spark.oracle_savepoints import Savepoints, check_savepoints, spread
+from tests.support.spark.queries import QUERIES
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

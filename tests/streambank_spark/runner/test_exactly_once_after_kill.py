@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.doomed_driver import kill_in_batch, leave_temporary_files
-from tests.support.oracle import Trial, committed
-from tests.support.queries import QUERIES
-from tests.support.savepoints import Savepoints
-from tests.support.spark import prepare
+from tests.support.drivers.killed_in_batch import kill_in_batch, leave_temporary_files
+from tests.support.spark.exactly_once_oracle import Trial, committed
+from tests.support.spark.oracle_savepoints import Savepoints
+from tests.support.spark.queries import QUERIES
+from tests.support.spark.sessions import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.oracle import (
+from tests.support.spark.exactly_once_oracle import (
     Trial,
     committed,
     copy_recursively,
     newest_snapshot,
     roll_back_in_place,
 )
-from tests.support.queries import QUERIES, STATE
-from tests.support.savepoints import Savepoints
-from tests.support.spark import BY_FILE_SYSTEM, END_S, ended, prepare, run_to_end, start
+from tests.support.spark.oracle_savepoints import Savepoints
+from tests.support.spark.queries import QUERIES, STATE
+from tests.support.spark.sessions import BY_FILE_SYSTEM, END_S, ended, prepare, run_to_end, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import Any, cast
 from streambank.job.health import AwakeClock
 from streambank_spark.runner.liveness import Signs
 from streambank_spark.runner.queries import Managed
-from tests.support.jobs import FakeClock
+from tests.support.waiting import FakeClock
 
 ACTIVE = {"isTriggerActive": True, "message": "Processing new data"}
 WAITS = {"isTriggerActive": False, "message": "Waiting for next trigger"}

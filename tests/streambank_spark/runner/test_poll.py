@@ -20,9 +20,9 @@ from streambank_spark.runner import poll
 from streambank_spark.runner.poll import ControlJournal, Poll
 from streambank_spark.runner.queries import Managed, Queries
 from streambank_spark.runner.stop import StopRequest
-from tests.support.driver import Job
-from tests.support.jobs import FakeClock
-from tests.support.jobs import poll as wait_for
+from tests.support.drivers.real_driver import Job
+from tests.support.waiting import FakeClock
+from tests.support.waiting import poll as wait_for
 
 
 def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(
@@ -32,7 +32,9 @@ def test_the_holder_of_the_lease_prunes_old_records_every_ten_minutes(
     job, clock = Job(tmp_path), FakeClock()
     control = JobControl(job.control.store, job.name, clock=Clock(clock.monotonic, clock.sleep))
     spec = job.spec("steady.py")
-    driver = Poll(control, spec, 1, Queries(job.name, {}), ControlJournal(control, "l", 1), lambda wish: None)
+    driver = Poll(
+        control, spec, 1, Queries(job.name, {}), ControlJournal(control, "l", 1), lambda asked: None
+    )
     for _ in range(6):
         control.event_records.append({"kind": "x", "at": to_json_time(datetime(2013, 1, 1, tzinfo=UTC))})
 
@@ -57,7 +59,7 @@ def test_old_progress_goes_at_the_same_time(tmp_path: Path) -> None:
         1,
         Queries(job.name, {}),
         ControlJournal(control, "l", 1),
-        lambda wish: None,
+        lambda asked: None,
     )
     managed = cast(Managed, SimpleNamespace(name="main", key=None))
     old = tmp_path / "control" / job.name / "progress/main/0000000001.jsonl"
@@ -100,5 +102,5 @@ def test_a_wish_to_stop_is_heard_though_the_jvm_does_not_answer(
     answers.set()
     driver.stop()
 
-    assert [(wish.request, wish.force_after_s) for wish in heard] == [(number, 2.0)], "once"
+    assert [(asked.request, asked.force_after_s) for asked in heard] == [(number, 2.0)], "once"
     assert driver.failures == 0

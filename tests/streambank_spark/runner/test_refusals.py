@@ -11,7 +11,7 @@ from streambank.core.errors import FormatError, RefusedError
 from streambank.core.names import MAIN
 from streambank_spark.private import boundary
 from streambank_spark.runner import refusals
-from tests.support.driver import Job, printed
+from tests.support.drivers.real_driver import Job, printed
 
 
 @pytest.mark.spark

@@ -17,7 +17,8 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec
 from streambank_spark.private import boundary
 from streambank_spark.runner import refusals, runner, superseded
-from tests.support.jobs import BY, declare, poll
+from tests.support.jobs.declared import BY, declare
+from tests.support.waiting import poll
 
 JAVA = "import time; print(flush=True); time.sleep(60)"
 
@@ -98,7 +99,7 @@ def test_the_lease_is_kept_while_the_records_are_read(
         beats.append(poll(lambda: beaten() if beaten() > first + 2 else 0))
         raise RefusedError("it was stopped", code="not-wanted", hint="x")
 
-    monkeypatch.setattr(runner, "check_wanted", read_for_long)
+    monkeypatch.setattr(runner, "check_not_superseded", read_for_long)
     with pytest.raises(RefusedError):
         runner.run(spec)
     view = control.lease.view()

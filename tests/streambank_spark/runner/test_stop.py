@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.driver import Driver, Job, printed, wait_for
+from tests.support.drivers.real_driver import Driver, Job, printed
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -12,12 +12,12 @@ from streambank.control.control import JobControl
 from streambank.control.processes import this_process
 from streambank.control.requests import STOP
 from streambank.core.errors import ConflictError, InputError, RefusedError, StorageError, StreambankError
-from streambank.driver.location import mark_stop, why_unwanted
+from streambank.driver.location import mark_stop, why_superseded
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
 from streambank.storage.store import Store
-from streambank_spark.runner.superseded import check_wanted, exit_code, take_lease
-from tests.support.jobs import BY, declare
+from streambank_spark.runner.superseded import check_not_superseded, exit_code, take_lease
+from tests.support.jobs.declared import BY, declare
 
 LAUNCH = {"deploy_mode": "cluster", "on": "standalone", "supervised": True}
 
@@ -35,7 +35,7 @@ def hold(spec: LaunchSpec, control: JobControl) -> Claim:
 
 def test_a_driver_that_is_wanted_goes_on(tmp_path: Path) -> None:
     spec, control = coming_up(tmp_path)
-    check_wanted(spec, control, hold(spec, control))
+    check_not_superseded(spec, control, hold(spec, control))
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
@@ -45,7 +45,7 @@ def test_one_that_was_stopped_before_it_had_the_lease_ends(tmp_path: Path, mode:
     control.set_desired("stopped", by=BY)
     claim = hold(spec, control)
     with pytest.raises(RefusedError) as caught:
-        check_wanted(spec, control, claim)
+        check_not_superseded(spec, control, claim)
     assert caught.value.code == "not-wanted"
 
 
@@ -55,11 +55,11 @@ def test_one_that_comes_back_after_it_was_asked_to_stop_ends(tmp_path: Path) -> 
     control.requests.post(STOP, epoch=first.epoch, by=BY, why="a restart")
     first.release("killed")
     with pytest.raises(RefusedError) as caught:
-        check_wanted(spec, control, again := hold(spec, control))
+        check_not_superseded(spec, control, again := hold(spec, control))
     assert (caught.value.code, again.epoch) == ("not-wanted", 2)
     again.release()
     other = replace(prepare_launch(declare(tmp_path), control, by=BY), **LAUNCH)  # type: ignore[arg-type]
-    check_wanted(other, control, hold(other, control))
+    check_not_superseded(other, control, hold(other, control))
 
 
 def test_one_that_an_older_version_launched_has_no_numbers_and_looks_at_its_own_epochs(
@@ -72,10 +72,10 @@ def test_one_that_an_older_version_launched_has_no_numbers_and_looks_at_its_own_
     control.requests.post(STOP, epoch=first.epoch, by=BY, why="a restart")
     first.release("killed")
     with pytest.raises(RefusedError):
-        check_wanted(spec, control, again := hold(spec, control))
+        check_not_superseded(spec, control, again := hold(spec, control))
     again.release()
     other = replace(spec, launch_id="launch-other")
-    check_wanted(other, control, hold(other, control))
+    check_not_superseded(other, control, hold(other, control))
 
 
 def test_a_stop_is_against_every_launch_before_it_and_none_after(tmp_path: Path) -> None:
@@ -86,20 +86,20 @@ def test_a_stop_is_against_every_launch_before_it_and_none_after(tmp_path: Path)
     control.set_desired("stopped", by=BY)
     again = control.set_desired("running", by=BY)
     late = replace(spec, desired=again.number)
-    assert why_unwanted(late, control) is None
-    assert why_unwanted(early, control) == "the job was stopped after this driver had been launched"
+    assert why_superseded(late, control) is None
+    assert why_superseded(early, control) == "the job was stopped after this driver had been launched"
     mark_stop(control, by=BY, why="a restart")
-    assert why_unwanted(late, control) == "it was asked to stop before it ended"
-    assert why_unwanted(replace(late, asked=1), control) is None
+    assert why_superseded(late, control) == "it was asked to stop before it ended"
+    assert why_superseded(replace(late, asked=1), control) is None
 
 
 def test_a_request_to_the_epoch_that_it_has_is_obeyed_and_no_reason(tmp_path: Path) -> None:
     spec, control = coming_up(tmp_path)
     claim = hold(spec, control)
     control.requests.post(STOP, epoch=claim.epoch, by=BY)
-    check_wanted(spec, control, claim)
+    check_not_superseded(spec, control, claim)
     control.requests.post("another thing", epoch=7, by=BY)
-    check_wanted(spec, control, claim)
+    check_not_superseded(spec, control, claim)
 
 
 class Counting:
@@ -129,7 +129,7 @@ def test_a_driver_that_comes_back_for_the_hundredth_time_reads_no_more_than_it_m
         spec = replace(spec, desired=None, asked=None)
     claim = hold(spec, control)
     store = Counting(control.store)
-    check_wanted(spec, JobControl(store, control.name), claim)  # type: ignore[arg-type]  # it passes the rest on
+    check_not_superseded(spec, JobControl(store, control.name), claim)  # type: ignore[arg-type]  # it passes the rest on
     assert store.reads <= 3
 
 

@@ -15,7 +15,7 @@ from streambank.core.errors import FormatError
 from streambank_spark.state.digest import digest_frame, digest_of, row_hash
 from streambank_spark.state.staging import Staging, materialized_checkpoint
 from streambank_spark.state.state import Part, QueryState, parts_of
-from tests.support.checkpoints import checkpoint, unpack
+from tests.support.checkpoint.recorded import checkpoint, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

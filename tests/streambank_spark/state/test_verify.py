@@ -12,7 +12,7 @@ import pytest
 from streambank.repository.repository import Repository
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import Answer, streambank
 
 if TYPE_CHECKING:

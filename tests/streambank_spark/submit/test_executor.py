@@ -26,17 +26,17 @@ from streambank.work.pace import Step
 from streambank_spark.submit.bundle import write_packages
 from streambank_spark.submit.executor import SparkExecutor
 from streambank_spark.submit.submission import property_lines
-from tests.support.cluster import poll
-from tests.support.fake_spark import fake_spark
-from tests.support.places import ROOT
-from tests.support.workshop import JOB, Workshop, quick_store
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.paths import ROOT
+from tests.support.spark.fake_spark_submit import fake_spark
+from tests.support.waiting import poll
 
 SECRET = "wJalrXUtnFEMI-very-secret"
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, state_bytes=400_000).run(6)
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path, state_bytes=400_000).run(6)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def left(tmp_path: Path) -> list[str]:
     )
 
 
-def test_a_take_by_it(shop: Workshop, seen: Path, tmp_path: Path) -> None:
+def test_a_take_by_it(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     said: list[str] = []
     steps: list[Step] = []
     executor = SparkExecutor("spark://there:7077", {"spark.executor.memory": "2g"}, say=said.append)
@@ -72,7 +72,7 @@ def test_a_take_by_it(shop: Workshop, seen: Path, tmp_path: Path) -> None:
 
 
 def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them(
-    shop: Workshop, seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: SimulatedJob, seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = tmp_path / "mine.conf"
     properties.write_text(f"spark.executorEnv.AWS_SECRET_ACCESS_KEY {SECRET}-of-the-executors\n")
@@ -93,7 +93,7 @@ def test_secrets_are_in_no_argument_and_in_no_environment_that_did_not_hold_them
 
 
 def test_what_went_away_before_an_executor_could_hold_it_is_copied_from_what_is_held_here(
-    shop: Workshop, seen: Path, tmp_path: Path
+    shop: SimulatedJob, seen: Path, tmp_path: Path
 ) -> None:
     victim = tmp_path / "ck" / "state/0/0/5.snapshot"
     data = victim.read_bytes()
@@ -107,7 +107,7 @@ def test_what_went_away_before_an_executor_could_hold_it_is_copied_from_what_is_
     assert verify(shop.repository, JOB, result.savepoint, "full").ok
 
 
-def test_a_restore_is_never_speculative(shop: Workshop, seen: Path) -> None:
+def test_a_restore_is_never_speculative(shop: SimulatedJob, seen: Path) -> None:
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
     shop.restore(savepoint, sink="accept", pace=Pace(executor=executor))
@@ -115,7 +115,7 @@ def test_a_restore_is_never_speculative(shop: Workshop, seen: Path) -> None:
     assert conf.rindex("spark.speculation=false") > conf.rindex("spark.speculation=true")
 
 
-def test_a_replica_by_it_and_never_speculative(shop: Workshop, seen: Path, tmp_path: Path) -> None:
+def test_a_replica_by_it_and_never_speculative(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.speculation": "true"})
     place = str(tmp_path / "replica")
@@ -135,7 +135,7 @@ def test_a_replica_by_it_and_never_speculative(shop: Workshop, seen: Path, tmp_p
     ("how", "why"), [("dead", "ended with -9"), ("silent", "ended with 0")], ids=["killed", "says nothing"]
 )
 def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
-    shop: Workshop, seen: Path, tmp_path: Path, how: str, why: str
+    shop: SimulatedJob, seen: Path, tmp_path: Path, how: str, why: str
 ) -> None:
     with pytest.raises(StorageError) as caught:
         shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", {"spark.fake": how})))
@@ -147,7 +147,7 @@ def test_an_application_that_did_not_do_it_is_an_error_that_names_its_log(
     assert list(shop.repository.manifests()) == []
 
 
-def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: Workshop, seen: Path) -> None:
+def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: SimulatedJob, seen: Path) -> None:
     savepoint = shop.take().savepoint
     with pytest.raises(StorageError) as caught:
         shop.restore(
@@ -158,7 +158,9 @@ def test_of_a_restore_that_failed_nothing_is_said_to_be_kept(shop: Workshop, see
     assert (caught.value.code, caught.value.hint) == ("spark-failed", "Read the log, and try again.")
 
 
-def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(shop: Workshop, seen: Path) -> None:
+def test_a_portion_that_nobody_reports_is_neither_verified_nor_restored(
+    shop: SimulatedJob, seen: Path
+) -> None:
     savepoint = shop.take().savepoint
     executor = SparkExecutor("spark://there:7077", {"spark.fake": "forgetful"})
     with pytest.raises(StorageError, match=r"[1-9]\d* of \d+ tasks were not reported"):
@@ -178,9 +180,9 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_ends_the_application(shop: Workshop, seen: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_application(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     def interrupt() -> None:
-        poll(lambda: seen.exists() and seen.stat().st_size > 0, "nothing was submitted")
+        poll(lambda: seen.exists() and seen.stat().st_size > 0, timeout_s=120)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -193,7 +195,7 @@ def test_ctrl_c_ends_the_application(shop: Workshop, seen: Path, tmp_path: Path)
     assert left(tmp_path) == []
 
 
-def test_properties_that_cannot_be_read(shop: Workshop, seen: Path, tmp_path: Path) -> None:
+def test_properties_that_cannot_be_read(shop: SimulatedJob, seen: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         shop.take(pace=Pace(executor=SparkExecutor("spark://there:7077", properties=tmp_path / "none.conf")))
     assert caught.value.code == "bad-spark-conf"

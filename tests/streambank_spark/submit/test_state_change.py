@@ -17,7 +17,7 @@ from streambank.driver.installed import Installation
 from streambank_spark.submit.executor import SparkExecutor
 from streambank_spark.submit.state_change import submit_rewrite
 from streambank_spark.submit.submission import JAVA_OPTIONS, with_deep_stack
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
 
 PLAN: dict[str, Any] = {
     "repository": "file:///savepoints",

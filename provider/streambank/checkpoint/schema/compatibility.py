@@ -6,7 +6,8 @@ each column family of each store (read in Spark 4.3.0). What is there has to be 
 settings of the offset log stay those of the old one, whatever the new one's session says
 (`OffsetSeqMetadata.setSessionConf`).
 
-A pure function of two schemas. Held against Spark itself: tests/streambank_spark/state/test_schema_rules.py.
+A pure function of two schemas. Held against Spark itself by
+tests/streambank/checkpoint/schema/test_compatibility_spark.py.
 
 Spark compares the types of stored columns and new ones by two rules. Types are Spark's JSON of them. Of rows
 kept as UnsafeRow the rule is `DataType.equalsIgnoreNameAndCompatibleNullability`: the same types in the same
@@ -63,7 +64,7 @@ NEW_STATE = (
     "Start it with a new checkpoint. To keep what is known, export the state and give it to a "
     "transformWithState as initial state (docs/howto/migrate-state.md)."
 )
-DROPPED_VARIABLE = "Keep the variable, where it is still wanted."
+DROPPED_VARIABLE = "Keep the variable if it is still needed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ def _stores(old: OperatorSchema, new: OperatorSchema, by_name: bool) -> Iterator
             yield Difference(old.operator, name, None, None, "incompatible", why, NEW_STATE)
         elif not stored[name].versions or not wanted[name].versions:
             where = "the state" if not stored[name].versions else "the other one"
-            why = f"{where} has no schema file of it, so nobody compares: Spark writes one when it starts"
+            why = f"{where} has no schema file of it, so Spark compares nothing: it writes one at the start"
             yield Difference(
                 old.operator, name, None, None, "unknown", why, "Compare a savepoint that has one."
             )
@@ -322,9 +323,9 @@ _WORDS: Mapping[str, str] = {
 }
 _DO: Mapping[str, str] = {
     "added": "Let the query take null for it.",
-    "dropped": "Keep the column, where it is still wanted.",
+    "dropped": "Keep the column if it is still needed.",
     "renamed": "Make sure that the same thing is meant.",
-    "type": "Make sure that the same thing is meant, or add a column of the new type beside the old one.",
+    "type": "Make sure that both mean the same, or add a column of the new type beside the old one.",
 }
 
 

@@ -101,9 +101,9 @@ def parse_state_schema(data: bytes, path: str) -> tuple[Columns, ...]:
             return tuple(reading.family() for _ in range(reading.number(">i")))
     except (struct.error, UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
         raise FormatError(
-            f"{path} is no readable state schema: {error}.",
+            f"{path} is not a readable state schema: {error}.",
             code="half-written",
-            hint="Spark writes a schema of version 1 and 2 anew when the query starts again.",
+            hint="Spark writes a schema of version 1 or 2 again when the query starts.",
         ) from error
     raise FormatError(
         f"{path} is of version {version[:20]!r}, and known are v1 to v3.",

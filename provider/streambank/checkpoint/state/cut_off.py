@@ -8,11 +8,9 @@ write no end mark, so files of theirs are not judged.
 
 from __future__ import annotations
 
-from streambank.checkpoint.state.changelog import MAGIC
+from streambank.checkpoint.state.lz4 import HEADER_BYTES, MAGIC, is_end_mark
 from streambank.checkpoint.state.rocksdb import ReadRange
 
-END_MARK_BYTES = 21
-"""`LZ4Block`, a token, and three 32-bit zeros: two sizes and a checksum."""
 _WHOLE_BYTES = 1 << 14
 """A file up to this size is read at once, since two reads would cost more."""
 _HEAD_BYTES = 64
@@ -33,16 +31,12 @@ def cut_off(path: str, size_bytes: int, read: ReadRange) -> str | None:
         return "is empty"
     if size_bytes <= _WHOLE_BYTES:
         data = read(path, 0, None)
-        head, tail = data[:_HEAD_BYTES], data[-END_MARK_BYTES:]
+        head, tail = data[:_HEAD_BYTES], data[-HEADER_BYTES:]
     else:
         head = read(path, 0, _HEAD_BYTES)
-        tail = read(path, size_bytes - END_MARK_BYTES, END_MARK_BYTES)
+        tail = read(path, size_bytes - HEADER_BYTES, HEADER_BYTES)
     if not any(head) and not any(tail):
         return "begins and ends with zeros"
-    if MAGIC in head and not _is_end_mark(tail):
+    if MAGIC in head and not is_end_mark(tail):
         return "is cut off: it ends without its end mark"
     return None
-
-
-def _is_end_mark(tail: bytes) -> bool:
-    return len(tail) == END_MARK_BYTES and tail.startswith(MAGIC) and not any(tail[len(MAGIC) + 1 :])

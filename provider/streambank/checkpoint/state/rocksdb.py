@@ -79,7 +79,7 @@ def read_zip_metadata(path: str, size_bytes: int, read: ReadRange) -> ZipMetadat
             data = archive.read("metadata")
     except _ZIP_ERRORS as error:
         raise FormatError(
-            f"{path} is no readable RocksDB snapshot: {error}.",
+            f"{path} is not a readable RocksDB snapshot: {error}.",
             code="half-written",
             hint="The file is damaged or was cut off while it was written.",
         ) from error

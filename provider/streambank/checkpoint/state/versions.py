@@ -180,7 +180,7 @@ def _committed_versions(
         if unique_id is None:
             raise FormatError(
                 f"The lineage in {changelog} is compressed with a codec that cannot be read here ({codec}), "
-                f"and commits/{number - 1}, which would tell the same, is not retained any more.",
+                f"and commits/{number - 1}, which would hold the same, is no longer retained.",
                 code="unreadable-lineage",
                 hint="Install the package zstandard for the codec zstd, or use the codec lz4.",
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import sys
 import time
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from streambank.core.errors import StorageError
 
 if TYPE_CHECKING:
-    from streambank.control.operation import Lines
     from streambank.work.pace import Step
 
 LINE_EVERY_S = 10.0
@@ -141,11 +141,34 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def waits() -> Lines:
-    """What tells on stderr what a command waits for."""
-    from streambank.control.operation import Lines
+class LogLines(logging.Handler):
+    """Shows what the engine logs as lines beside the answer: what it does and waits for, and warnings.
 
-    return Lines(note, LINE_EVERY_S)
+    `--debug` shows what it logs for debugging, too.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler.emit`."""
+        if record.levelno < (logging.DEBUG if MODE.debug else logging.INFO):
+            return
+        warning = "warning: " if record.levelno >= logging.WARNING else ""
+        note(f"{warning}{record.getMessage()}")
+
+
+@contextmanager
+def log_shown() -> Iterator[None]:
+    """Show what the engine logs while a command runs (`LogLines`)."""
+    lines = LogLines()
+    loggers = [logging.getLogger(name) for name in ("streambank", "streambank_spark")]
+    for logger in loggers:
+        logger.addHandler(lines)
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(lines)
+            logger.setLevel(logging.NOTSET)
 
 
 def fields(pairs: Sequence[tuple[str, object]]) -> None:
@@ -265,20 +288,16 @@ def size(size_bytes: int | None) -> str:
     """Bytes for people, in powers of 1000: `1.2 MB`."""
     if size_bytes is None:
         return ""
-    if size_bytes < 1000:
-        return f"{size_bytes} B"
-    value, units = size_bytes / 1000, ["PB", "TB", "GB", "MB", "kB"]
-    while value >= 999.95 and len(units) > 1:
-        value /= 1000
-        units.pop()
-    return f"{value:.1f} {units[-1]}"
+    from streambank.core.units import say_bytes
+
+    return say_bytes(size_bytes)
 
 
 def age(seconds: float) -> str:
-    """How long ago, for people: `40 s`, `12 min`, `7.5 h`, `3.2 days`."""
-    from streambank.core.units import age_text
+    """How long ago, for people: `40 s`, `7 h 30 min`."""
+    from streambank.core.units import say_duration
 
-    return age_text(seconds)
+    return say_duration(max(0, round(seconds)))
 
 
 def count(number: int, what: str) -> str:

@@ -18,7 +18,6 @@ from streambank.cli.options import (
     Pin,
     SparkConf,
     SparkProperties,
-    Where,
 )
 from streambank.cli.output import console
 from streambank.cli.plugins import JobVerbs
@@ -95,7 +94,6 @@ def start(
         why=why,
         wait=wait,
         timeout_s=timeout_s,
-        tell=console.waits(),
         fresh_start=fresh_start,
     )
     console.answer(result.to_dict(), lambda: _show_start(result))
@@ -152,9 +150,7 @@ def restart(
     from streambank.job.restart import restart_job
 
     force_after_s = parse_duration_s(force_after) if force_after is not None else None
-    result = restart_job(
-        _job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait, tell=console.waits()
-    )
+    result = restart_job(_job(jobs, name), by=_by(), why=why, force_after_s=force_after_s, wait=wait)
     console.answer(result.to_dict(), lambda: _show_restart(result))
 
 
@@ -210,7 +206,6 @@ def stop(
             note=note,
             pin=pin,
             progress=progress,
-            tell=console.waits(),
         )
     console.answer(result.to_dict(), lambda: _show_stop(result))
 
@@ -311,7 +306,7 @@ def savepoint(
         ),
     ] = False,
     why: Why = "",
-    on: On = Where.auto,
+    on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,
     spark_properties: SparkProperties = None,
@@ -320,7 +315,7 @@ def savepoint(
 ) -> None:
     """Take a savepoint of each query of a job, running or stopped. Its driver names the sinks."""
     from streambank.cli.options import executor
-    from streambank.cli.verbs.inspect_take import show_taken
+    from streambank.cli.verbs.take import show_taken
     from streambank.job.savepoint import savepoint_job
     from streambank.work.executor import Pace
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,12 +18,12 @@ from streambank.cli.options import (
     RepositoryOption,
     SparkConf,
     SparkProperties,
-    Where,
     brokers_of,
     bytes_per_s,
     open_repository,
 )
 from streambank.cli.output import console
+from streambank.core.choices import RestoreMode, SinkChoice, SourceChoice
 from streambank.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,29 +40,6 @@ EXAMPLES = """Examples:
   streambank restore b000041 -r /data/savepoints --into /data/checkpoints/trial --mode fork \\
     --new-sink /data/out=/data/trial-out
 """
-
-
-class Mode(StrEnum):
-    """What becomes of the savepoint."""
-
-    no_claim = "no-claim"
-    claim = "claim"
-    fork = "fork"
-
-
-class Source(StrEnum):
-    """What is done about input that Kafka no longer has."""
-
-    refuse = "refuse"
-    accept = "accept"
-
-
-class Sink(StrEnum):
-    """What is done about output that is newer than the savepoint."""
-
-    refuse = "refuse"
-    rollback = "rollback"
-    accept = "accept"
 
 
 def register(app: typer.Typer) -> None:
@@ -91,26 +67,26 @@ def restore(
         typer.Option("--generation", help="Restore as the job's next generation, and switch the job to it."),
     ] = False,
     mode: Annotated[
-        Mode,
+        RestoreMode,
         typer.Option(
             help="no-claim leaves the savepoint as it is; claim gives it to the job, so that it may expire; "
             "fork starts a second query with a new id."
         ),
-    ] = Mode.no_claim,
+    ] = "no-claim",
     sink: Annotated[
-        Sink,
+        SinkChoice,
         typer.Option(
             help="If output is newer than the savepoint: refuse; rollback sets it aside (file sinks only); "
             "accept goes on, and rows are repeated or lost in sinks that are not guarded."
         ),
-    ] = Sink.refuse,
+    ] = "refuse",
     source: Annotated[
-        Source,
+        SourceChoice,
         typer.Option(
             help="If Kafka lacks records that the query would read next, or cannot be asked, or a source "
             "cannot be read again: refuse; accept goes on without them."
         ),
-    ] = Source.refuse,
+    ] = "refuse",
     kafka: Kafka = None,
     new_sink: Annotated[
         list[str] | None,
@@ -137,7 +113,7 @@ def restore(
     ] = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
-    on: On = Where.auto,
+    on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,
     spark_properties: SparkProperties = None,
@@ -173,9 +149,9 @@ def restore(
         control=None if generation else owner.records,
         guessed=not owner.declared,
         checkpoint=owner.checkpoint if generation else None,
-        mode=mode.value,
-        sink=sink.value,
-        source=source.value,
+        mode=mode,
+        sink=sink,
+        source=source,
         kafka=brokers_of(kafka, owner.kafka),
         new_sinks=parse_new_sinks(new_sink or []),
         link=link,

@@ -245,12 +245,12 @@ def _show_swept(report: SweepReport) -> None:
             ("of these held", _files(report.held) if report.held.files else ""),
             ("stored again", _rescued(report)),
             (f"{would}deleted of broken writes", _leftovers(report)),
-            ("next deletion", "" if report.next_s is None else f"in {_hours(report.next_s)} or later"),
+            ("next deletion", "" if report.next_s is None else f"in {console.age(report.next_s)} or later"),
         ]
     )
     if report.expired:
         rows: list[tuple[Any, ...]] = [
-            (copy.job, copy.savepoint, _hours(left_s)) for copy, left_s in report.expired
+            (copy.job, copy.savepoint, console.age(left_s)) for copy, left_s in report.expired
         ]
         console.table(("job", "expired savepoint", "can be undeleted for"), rows)
     for leftover in report.leftovers if report.dry_run else ():
@@ -259,7 +259,8 @@ def _show_swept(report: SweepReport) -> None:
         console.line(f"warning: {warning}")
     for hold in report.holds:
         console.line(
-            f"held: {hold.savepoint} of {hold.job}, {hold.holder}; {_hours(hold.left_s)} unless it is renewed"
+            f"held: {hold.savepoint} of {hold.job}, {hold.holder}; {console.age(hold.left_s)} "
+            f"unless it is renewed"
         )
     for key, error in sorted(report.left.items()):
         console.line(f"left: {key}: {error.message}")
@@ -282,7 +283,3 @@ def _leftovers(report: SweepReport) -> str:
     if not report.leftovers:
         return ""
     return f"{console.count(len(report.leftovers), 'file')}, {console.size(report.leftover_bytes)}"
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,11 +20,11 @@ from streambank.cli.options import (
     RepositoryOption,
     SparkConf,
     SparkProperties,
-    Where,
     bytes_per_s,
     open_repository,
 )
 from streambank.cli.output import console
+from streambank.core.choices import DeepLevel
 from streambank.core.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -48,14 +47,6 @@ VERIFY_EXAMPLES = """Examples:
 """
 
 
-class Level(StrEnum):
-    """How deep a verification looks."""
-
-    quick = "quick"
-    full = "full"
-    deep = "deep"
-
-
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog=VERIFY_EXAMPLES)(verify)
@@ -68,12 +59,12 @@ def verify(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Verify every savepoint (of the job).")] = False,
     level: Annotated[
-        Level,
+        DeepLevel,
         typer.Option(
             help="quick: everything is there and has its size; full: every byte is hashed; "
             "deep: that, and Spark opens all state and counts its rows."
         ),
-    ] = Level.quick,
+    ] = "quick",
     job: JobOption = None,
     sample: Annotated[
         str | None,
@@ -85,7 +76,7 @@ def verify(
     ] = None,
     parallel: Parallel = None,
     max_rate: MaxRate = None,
-    on: On = Where.auto,
+    on: On = "auto",
     master: Master = None,
     spark_conf: SparkConf = None,
     spark_properties: SparkProperties = None,
@@ -105,14 +96,14 @@ def verify(
         raise InputError(
             "Verify needs either a savepoint or --all.", code="usage", hint="See `streambank verify --help`."
         )
-    if sample is not None and (not everything or level is not Level.quick or on is Where.spark):
+    if sample is not None and (not everything or level != "quick" or on == "spark"):
         raise InputError(
             "--sample needs --all, and cannot be combined with --level or --on spark: it hashes a share on "
             "this machine and checks the rest for existence and size.",
             code="usage",
             hint="See `streambank verify --help`.",
         )
-    if work is not None and level is not Level.deep:
+    if work is not None and level != "deep":
         raise InputError("--work needs --level deep.", code="usage", hint="See `streambank verify --help`.")
     from streambank.cli.options import executor
     from streambank.repository.catalog import require_any
@@ -141,7 +132,7 @@ def verify(
 
 @contextmanager
 def _deeper(
-    level: Level,
+    level: DeepLevel,
     opened: Repository,
     master: str | None,
     spark_conf: Sequence[str] | None,
@@ -152,7 +143,7 @@ def _deeper(
     Raises:
         InputError: It is asked for, and Spark is not here (code `no-pyspark`).
     """
-    if level is not Level.deep:
+    if level != "deep":
         yield None
         return
     try:
@@ -172,7 +163,7 @@ def _verify_listed(
     opened: Repository,
     job: str,
     savepoint: str,
-    level: Level,
+    level: DeepLevel,
     machines: Executor,
     rate: int | None,
     deeper: Deeper | None,
@@ -241,7 +232,7 @@ def _verify(
     opened: Repository,
     job: str,
     savepoint: str,
-    level: Level,
+    level: DeepLevel,
     machines: Executor,
     rate: int | None,
     deeper: Deeper | None,
@@ -255,7 +246,7 @@ def _verify(
             opened,
             job,
             savepoint,
-            "quick" if level is Level.quick else "full",
+            "quick" if level == "quick" else "full",
             pace=Pace(progress=progress, max_bytes_per_s=rate, executor=machines),
             by=who("cli"),
             deeper=deeper,
@@ -268,8 +259,8 @@ def show_reports(reports: Sequence[VerifyReport]) -> None:
         console.line("No savepoints.")
     for report in reports:
         state = "ok" if report.ok else "findings" if report.restorable else "DAMAGED"
-        looked = (
+        extent = (
             f"{console.count(report.files, 'file')}, {console.size(report.bytes)}, {report.seconds:.1f} s"
         )
-        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {looked})")
+        console.line(f"{report.job} {report.savepoint}: {state} ({report.level}: {extent})")
         console.findings([finding.to_dict() for finding in report.findings])

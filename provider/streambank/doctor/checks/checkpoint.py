@@ -47,10 +47,10 @@ def check_checkpoint(
     """
     reader = CheckpointReader(checkpoint)
     inspection = reader.inspect()
-    return check_looked_at(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
+    return check_inputs(checkpoint, inspection, reader.listing(), sinks or {}, now or utc_now())
 
 
-def check_looked_at(
+def check_inputs(
     checkpoint: Store,
     inspection: Inspection,
     listing: Mapping[str, FileInfo],
@@ -119,7 +119,7 @@ def check_budget(
             "commits",
             f"{budget.retained_batches} batches of {budget.batch_period_s:.2f} s are kept: {has_s:.1f} "
             f"s.{which}",
-            "A take of much state may have to plan again and again while the query runs.",
+            "A take of a large state may have to start over while the query runs.",
             f"Set spark.sql.streaming.minBatchesToRetain to {fits} or more.",
         )
 
@@ -172,7 +172,7 @@ def check_sink(
             "no-sink-log",
             "warning",
             name,
-            "There is no file sink's log (_spark_metadata) here.",
+            "This directory has no log of a file sink (_spark_metadata).",
             "A savepoint with this sink cannot be taken.",
             "Name the directory that the query writes to.",
         )

@@ -9,9 +9,8 @@ from streambank.checkpoint.closure import ClosurePlanner
 from streambank.control.progress import ProgressRecord
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
-from streambank.core.units import from_epoch_ms, to_json_time
-from streambank.doctor.subject import Seen, SkippedCheck
-from streambank.sla.verdict import say_duration
+from streambank.core.units import from_epoch_ms, say_duration, to_json_time
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.storage.store import FileInfo, Served, Store
 
 MOST = timedelta(seconds=5)
@@ -79,7 +78,7 @@ def check_driver(newest: ProgressRecord | None, now: datetime) -> Iterator[Findi
         )
 
 
-def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[Seen]:
+def check_service(store: Store, clock: Callable[[], datetime]) -> Iterator[CheckResult]:
     """The clock of a storage service against this machine's.
 
     Args:

@@ -9,7 +9,7 @@ from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 
 LARGE_HEAP_BYTES = 2_000_000_000
 """From here on the garbage collector stands in the way: pauses of seconds were reported from 2 to 4 GB on."""
@@ -23,7 +23,7 @@ _TO_ROCKSDB = (
 
 def check_heap(
     closure: Closure, reported: Mapping[int, Sequence[Mapping[str, object]]], conf: SparkConf | None
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """State of the HDFS-backed provider against the heap.
 
     Args:
@@ -67,7 +67,7 @@ def check_heap(
 
 
 _UNDECLARED = (
-    "The query is not declared as a job, so nobody knows its memory and its master.",
+    "The query is not declared as a job, so its memory and its master are not known.",
     "Declare it in the jobs file, and say --job NAME --jobs FILE.",
 )
 
@@ -85,7 +85,7 @@ def _memory_bytes(reported: Mapping[int, Sequence[Mapping[str, object]]]) -> flo
     return sum(median(column) for column in columns) if columns and all(columns) else None
 
 
-def _by_files(closure: Closure) -> Iterator[Seen]:
+def _by_files(closure: Closure) -> Iterator[CheckResult]:
     """Without figures of Spark: files are compressed, so they are less than what is in the heap."""
     size_bytes = sum(
         part.base_bytes for operator in closure.operators for store in operator.stores for part in store.parts
@@ -96,7 +96,7 @@ def _by_files(closure: Closure) -> Iterator[Seen]:
         )
     yield SkippedCheck(
         "whether HDFS-backed state fits the heap",
-        "There are no progress records of this query, which only the runner writes.",
+        "There are no progress records of this query: only the runner writes them.",
         "Declare it as a job, and start it with `streambank job start`.",
     )
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from streambank.core.finding import Finding
-from streambank.core.units import to_json_time
+from streambank.core.units import say_duration, to_json_time
 from streambank.job.alive import PATIENCE_S, Life
-from streambank.sla.verdict import say_duration
 
 
 def check_life(job: str, life: Life, now: datetime) -> Iterator[Finding]:

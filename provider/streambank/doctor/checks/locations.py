@@ -16,7 +16,7 @@ from pathlib import Path
 from streambank.core.errors import StorageError
 from streambank.core.finding import Finding
 from streambank.doctor.spark_conf import SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.storage import local_path, scheme_of
 from streambank.storage.store import Served, Store
 
@@ -206,7 +206,7 @@ def check_unnamed(temporary: Path) -> Iterator[Finding]:
 
 def check_one_disk(
     checkpoint: str, repository: str, replicas: Sequence[str], mount_of: MountOf
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Checkpoint and savepoints that one broken disk takes together.
 
     Args:
@@ -243,7 +243,7 @@ def _storage(location: str, mount_of: MountOf) -> str | None:
     return f"{'s3' if scheme == 's3a' else scheme}://{rest.partition('/')[0]}" if scheme != "memory" else None
 
 
-def check_rules(what: str, store: Store) -> Iterator[Seen]:
+def check_rules(what: str, store: Store) -> Iterator[CheckResult]:
     """Rules of a bucket that delete or archive what lies below a prefix.
 
     Args:
@@ -284,7 +284,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
     if scheme_of(checkpoint) not in ("s3", "s3a") or not began or (declared and leased):
         return
     why = (
-        "nobody has ever held the lease of its job, so its driver was not started by Streambank"
+        "the lease of its job was never held, so its driver was not started by Streambank"
         if declared
         else "no job is named that has a lease for it"
     )
@@ -302,7 +302,7 @@ def check_fence(checkpoint: str, *, declared: bool, leased: bool, began: bool) -
 
 def check_local_dir(
     conf: SparkConf | None, environment: Mapping[str, str], here: bool, mount_of: MountOf
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Where RocksDB works while the query runs: it should be a local SSD.
 
     Args:
@@ -315,7 +315,7 @@ def check_local_dir(
     if conf is None:
         yield SkippedCheck(
             what,
-            "The query is not declared as a job, so nobody knows its memory and its master.",
+            "The query is not declared as a job, so its memory and its master are not known.",
             "Declare it in the jobs file, and say --job NAME --jobs FILE.",
         )
         return
@@ -331,11 +331,11 @@ def check_local_dir(
         yield from _judge_local(Path(name), source, mount_of)
 
 
-def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[Seen]:
+def _judge_local(path: Path, source: str, mount_of: MountOf) -> Iterator[CheckResult]:
     mount = mount_of(path)
     if mount is None:
         yield SkippedCheck(
-            "the disk that RocksDB works on", "This machine does not tell its mounts.", "Look by hand."
+            "the disk that RocksDB works on", "This machine does not list its mounts.", "Look by hand."
         )
         return
     if mount.kind in REMOTE:

@@ -11,7 +11,7 @@ from streambank.checkpoint.index import CheckpointIndex
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes
 from streambank.doctor.spark_conf import MIB, SparkConf
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 
 PREFIX = "spark.sql.streaming.stateStore.rocksdb."
@@ -29,7 +29,9 @@ FULL_SHARE, CALM_SHARE = 0.9, 0.5
 """RocksDB takes nearly all that there is; or so little that what it may take is only worth knowing."""
 
 
-def check_changelog(closure: Closure, index: CheckpointIndex, points: Sequence[Point]) -> Iterator[Seen]:
+def check_changelog(
+    closure: Closure, index: CheckpointIndex, points: Sequence[Point]
+) -> Iterator[CheckResult]:
     """RocksDB that uploads a snapshot with each batch, where that takes much of the batch.
 
     Args:
@@ -47,7 +49,7 @@ def check_changelog(closure: Closure, index: CheckpointIndex, points: Sequence[P
     if len(known) < MIN_BATCHES:
         yield SkippedCheck(
             "what RocksDB's uploads without changelog cost each batch",
-            "There are no progress records of this query, which only the runner writes."
+            "There are no progress records of this query: only the runner writes them."
             if not known
             else f"Only {len(known)} batches have progress records, and {MIN_BATCHES} are needed.",
             "Declare it as a job, and start it with `streambank job start`.",
@@ -62,10 +64,10 @@ def check_changelog(closure: Closure, index: CheckpointIndex, points: Sequence[P
         "rocksdb-without-changelog",
         "warning",
         "state",
-        f"There is no changelog among its files. Of a batch of {batch_s:.3g} s, the commit of the state "
+        f"Its files hold no changelog. Of a batch of {batch_s:.3g} s, the commit of the state "
         f"takes {commit_s:.3g} s, {commit_s / batch_s:.0%}{wrote} (medians of {len(known)} batches).",
         "Each batch waits until RocksDB has flushed its memory and a snapshot is uploaded.",
-        f"Set {CHANGELOG}=true and restart the query: it goes on from the same checkpoint.",
+        f"Set {CHANGELOG}=true and restart the query: it continues from the same checkpoint.",
     )
 
 
@@ -82,7 +84,7 @@ def check_memory(
     reported: Mapping[int, Sequence[Mapping[str, object]]],
     conf: SparkConf | None,
     machine_bytes: int | None,
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """RocksDB's memory, which is outside of the heap, against what an executor has there.
 
     Args:
@@ -97,7 +99,7 @@ def check_memory(
     if conf is None:
         yield SkippedCheck(
             what,
-            "The query is not declared as a job, so nobody knows its memory and its master.",
+            "The query is not declared as a job, so its memory and its master are not known.",
             "Declare it in the jobs file, and say --job NAME --jobs FILE.",
         )
         return
@@ -113,7 +115,7 @@ def check_memory(
     if room is None:
         yield SkippedCheck(
             what,
-            f"What an executor has beside its heap is not known here with the master {conf.master}.",
+            f"How much memory an executor has beside its heap is not known with the master {conf.master}.",
             "Compare the workers' memory with the heap by hand.",
         )
         return
@@ -147,7 +149,7 @@ def _against_room(
     effect = (
         "The cluster ends an executor that takes more than its container has, in the middle of a batch."
         if conf.in_containers
-        else "The machine runs out of memory, and ends whatever takes most of it."
+        else "The machine runs out of memory, and kills the process that uses the most."
     )
     total = _used_bytes(reported)
     used = None if total is None else total / executors
@@ -164,7 +166,7 @@ def _against_room(
         return
     may, how = _may_take(closure, conf, executors)
     if may > room:
-        now = "what it takes now is not known" if used is None else f"it takes {say_bytes(used)} now"
+        now = "how much it uses now is not known" if used is None else f"it takes {say_bytes(used)} now"
         yield Finding(
             "rocksdb-memory",
             "info" if used is not None and used < CALM_SHARE * room else "warning",

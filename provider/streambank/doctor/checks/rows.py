@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from streambank.checkpoint.closure import Closure
 from streambank.core.finding import Finding
 from streambank.core.units import say_bytes, to_json_time
-from streambank.declaration.sla import PROMISES
+from streambank.declaration.objectives import PROMISES
 from streambank.doctor.checks.state_growth import StateColumns
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.skew.report import skew_of_closure
 from streambank.sla.skew.skew import DEFAULT_LIMIT
 from streambank.sla.verdict import Fact
@@ -25,7 +25,7 @@ _SIZES = ("rocksdbSstFileSize", "stateOnCurrentVersionSizeBytes")
 
 def check_nested(
     operators: Sequence[StateColumns], reported: Mapping[int, Sequence[Mapping[str, object]]]
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Arrays and maps within a row, where rows have become large or updates slow.
 
     Args:
@@ -40,7 +40,7 @@ def check_nested(
         if not said:
             yield SkippedCheck(
                 "what the collections in state rows cost",
-                "There are no progress records of this query, which only the runner writes.",
+                "There are no progress records of this query: only the runner writes them.",
                 "Declare it as a job, and start it with `streambank job start`.",
             )
             continue
@@ -84,7 +84,7 @@ def _number(data: Mapping[str, object], name: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[Seen]:
+def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[CheckResult]:
     """Keys that have many times the rows of the others, as Spark found them last.
 
     Args:
@@ -93,7 +93,7 @@ def check_hot_keys(keys: Sequence[Fact] | None) -> Iterator[Seen]:
     if keys is None:
         yield SkippedCheck(
             "hot keys",
-            "Only Spark can count rows by key, and nobody has let it.",
+            "Only Spark can count rows by key, and no such count was made.",
             "Run spark_jobs/inspect_state.py with --record.",
         )
         return

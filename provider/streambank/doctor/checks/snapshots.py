@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from streambank.checkpoint.closure import Closure
 from streambank.core.errors import InputError
 from streambank.core.finding import Finding
-from streambank.core.units import parse_duration_s, say_bytes
+from streambank.core.units import parse_duration_s, say_bytes, say_duration
 from streambank.declaration.sla import DEFAULT_MIN_DELTAS, MIN_DELTAS
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
-from streambank.sla.verdict import say_duration
 from streambank.storage.store import FileInfo
 
 INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
@@ -80,7 +79,7 @@ def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterat
         "missing-checksums",
         "info" if old else "warning",
         bare[0],
-        f"{len(bare)} of {len(files)} state files of batch {closure.batch} have no checksum of Spark's "
+        f"{len(bare)} of {len(files)} state files of batch {closure.batch} have no checksum of Spark "
         "beside them" + (" (checkpoint format 1 has none)." if old else "."),
         "Spark does not notice a changed byte that still decompresses; savepoints do, as they hash every "
         "file.",
@@ -91,7 +90,7 @@ def check_checksums(closure: Closure, listing: Mapping[str, FileInfo]) -> Iterat
 
 def check_restarts(
     closure: Closure, points: Sequence[Point], now: datetime, *, managed: bool
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Checkpoint format 1, which uses names of state files again, under a driver that comes and goes.
 
     Args:
@@ -105,7 +104,7 @@ def check_restarts(
     if not managed:
         yield SkippedCheck(
             "how often the query is restarted, on a checkpoint of format 1",
-            "There are no progress records of this query, which only the runner writes.",
+            "There are no progress records of this query: only the runner writes them.",
             "Declare it as a job, and start it with `streambank job start`.",
         )
         return
@@ -122,9 +121,9 @@ def check_restarts(
         "...), and its checkpoint has format 1.",
         "A batch that is tried again writes its state under the same names: an executor of the old driver "
         "that still lives can replace what the new one has committed.",
-        "Find what ends the driver (`streambank job status`, its log). For a query on RocksDB that begins "
-        "anew, set spark.sql.streaming.stateStore.checkpointFormatVersion=2, which names each attempt's "
-        "files apart.",
+        "Find what ends the driver (`streambank job status`, its log). For a query on RocksDB that starts "
+        "from nothing, set spark.sql.streaming.stateStore.checkpointFormatVersion=2, which names each "
+        "attempt's files apart.",
     )
 
 

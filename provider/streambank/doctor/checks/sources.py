@@ -16,7 +16,7 @@ from streambank.checkpoint.compactible import parse_log_entry
 from streambank.checkpoint.sources import SourceState, cannot_repeat, file_log_offset
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.kafka.recording import FORMAT, SourceRecorder
 from streambank.kafka.retention import replay_of
 from streambank.kafka.settings import Brokers
@@ -30,19 +30,19 @@ MOST_FILES = 40
 """So many of a source's files are looked for, spread over all that would be read again."""
 _GONE = "A restore cannot read them again: their rows are in no batch after it, and Spark does not say so."
 _KEEP = (
-    "Keep the source's files for as long as the oldest savepoint that is to be restored; with "
+    "Keep the source's files for as long as the oldest savepoint that must be restorable; with "
     "cleanSource=archive, bring them back from sourceArchiveDir before the start."
 )
 
 _LONGER = (
-    "Raise retention.ms of the topic above the age of the oldest savepoint that is to be restored, or let "
+    "Raise retention.ms of the topic above the age of the oldest savepoint that must be restorable, or let "
     "savepoints expire sooner."
 )
 
 Exists = Callable[[str], bool]
 
 
-def check_application(path: Path) -> Iterator[Seen]:
+def check_application(path: Path) -> Iterator[CheckResult]:
     """`cleanSource` in the text of an application.
 
     Args:
@@ -88,7 +88,7 @@ def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def check_replay(
     closure: Closure, planner: ClosurePlanner, oldest: Manifest | None, exists: Exists | None = None
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     """Files that were read after the oldest savepoint (or retained batch), and are not there any more.
 
     Args:
@@ -106,7 +106,7 @@ def check_replay(
             yield from _check_files(source, before.get(source.source, -1), since, planner, exists or _exists)
 
 
-def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[Seen]:
+def check_kafka(oldest: Manifest | None, brokers: Brokers, now: datetime) -> Iterator[CheckResult]:
     """Whether Kafka keeps its records for as long as the oldest savepoint needs them.
 
     Args:
@@ -204,7 +204,7 @@ def check_asked(newest: Manifest | None) -> Iterator[Finding]:
             "warning",
             f"savepoint {newest.savepoint}" if newest is not None else "",
             said,
-            "Each savepoint that is taken so is worth less; a restore has to be accepted without knowing.",
+            "A restore of such a savepoint must be accepted without knowing what is lost.",
             "Let Kafka be reached where savepoints are taken: docs/howto/kafka.md tells how.",
         )
 
@@ -230,18 +230,18 @@ def _log_offset(offset: object) -> int | None:
 
 def _check_files(
     source: SourceState, before: int, since: str, planner: ClosurePlanner, exists: Exists
-) -> Iterator[Seen]:
+) -> Iterator[CheckResult]:
     read = {
         str(entry["path"]): None
         for path in source.files
         for entry in parse_log_entry(planner.files.read(path), path)[1]
         if isinstance(entry.get("batchId"), int) and entry["batchId"] > before and "path" in entry
     }
-    looked = [*read]
-    if len(looked) > MOST_FILES:
-        looked = [looked[number * len(looked) // MOST_FILES] for number in range(MOST_FILES)]
+    chosen = [*read]
+    if len(chosen) > MOST_FILES:
+        chosen = [chosen[number * len(chosen) // MOST_FILES] for number in range(MOST_FILES)]
     try:
-        gone = [one for one in looked if not exists(one)]
+        gone = [one for one in chosen if not exists(one)]
     except StreambankError as error:
         yield SkippedCheck("whether the files of the source are still there", error.message, error.hint)
         return
@@ -250,7 +250,7 @@ def _check_files(
             "source-files-gone",
             "warning",
             f"sources/{source.source}",
-            f"Of {len(looked)} files (of {len(read)}) that were read after {since} {len(gone)} are not "
+            f"Of {len(chosen)} files (of {len(read)}) that were read after {since} {len(gone)} are not "
             f"there any more, such as {gone[0]}.",
             _GONE,
             _KEEP,

@@ -11,7 +11,7 @@ from streambank.checkpoint.schema.store import Columns, Variables, parse_state_s
 from streambank.core.errors import StreambankError
 from streambank.core.finding import Finding
 from streambank.core.units import to_json_time
-from streambank.doctor.subject import Seen, SkippedCheck
+from streambank.doctor.subject import CheckResult, SkippedCheck
 from streambank.sla.history.point import Point
 
 MIN_POINTS = 5
@@ -94,14 +94,14 @@ def columns_of(closure: Closure, planner: ClosurePlanner) -> Iterator[StateColum
         if not columns:
             yield SkippedCheck(
                 f"whether the state of operator {operator.operator} is bounded",
-                "There is no state schema that tells its columns.",
-                "Spark writes the schema anew when the query starts again.",
+                "No state schema shows its columns.",
+                "Spark writes the schema again when the query starts.",
             )
             continue
         yield StateColumns(operator.operator, operator.name, columns, variables)
 
 
-def check_bounded(operators: Sequence[StateColumns], points: Sequence[Point]) -> Iterator[Seen]:
+def check_bounded(operators: Sequence[StateColumns], points: Sequence[Point]) -> Iterator[CheckResult]:
     """Operators from which nothing is ever removed: a warning where they grew, else worth knowing.
 
     Args:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from statistics import median
 
-from streambank.declaration.sla import HOUR_S
+from streambank.declaration.objectives import HOUR_S
 from streambank.sla.history.point import Point, Stretch
 
 

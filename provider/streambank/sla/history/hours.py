@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 
 from streambank.control.progress import segment_head
 from streambank.core.errors import StreambankError
-from streambank.declaration.sla import DAY_S, HOUR_S
+from streambank.declaration.objectives import DAY_S, HOUR_S
 from streambank.sla.history.history import HistoryScan, Records, StreamedHistory
 from streambank.sla.history.hour import HourOfRun, hour_of
 from streambank.sla.history.hour_files import DAY_HOURS, HourFiles, KeptHours

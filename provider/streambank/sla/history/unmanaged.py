@@ -8,7 +8,7 @@ since then say what changed, not how much there is now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -86,13 +86,7 @@ class Growth:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "from_batch": self.from_batch,
-            "to_batch": self.to_batch,
-            "seconds": self.seconds,
-            "rows": self.rows,
-            "bytes": self.bytes,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +139,25 @@ def measure_checkpoint(
         )
     batches = sorted(index.commits)
     notes: list[str] = []
-    looked = _look(planner, _chosen(index, batches, most_stores), notes)
+    measured = _look(planner, _chosen(index, batches, most_stores), notes)
     times = _Times(planner, batches, notes)
     points = []
     for place, batch in enumerate(batches):
         at = times.committed[place]
         values = times.durations(place)
-        watermark = _watermark(planner, batch) if batch in looked else None
+        watermark = _watermark(planner, batch) if batch in measured else None
         if watermark is not None:
             values["watermark_lag_s"] = (at - watermark).total_seconds()
-        operators = _operators(looked.get(batch, ()), batch)
+        operators = _operators(measured.get(batch, ()), batch)
         values |= _over_all(operators)
         if place == len(batches) - 1:
             values |= _directory(index, batch)
         points.append(Point(at, batch, None, None, values, operators, watermark))
-    newest = max(looked, default=None)
+    newest = max(measured, default=None)
     return Measured(
         History(store.uri, tuple(points), 0, tuple(notes)),
-        tuple(looked[newest]) if newest is not None else (),
-        _growth(looked, dict(zip(batches, times.committed, strict=True))),
+        tuple(measured[newest]) if newest is not None else (),
+        _growth(measured, dict(zip(batches, times.committed, strict=True))),
     )
 
 
@@ -244,22 +238,22 @@ def _chosen(index: CheckpointIndex, batches: list[int], most_stores: int) -> lis
 
 
 def _look(planner: ClosurePlanner, batches: list[int], notes: list[str]) -> dict[int, list[PartitionMeasure]]:
-    looked: dict[int, list[PartitionMeasure]] = {}
+    measured: dict[int, list[PartitionMeasure]] = {}
     broken: dict[str, int] = {}
     unread: StorageError | None = None
     for batch in batches:
         try:
-            looked[batch] = _partitions(planner.plan(batch, "minimal"))
+            measured[batch] = _partitions(planner.plan(batch, "minimal"))
         except StreambankError as error:
             if isinstance(error, StorageError):
                 unread = error
             if error.code not in _SPENT:
                 broken[error.code] = broken.get(error.code, 0) + 1
-    if unread is not None and not looked:
+    if unread is not None and not measured:
         raise unread
     for code, number in broken.items():
         notes.append(f"{number} incomplete: batches whose state could not be read ({code}).")
-    return looked
+    return measured
 
 
 def _partitions(closure: Closure) -> list[PartitionMeasure]:
@@ -333,18 +327,18 @@ def _directory(index: CheckpointIndex, batch: int) -> dict[str, float]:
     return values
 
 
-def _growth(looked: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> Growth | None:
+def _growth(measured: Mapping[int, list[PartitionMeasure]], at: Mapping[int, datetime]) -> Growth | None:
     """From the oldest to the newest batch that stands on snapshots alone in every partition."""
-    whole = [batch for batch, states in looked.items() if all(one.state.base_version for one in states)]
-    whole = [batch for batch in whole if looked[batch]]
+    whole = [batch for batch, states in measured.items() if all(one.state.base_version for one in states)]
+    whole = [batch for batch in whole if measured[batch]]
     if len(whole) < 2:
         return None
     first, last = min(whole), max(whole)
-    rows = (_rows(looked[first]), _rows(looked[last]))
+    rows = (_rows(measured[first]), _rows(measured[last]))
     return Growth(
         first,
         last,
         (at[last] - at[first]).total_seconds(),
         None if rows[0] is None or rows[1] is None else rows[1] - rows[0],
-        sum(state.bytes for state in looked[last]) - sum(state.bytes for state in looked[first]),
+        sum(state.bytes for state in measured[last]) - sum(state.bytes for state in measured[first]),
     )

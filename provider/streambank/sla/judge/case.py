@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from streambank.core.units import to_json_time
+from streambank.core.units import say_duration, to_json_time
 from streambank.declaration.sla import Mute
 from streambank.sla.growth.forecast import Growth
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import LEVELS, Level, Verdict, say, say_duration
+from streambank.sla.verdict import LEVELS, Level, Verdict, say
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from streambank.core.units import to_json_time
+from streambank.core.units import say_duration, to_json_time
 from streambank.job.alive import Life
 from streambank.sla.judge.case import Case, against, level_of
 from streambank.sla.judge.windows import statistic
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import Fact, Verdict, say, say_duration
+from streambank.sla.verdict import Fact, Verdict, say
 
 BESIDE_HISTORY = ("alive", "restart_rate", "savepoint_age", "recovery_time", "partition_skew", "hot_key")
 """Objectives that can be judged without the history."""
@@ -83,7 +83,7 @@ def _alive(case: Case, objective: Objective, facts: Facts, newest: datetime | No
     life = facts.life
     if life is None:
         return _nobody(case, objective)
-    if not life.wanted:
+    if not life.desired:
         return case.verdict(objective, "ok", f"It does not have to run: {life.why_not}.", value=0.0)
     if life.up is None:
         why = "It is not known yet whether its driver is alive."

@@ -132,7 +132,7 @@ def sign_of(life: Life, query: str, health: HealthPolicy) -> Sign:
         query: Its name, `main` for the only one.
         health: What the job declares: a batch, or a query's own trigger, may take longer than most.
     """
-    if not life.wanted:
+    if not life.desired:
         return Sign(over=life.why_not, finished=life.finished)
     queries = life.status.get("queries")
     one = queries.get(query) if isinstance(queries, Mapping) else None

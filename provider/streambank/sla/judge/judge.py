@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 
 from streambank.core.errors import StreambankError
 from streambank.core.units import to_json_time
+from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import SlaPolicy
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.case import Case, active
 from streambank.sla.judge.events import BESIDE_HISTORY, Facts, reported_verdict
 from streambank.sla.judge.trends import TrendGauge
 from streambank.sla.judge.windows import WindowGauge
-from streambank.sla.objectives import HISTORY, MEASURES, Objective, objectives
+from streambank.sla.objectives import HISTORY, Objective, objectives
 from streambank.sla.verdict import Level, Verdict
 
 _CLOCKS_APART = timedelta(minutes=1)
@@ -84,7 +85,7 @@ def judge(
     wanted = objectives(policy)
     if isinstance(history, Unreadable):
         return _unreadable(case, wanted, policy, history.why, known)
-    limited = [one for one in wanted if one.name in MEASURES["time_to_limit"].metrics]
+    limited = [one for one in wanted if one.name in PROMISES["time_to_limit"].measure.metrics]
     windows = [WindowGauge(one, now) for one in wanted if one.measure.kind == "window"]
     trends = [
         TrendGauge(one, limited if one.name == "time_to_limit" else [one], now, known.breaks)

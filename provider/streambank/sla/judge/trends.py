@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from streambank.core.units import to_json_time
-from streambank.declaration.sla import Unit
+from streambank.core.units import say_duration, to_json_time
+from streambank.declaration.objectives import Unit
 from streambank.sla.growth.buckets import Gathered
 from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth
 from streambank.sla.history.point import Point
 from streambank.sla.judge.case import Case, against, level_of, no_worse
 from streambank.sla.judge.windows import values_of
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import Verdict, say, say_duration
+from streambank.sla.verdict import Verdict, say
 
 _HOURS = 24
 _SILENCE_S, _SILENT_SHARE = 3600.0, 0.25

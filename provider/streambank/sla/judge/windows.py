@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from statistics import fmean, median
 
-from streambank.core.units import to_json_time
-from streambank.declaration.sla import HOUR_S, Statistic
+from streambank.core.units import say_duration, to_json_time
+from streambank.declaration.objectives import HOUR_S, Statistic
 from streambank.sla.history.point import Point
 from streambank.sla.judge.case import Case, against, first_limit, level_of, over
 from streambank.sla.objectives import Objective
-from streambank.sla.verdict import LEVELS, Level, Verdict, say, say_duration
+from streambank.sla.verdict import LEVELS, Level, Verdict, say
 
 _SHARES = {"p5": 0.05, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _OTHERS_SHOWN = 4

@@ -22,10 +22,8 @@ from streambank.storage.local.read import LocalHeld, buffered, read_range
 from streambank.storage.local.root import LOOK, READ, Root
 from streambank.storage.local.write import begin_write_back, copy_descriptor, create_exclusively, fill
 from streambank.storage.names import MAX_KEY_LENGTH, check_key, check_prefix, is_part, is_temporary
-from streambank.storage.store import Features, FileInfo, Leftover, Store
+from streambank.storage.store import Features, FileInfo, Leftover, Row, Store
 
-Row = tuple[str, int, int, int, int]
-"""A file of a folder: name, inode, size, mtime in nanoseconds, how many names it has."""
 _SHORT_NAME = 24
 _WRITE_BACK_BYTES = 256 << 10  # smaller files are cheaper to write back all together, at the end of a bulk
 
@@ -59,7 +57,7 @@ class LocalStore:
     @property
     def features(self) -> Features:
         """See `Store.features`."""
-        return Features(holds=True, links=True, hidden_checksums=True, fsync=self._root.fsync)
+        return Features(holds=True, links=True, hidden_checksums=True, fsync=self._root.fsync, scans=True)
 
     def child(self, prefix: str) -> LocalStore:
         """See `Store.child`; the child's links may lead anywhere inside this store's root."""
@@ -80,12 +78,7 @@ class LocalStore:
                 yield FileInfo(key, size_bytes, mtime_ns, f"{number}-{size_bytes}-{mtime_ns}", names)
 
     def scan(self, prefix: str = "") -> Iterator[tuple[str, Sequence[Row]]]:
-        """What `list` gives, folder by folder: several times as fast where there are many files.
-
-        Yields:
-            A folder, and of each file directly in it name, inode, size, mtime in nanoseconds and how many
-            names it has.
-        """
+        """See `ScanningStore.scan`."""
         pending = [check_prefix(prefix)]
         usable: set[str] = set()
         while pending:
@@ -114,7 +107,7 @@ class LocalStore:
         return info
 
     def look(self, keys: Iterable[str]) -> dict[str, FileInfo]:
-        """What `stat` says of many files, for a third of the work; ask `stat` about what is left out."""
+        """See `ScanningStore.look`."""
         return self._root.look(keys)
 
     def exists(self, key: str) -> bool:

@@ -219,7 +219,7 @@ def _keep_out_of_logs() -> None:
     """Let botocore not write session tokens, and the credentials of roles, into a log that is on `DEBUG`.
 
     It logs requests with their headers, and the bodies of answers. Whoever has given its logger a level knows
-    what to expect; a level of all loggers together is no such wish.
+    what to expect; a level of all loggers together asks for no such thing.
     """
     logger = logging.getLogger("botocore")
     if logger.level == logging.NOTSET:

@@ -15,7 +15,7 @@ from streambank.repository.repository import Repository
 from streambank.savepoint.schema import schema_of_checkpoint, schema_of_savepoint
 from streambank.savepoint.take import TakeRequest, take
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank
 
 AVRO = {ENCODING: "avro"}

@@ -6,8 +6,8 @@ import pytest
 
 from streambank.checkpoint.schema.store import parse_state_schema, parse_variables
 from streambank.core.errors import FormatError
-from tests.support.checkpoints import NAMES, checkpoint
-from tests.support.doctored import schema_v2
+from tests.support.checkpoint.doctor_inputs import schema_v2
+from tests.support.checkpoint.recorded import NAMES, checkpoint
 
 
 def schemas(name: str) -> dict[str, bytes]:

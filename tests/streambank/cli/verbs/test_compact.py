@@ -10,9 +10,10 @@ import pytest
 from streambank.compaction import quiet_check
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
+from tests.support.checkpoint.with_garbage import closure, write_with_garbage
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import write_jobs
-from tests.support.littered import closure, content, litter
+from tests.support.jobs.declared import write_jobs
+from tests.support.storage.contents import contents
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def watch_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A checkpoint that nobody has written to for an hour."""
-    litter(LocalStore(tmp_path / "ck", fsync=False))
+    write_with_garbage(LocalStore(tmp_path / "ck", fsync=False))
     for path in (tmp_path / "ck").rglob("*"):
         stat = path.stat()
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns - 3600 * 10**9))
@@ -32,21 +33,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_dry_run_says_what_and_why_and_changes_nothing(folder: Path) -> None:
-    before = content(LocalStore(folder.parent))
+    before = contents(LocalStore(folder.parent))
     said = succeed("compact", folder, "--stopped", "--dry-run")
-    assert content(LocalStore(folder.parent)) == before
+    assert contents(LocalStore(folder.parent)) == before
     assert "state/0/2/4.delta" in said.out and "a partition beyond the number" in said.out
     assert "would be moved: " in said.out and "batches kept  3" in said.out
 
 
 def test_there_and_back(folder: Path) -> None:
-    before, needed = content(LocalStore(folder)), closure(LocalStore(folder))
+    before, needed = contents(LocalStore(folder)), closure(LocalStore(folder))
     done = succeed("compact", folder, "--stopped", "--json").document
     assert done["quarantine"].startswith(f"file://{folder}.quarantine-20")
     assert closure(LocalStore(folder)) == needed
     back = succeed("compact", folder, "--stopped", "--undo", done["quarantine"])
     assert f"brought back: {done['files']} files" in back.out
-    assert content(LocalStore(folder)) == before
+    assert contents(LocalStore(folder)) == before
     assert not Path(done["quarantine"].removeprefix("file://")).exists()
 
 
@@ -80,8 +81,8 @@ def test_a_young_checkpoint_is_refused(folder: Path) -> None:
 def test_a_declared_job_is_held_by_its_lease(tmp_path: Path) -> None:
     jobs = write_jobs(tmp_path)
     place = tmp_path / "checkpoints/flights"
-    litter(open_store(place))
-    before = content(open_store(place))
+    write_with_garbage(open_store(place))
+    before = contents(open_store(place))
     refused = streambank("compact", place, "--stopped", "--jobs", jobs)
     assert refused.code == 2 and "--job flights" in refused.err
     done = succeed("compact", "--job", "flights", "--jobs", jobs, "--json").document
@@ -89,7 +90,7 @@ def test_a_declared_job_is_held_by_its_lease(tmp_path: Path) -> None:
     refused = streambank("compact", place, "--stopped", "--jobs", jobs, "--undo", done["quarantine"])
     assert refused.code == 2 and "--job flights" in refused.err
     succeed("compact", "--job", "flights", "--jobs", jobs, "--undo", done["quarantine"])
-    assert content(open_store(place)) == before
+    assert contents(open_store(place)) == before
 
 
 @pytest.mark.parametrize(

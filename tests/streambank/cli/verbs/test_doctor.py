@@ -18,8 +18,8 @@ from streambank.doctor.checks import installation, locations
 from streambank.doctor.checks.checkpoint import check_beginning, check_checkpoint, check_sink
 from streambank.savepoint.plan import Budget
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint, add_debris
 
 
 def codes(found: object) -> list[str]:

@@ -8,10 +8,10 @@ import pytest
 
 from streambank.core.errors import StorageError
 from streambank.storage import open_store
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
-from tests.support.histories import FOLDER
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.sla.progress_records import FOLDER
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def test_what_the_files_tell_is_shown(rocksdb: Path) -> None:
     assert "measured by its files: 14 batches, 2026-11-21T10:23:27.000Z to 2026-11-21T10:23:32.000Z" in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line}
     assert rows["state_rows"][:2] == ["14", "rows"]
-    assert rows["state_bytes"][:2] == ["8.7", "kB"]
-    assert rows["watermark_lag_s"][1] == "days"
+    assert rows["state_bytes"][:2] == ["8.71", "kB"]
+    assert rows["watermark_lag_s"][1] == "d"
     assert rows["oldest_snapshot_age_batches"][:2] == ["10", "batches"]
-    assert "state from batch 3 to 13: +5.9 kB, +0 rows in 3 s" in shown
-    assert "0          1  default        12     7  4.4 kB        2" in shown
+    assert "state from batch 3 to 13: +5.93 kB, +0 rows in 3 s" in shown
+    assert "0          1  default        12     7  4.41 kB        2" in shown
     assert "recorded progress" not in shown
 
 
@@ -51,7 +51,7 @@ def test_so_much_of_the_history_as_is_wanted(rocksdb: Path) -> None:
 def test_many_partitions_are_left_to_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LiveCheckpoint(open_store(tmp_path)).run(6)
     assert "snapshot" in succeed("inspect", tmp_path).out
-    monkeypatch.setattr("streambank.cli.verbs.inspect_take._MOST_PARTITIONS", 1)
+    monkeypatch.setattr("streambank.cli.verbs.inspect._MOST_PARTITIONS", 1)
     assert "2 stores in partitions: --json lists them" in succeed("inspect", tmp_path).out
     assert len(succeed("inspect", tmp_path, "--json").document["measured"]["partitions"]) == 2
 

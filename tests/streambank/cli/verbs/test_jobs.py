@@ -9,9 +9,9 @@ import pytest
 
 from streambank.declaration.declaration import Job, load_jobs
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.jobs import end_drivers, fake_launcher, write_jobs
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import end_drivers, fake_launcher, write_jobs
 
 
 @pytest.fixture
@@ -23,6 +23,15 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     job = load_jobs(file).job("flights")
     yield job
     end_drivers(job.records())
+
+
+@pytest.mark.usefixtures("job")
+def test_what_is_waited_for_is_shown_beside_the_answer() -> None:
+    answer = succeed("job", "start", "flights", "--json")
+    assert answer.document["state"] == "started"
+    launched, waits, *_ = answer.err.splitlines()
+    assert launched.startswith("The driver of job flights was launched: launch-")
+    assert waits == "The driver of job flights is starting ..."
 
 
 @pytest.mark.usefixtures("job")

@@ -8,9 +8,10 @@ import pytest
 
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint
-from tests.support.repositories import flip, keys
+from tests.support.repository.repositories import flip
+from tests.support.storage.contents import keys
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from streambank.repository.marks import PIN, add_mark
 from streambank.repository.repository import Repository
 from streambank.storage import open_store
 from tests.support.cli import streambank, succeed
-from tests.support.retained import HOUR_S, content, store_and_list
+from tests.support.repository.retention import HOUR_S, content, store_and_list
 from tests.support.time_travel import Clock, time_travel
 
 JOBS = """

@@ -10,9 +10,9 @@ import pytest
 
 from streambank.savepoint import verify
 from streambank.storage import open_store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint, add_debris
 from tests.support.cli import streambank, succeed
-from tests.support.live_checkpoint import LiveCheckpoint, add_debris
-from tests.support.workshop import Workshop
+from tests.support.jobs.simulated_job import SimulatedJob
 
 QUERY_ID = "5d1e7a40-5c6e-4a7f-9f0e-3c6bb1c9f2aa"
 
@@ -147,7 +147,7 @@ def test_a_query_that_is_not_the_jobs_is_a_conflict_unless_it_is_meant(
 
 
 def test_a_fork_in_a_new_output_directory(tmp_path: Path) -> None:
-    shop = Workshop(tmp_path)
+    shop = SimulatedJob(tmp_path)
     shop.run(3)
     taken = shop.take()
     fork: list[str | Path] = [
@@ -210,7 +210,7 @@ def test_a_mistyped_job_is_not_all_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Workshop(tmp_path).run(2).take()
+    SimulatedJob(tmp_path).run(2).take()
     answer = streambank(*verb, "-r", tmp_path / "repository", "--job", "odrers")
     assert answer.code == 3
     assert "There is no savepoint of odrers" in answer.err
@@ -218,7 +218,7 @@ def test_a_mistyped_job_is_not_all_well(
 
 
 def test_the_name_of_a_job_is_checked_before_it_is_looked_for(tmp_path: Path) -> None:
-    Workshop(tmp_path)
+    SimulatedJob(tmp_path)
     answer = streambank("list", "-r", tmp_path / "repository", "--job", "../x")
     assert answer.code == 2
     assert "'..' cannot be the name of a job" in answer.err

@@ -10,7 +10,7 @@ import pytest
 from streambank.cli.output import console
 from streambank.cli.verbs import skew
 from streambank.sla.skew.skew import DEFAULT_LIMIT
-from tests.support.checkpoints import unpack
+from tests.support.checkpoint.recorded import unpack
 from tests.support.cli import streambank, succeed
 
 
@@ -28,7 +28,7 @@ def test_each_partition_has_its_rows_its_bytes_and_its_bar(folder: Path) -> None
     assert said[4].split() == ["partition", "rows", "bytes", "times", "mean"]
     bars = [line.split()[-1] for line in said[5:7]]
     assert [len(bar) for bar in bars] == [19, 30]
-    assert said[5].split()[:4] == ["0", "5", "5.3", "kB"]
+    assert said[5].split()[:4] == ["0", "5", "5.25", "kB"]
     assert said[7] == "It is spread evenly enough."
 
 

@@ -19,11 +19,11 @@ from streambank.declaration.sla import Mute
 from streambank.sla.assess import Assessment
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
-from tests.support.assessing import grow
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
 from tests.support.cli import streambank, succeed
-from tests.support.histories import at
-from tests.support.jobs import declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.declared import declare
+from tests.support.sla.growing_state import grow
+from tests.support.sla.progress_records import at
 
 LEAKING = '[jobs.flights.sla]\nstate_bytes = {breach = "3GB"}\n'
 

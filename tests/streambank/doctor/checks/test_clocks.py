@@ -15,9 +15,9 @@ from streambank.core.units import from_epoch_ms
 from streambank.doctor.checks.clocks import check_driver, check_files, check_planned, check_service
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import FileInfo
-from tests.support.checkpoints import checkpoint
-from tests.support.doctored import found, unseen
-from tests.support.histories import at
+from tests.support.checkpoint.doctor_inputs import found, skipped
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.sla.progress_records import at
 
 SECOND = timedelta(seconds=1)
 
@@ -84,5 +84,5 @@ def test_the_clock_of_a_service(ahead_s: int, expected: bool) -> None:
 
 
 def test_a_service_without_a_clock_is_said_and_a_disk_has_none() -> None:
-    assert unseen(check_service(Service(), lambda: at(0)))[0].why == "It says no time."
+    assert skipped(check_service(Service(), lambda: at(0)))[0].why == "It says no time."
     assert not [*check_service(MemoryStore(), lambda: at(0))]

@@ -8,8 +8,8 @@ import pytest
 
 from streambank.doctor.checks.heap import check_heap
 from streambank.doctor.spark_conf import SparkConf
-from tests.support.doctored import conf, found, planned, unseen
-from tests.support.histories import operator
+from tests.support.checkpoint.doctor_inputs import conf, found, planned, skipped
+from tests.support.sla.progress_records import operator
 
 GB = 10**9
 CLOSURE, _ = planned("4.3.0/hdfs-window")
@@ -63,19 +63,19 @@ def test_gigabytes_in_one_heap_are_a_warning_whatever_the_heap() -> None:
 
 
 def test_what_is_not_declared_is_said() -> None:
-    (told,) = unseen(check_heap(CLOSURE, held(GB), None))
+    (told,) = skipped(check_heap(CLOSURE, held(GB), None))
     assert "not declared as a job" in told.why
     for settings in (
         conf("yarn"),
         conf("yarn", spark__executor__instances="4", spark__dynamicAllocation__enabled="true"),
     ):
-        (told,) = unseen(check_heap(CLOSURE, held(GB), settings))
+        (told,) = skipped(check_heap(CLOSURE, held(GB), settings))
         assert "does not say how many executors" in told.why
 
 
 def test_without_records_the_files_tell_the_least() -> None:
     assert not found(check_heap(CLOSURE, {}, None))
-    (told,) = unseen(check_heap(CLOSURE, {}, None))
+    (told,) = skipped(check_heap(CLOSURE, {}, None))
     assert "no progress records" in told.why
     (one,) = CLOSURE.operators
     (store,) = one.stores

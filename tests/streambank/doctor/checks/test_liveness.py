@@ -10,7 +10,7 @@ from streambank.core.units import utc_now
 from streambank.doctor.checks.liveness import check_life
 from streambank.doctor.diagnose import Machine, diagnose_job
 from streambank.job.alive import Life
-from tests.support.jobs import BY, declare
+from tests.support.jobs.declared import BY, declare
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -20,7 +20,17 @@ from streambank.doctor.checks.locations import (
 from streambank.doctor.spark_conf import SparkConf
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import LifecycleRule
-from tests.support.doctored import DISK, MEMORY, NFS, SSD, VIRTUAL, conf, found, mounts, unseen
+from tests.support.checkpoint.doctor_inputs import (
+    DISK,
+    MEMORY,
+    NFS,
+    SSD,
+    VIRTUAL,
+    conf,
+    found,
+    mounts,
+    skipped,
+)
 
 UUID = "0b2d1c3e-1111-4222-8333-0123456789ab"
 
@@ -113,7 +123,7 @@ def test_rules_count_where_they_meet_the_prefix(prefix: str, tagged: bool, expec
 def test_a_service_that_does_not_tell_its_rules_is_said() -> None:
     bucket = Bucket()
     bucket.rules = None
-    assert unseen(check_rules("checkpoint", bucket))[0].why == "It does not answer."
+    assert skipped(check_rules("checkpoint", bucket))[0].why == "It does not answer."
     assert not [*check_rules("checkpoint", MemoryStore())], "no service, no rules"
 
 
@@ -152,7 +162,7 @@ def test_rocksdb_wants_a_local_ssd(
     settings: SparkConf, environment: dict[str, str], named: str | None
 ) -> None:
     seen = [*check_local_dir(settings, environment, True, MACHINE)]
-    assert not unseen(seen)
+    assert not skipped(seen)
     finding = found(seen).get("rocksdb-local-dir")
     assert (finding is not None) == (named is not None)
     if finding is not None and named is not None:
@@ -166,6 +176,6 @@ def test_disks_that_cannot_be_seen_are_said() -> None:
         (conf(), False, "on another machine"),
         (conf(spark__local__dir="/virtual/x"), True, "the disk vda, which does not tell what is behind it"),
     ):
-        (told,) = unseen(check_local_dir(settings, {}, here, MACHINE))
+        (told,) = skipped(check_local_dir(settings, {}, here, MACHINE))
         assert why in told.why
     assert SSD.storage == "nvme0n1" and NFS.storage == "0:50"

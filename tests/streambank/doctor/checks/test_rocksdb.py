@@ -7,8 +7,8 @@ import pytest
 from streambank.doctor.checks.rocksdb import check_changelog, check_memory
 from streambank.doctor.spark_conf import SparkConf
 from streambank.sla.history.point import Point
-from tests.support.doctored import conf, found, planned, unseen
-from tests.support.histories import at, operator
+from tests.support.checkpoint.doctor_inputs import conf, found, planned, skipped
+from tests.support.sla.progress_records import at, operator
 
 PLAIN = "4.3.0/rocksdb-window"
 GIB, MIB = 1 << 30, 1 << 20
@@ -43,9 +43,9 @@ def test_uploads_are_named_where_batches_wait_for_them(name: str, commit_s: floa
 def test_short_commits_are_nothing_and_few_records_are_said() -> None:
     closure, planner = planned(PLAIN)
     assert not [*check_changelog(closure, planner.index, batches(0.1, 0.2))], "a tenth of a second is no harm"
-    (told,) = unseen(check_changelog(closure, planner.index, []))
+    (told,) = skipped(check_changelog(closure, planner.index, []))
     assert "no progress records" in told.why
-    (told,) = unseen(check_changelog(closure, planner.index, batches(1.0, count=2)))
+    (told,) = skipped(check_changelog(closure, planner.index, batches(1.0, count=2)))
     assert "Only 2 batches" in told.why
 
 
@@ -95,10 +95,10 @@ def test_what_cannot_be_known_is_said() -> None:
         (conf("yarn"), "does not say how many executors"),
         (
             conf("spark://h:7077", spark__executor__instances="2"),
-            "is not known here with the master spark://h",
+            "is not known with the master spark://h",
         ),
     ):
-        (told,) = unseen(check_memory(closure, {}, settings, GIB))
+        (told,) = skipped(check_memory(closure, {}, settings, GIB))
         assert why in told.why
     hdfs, _ = planned("4.3.0/hdfs-window")
     assert not [*check_memory(hdfs, {}, None, GIB)]

@@ -6,8 +6,8 @@ from streambank.checkpoint.schema.store import parse_state_schema
 from streambank.doctor.checks.rows import check_hot_keys, check_nested, check_skew
 from streambank.doctor.checks.state_growth import StateColumns
 from streambank.sla.verdict import Fact
-from tests.support.doctored import columns, found, planned, schema_v2, unseen
-from tests.support.histories import at, operator
+from tests.support.checkpoint.doctor_inputs import columns, found, planned, schema_v2, skipped
+from tests.support.sla.progress_records import at, operator
 
 ARRAY = {"type": "array", "elementType": "long", "containsNull": True}
 NESTED = StateColumns(
@@ -37,7 +37,7 @@ def test_small_rows_quick_updates_and_rows_without_collections_are_nothing() -> 
     large = operator(numRowsTotal=1, customMetrics={"rocksdbSstFileSize": 10**6})
     assert not [*check_nested(columns("4.3.0/rocksdb-window"), {0: [large]})]
     (told,) = check_nested([NESTED], {})
-    assert "no progress records" in unseen([told])[0].why
+    assert "no progress records" in skipped([told])[0].why
 
 
 def test_hot_keys_are_those_that_spark_found() -> None:
@@ -47,7 +47,7 @@ def test_hot_keys_are_those_that_spark_found() -> None:
         finding.file == "operator 0" and "31.2 times the mean" in finding.cause and "4,711" in finding.cause
     )
     assert not [*check_hot_keys([Fact(at(0), 3.0, "operator 1")])]
-    assert [one.what for one in unseen(check_hot_keys(None))] == ["hot keys"]
+    assert [one.what for one in skipped(check_hot_keys(None))] == ["hot keys"]
 
 
 def test_uneven_stores_are_named_and_even_ones_are_not() -> None:

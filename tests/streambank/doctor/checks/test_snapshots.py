@@ -9,9 +9,9 @@ import pytest
 
 from streambank.doctor.checks.snapshots import check_checksums, check_lag, check_restarts
 from streambank.sla.history.point import Point
-from tests.support.checkpoints import checkpoint
-from tests.support.doctored import found, planned, unseen
-from tests.support.histories import at
+from tests.support.checkpoint.doctor_inputs import found, planned, skipped
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.sla.progress_records import at
 
 INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
 MIN_DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
@@ -97,5 +97,5 @@ def test_one_run_of_many_batches_is_no_restart_and_without_records_nobody_knows(
     closure, _ = planned("4.3.0/rocksdb-window")
     points = [Point(at(number), number, "run-1") for number in range(50)]
     assert not [*check_restarts(closure, points, at(60), managed=True)]
-    (told,) = unseen(check_restarts(closure, points, at(60), managed=False))
+    (told,) = skipped(check_restarts(closure, points, at(60), managed=False))
     assert "restarted" in told.what

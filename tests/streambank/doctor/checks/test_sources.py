@@ -11,10 +11,10 @@ import pytest
 from streambank.doctor.checks.sources import MOST_FILES, check_application, check_kafka, check_replay
 from streambank.kafka.broker import Retention
 from streambank.repository.manifest import Manifest
-from tests.support.brokers import FakeBroker
-from tests.support.checkpoints import Checkpoint, checkpoint
-from tests.support.doctored import found, planned, unseen
-from tests.support.histories import at
+from tests.support.checkpoint.doctor_inputs import found, planned, skipped
+from tests.support.checkpoint.recorded import Checkpoint, checkpoint
+from tests.support.kafka.fake_broker import FakeBroker
+from tests.support.sla.progress_records import at
 
 NAME = "4.3.0/hdfs-window"
 
@@ -42,7 +42,7 @@ def test_clean_source_in_an_application(tmp_path: Path, text: str, said: str | N
 def test_an_application_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def (")
     for name in ("app.py", "nowhere.py"):
-        (told,) = unseen(check_application(tmp_path / name))
+        (told,) = skipped(check_application(tmp_path / name))
         assert "cleanSource" in told.what and name in told.why
 
 
@@ -139,7 +139,7 @@ def test_kafka_is_asked_whether_it_keeps_records_as_long_as_savepoints() -> None
     told = found(check_kafka(oldest, broker.brokers(), NOW))["source-records-gone"]
     assert "orders/0 from 17 to 20, 3 records" in told.cause
     broker.down = True
-    (one,) = unseen(check_kafka(oldest, broker.brokers(), NOW))
+    (one,) = skipped(check_kafka(oldest, broker.brokers(), NOW))
     assert one.why == "Kafka is down."
 
 

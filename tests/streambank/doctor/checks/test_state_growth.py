@@ -11,9 +11,9 @@ from streambank.doctor.checks.state_growth import StateColumns, check_bounded, c
 from streambank.sla.history.history import HistoryScan
 from streambank.sla.history.point import Point
 from streambank.storage.memory import MemoryStore
-from tests.support.checkpoints import checkpoint
-from tests.support.doctored import columns, found, planned, unseen
-from tests.support.histories import line, operator, seen, written
+from tests.support.checkpoint.doctor_inputs import columns, found, planned, skipped
+from tests.support.checkpoint.recorded import checkpoint
+from tests.support.sla.progress_records import line, operator, seen, written
 
 BOUNDED = [
     "3.5.9/hdfs-dedup",
@@ -87,5 +87,5 @@ def test_a_schema_that_is_missing_or_damaged_is_said_and_nothing_guessed() -> No
     whole = checkpoint("4.3.0/rocksdb-window")
     path = "state/0/0/_metadata/schema"
     for files in (whole.but(path), whole.having({path: b"\x00\x02v7"})):
-        (told,) = unseen(columns_of(*planned(files)))
+        (told,) = skipped(columns_of(*planned(files)))
         assert told.what == "whether the state of operator 0 is bounded" and told.hint

@@ -17,7 +17,7 @@ from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from streambank.job.stop import stop_job
 from tests.streambank.driver.launchers.test_yarn import launched, submit_with
-from tests.support.jobs import BY, declare
+from tests.support.jobs.declared import BY, declare
 
 STATUS = """26/11/22 INFO ShutdownHookManager: Shutdown hook called
 Application status (driver):

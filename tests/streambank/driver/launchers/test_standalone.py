@@ -24,9 +24,9 @@ from streambank.driver.spec import LaunchSpec, write_launch
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
-from tests.support.fake_spark_master import FakeMaster, fake_master
-from tests.support.jobs import BY, declare
-from tests.support.s3_servers import free_ports
+from tests.support.jobs.declared import BY, declare
+from tests.support.spark.fake_master import FakeMaster, fake_master
+from tests.support.storage.s3_servers import free_ports
 
 SECRETS = {"TOKEN": "of-the-job", "AIRFLOW__CORE__FERNET_KEY": "of-airflow", "AWS_SECRET_ACCESS_KEY": "of-s3"}
 

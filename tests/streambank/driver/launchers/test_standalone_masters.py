@@ -19,8 +19,8 @@ from streambank.job.start import start_job
 from streambank.job.status import job_status
 from streambank.job.stop import stop_job
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
-from tests.support.fake_spark_master import FakeMaster, fake_master
-from tests.support.jobs import BY
+from tests.support.jobs.declared import BY
+from tests.support.spark.fake_master import FakeMaster, fake_master
 
 __all__ = ["master"]
 

@@ -15,8 +15,8 @@ from streambank.driver.location import launched_handle, record_location
 from streambank.job.start import start_job
 from streambank.job.status import job_status
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
-from tests.support.fake_spark_master import FakeMaster
-from tests.support.jobs import BY
+from tests.support.jobs.declared import BY
+from tests.support.spark.fake_master import FakeMaster
 
 __all__ = ["master"]
 

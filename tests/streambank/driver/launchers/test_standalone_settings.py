@@ -12,7 +12,7 @@ from streambank.driver.launcher import Handle
 from streambank.driver.launchers.choose import launcher_for
 from streambank.driver.launchers.standalone import submission
 from tests.streambank.driver.launchers.test_standalone import in_cluster, launched, master
-from tests.support.fake_spark_master import FakeMaster
+from tests.support.spark.fake_master import FakeMaster
 
 __all__ = ["master"]
 

@@ -22,7 +22,9 @@ from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import write_launch
 from tests.streambank.driver.launchers.test_yarn import APPLICATION, launched, submit_with
-from tests.support.jobs import BY, child, declare, poll
+from tests.support.jobs.declared import BY, declare
+from tests.support.processes import child
+from tests.support.waiting import poll
 
 SUBMITS = f"echo 'Submitted application {APPLICATION}'"
 AWS = {

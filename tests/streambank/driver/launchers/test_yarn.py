@@ -22,8 +22,9 @@ from streambank.driver.launchers.local import LocalLauncher
 from streambank.driver.launchers.yarn import YarnLauncher
 from streambank.driver.prepare import prepare_launch
 from streambank.driver.spec import LaunchSpec, write_launch
-from tests.support.jobs import BY, declare, poll
-from tests.support.s3_servers import free_ports
+from tests.support.jobs.declared import BY, declare
+from tests.support.storage.s3_servers import free_ports
+from tests.support.waiting import poll
 
 APPLICATION = "application_1760000000000_0001"
 

@@ -25,8 +25,8 @@ from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
 from streambank.work.executor import Pace
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.places import ROOT
+from tests.support.paths import ROOT
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
 
 LARGE = [bytes([number]) * 600_000 for number in range(12)]
 

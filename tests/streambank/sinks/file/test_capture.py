@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from streambank.core.errors import FormatError, InputError, IntegrityError, NotFoundError, RefusedError
+from streambank.core.errors import (
+    ConflictError,
+    FormatError,
+    InputError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+)
 from streambank.sinks.file.capture import FileSinkCapture
 from streambank.sinks.file.log import Roots, parse_entry, relocate_entry
 from streambank.sinks.file.position import SavedLog, read_saved_log
@@ -14,7 +21,9 @@ from streambank.sinks.unguarded import UnguardedSink, sink_from_description, sin
 from streambank.storage import open_store
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.file_sinks import FileSinkWriter, snapshot_of
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.storage.contents import contents
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
 
 
 def make_sink(store: Store, batches: int, **options: object) -> FileSinkWriter:
@@ -188,14 +197,14 @@ class TestRollback:
             if batch == to:
                 saved = saved_at(store, to)
         assert saved is not None
-        before = snapshot_of(store)
+        before = contents(store)
         report = roll_back(saved, store, store.uri, "b-one")
         assert stand(saved, store, store.uri).safe
         assert batches_of(writer.read()) == list(range(to + 1))
         assert report.files_aside == 23 - to
         assert report.rows_aside == 23 - to
         # nothing is destroyed: every data file and every entry is still there with its bytes
-        after = snapshot_of(store)
+        after = contents(store)
         for path, data in before.items():
             assert data in (after.get(path), after.get(f"{report.aside}/{path}"))
         # and the sink goes on as if the later batches had never been
@@ -207,10 +216,10 @@ class TestRollback:
     def test_nothing_to_do_does_nothing(self, store: Store) -> None:
         make_sink(store, 5)
         saved = saved_at(store, 4)
-        before = snapshot_of(store)
+        before = contents(store)
         report = roll_back(saved, store, store.uri, "b-one")
         assert (report.aside, report.files_aside) == ("", 0)
-        assert snapshot_of(store) == before
+        assert contents(store) == before
 
     def test_a_lost_log_is_rebuilt_when_the_data_files_are_there(self, store: Store) -> None:
         writer = make_sink(store, 13)
@@ -302,3 +311,182 @@ class TestPaths:
             "file:///new%20dir/a%20b",
             "file:///elsewhere/c",
         ]
+
+
+class TestWhileOthersWrite:
+    def test_an_entry_that_is_deleted_while_the_log_is_read_is_a_conflict(self, tmp_path: Path) -> None:
+        class Compacting(LocalStore):
+            deleted = False
+
+            def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+                if key == "_spark_metadata/1" and not self.deleted:
+                    self.deleted = True
+                    self.delete(key)
+                return super().read(key, offset, length)
+
+        store = Compacting(tmp_path / "out", fsync=False)
+        make_sink(store, 3)
+        with pytest.raises(ConflictError) as caught:
+            FileSinkCapture(store.uri, store).capture(2)
+        assert caught.value.code == "sink-moved"
+        assert store.deleted
+
+    def test_a_batch_that_is_written_during_a_rollback_is_a_conflict(self, tmp_path: Path) -> None:
+        class Busy(LocalStore):
+            wrote = False
+
+            def rename(self, key: str, new_key: str) -> None:
+                super().rename(key, new_key)
+                if not self.wrote:
+                    self.wrote = True
+                    again = FileSinkWriter(LocalStore(self.root, fsync=False), timeline="b")
+                    again.write(4, [{"batch": 4}])
+
+        store = Busy(tmp_path / "out", fsync=False)
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        with pytest.raises(ConflictError) as caught:
+            roll_back(saved, store, store.uri, "b-one")
+        assert caught.value.code == "sink-moved"
+        assert store.wrote
+        assert stand(saved, store, store.uri).unfinished
+
+        roll_back(saved, store, store.uri, "b-one")
+        assert stand(saved, store, store.uri).safe
+        assert batches_of(FileSinkWriter(store).read()) == [0, 1, 1, 2, 2, 2]
+
+    def test_a_data_file_that_somebody_deletes_during_a_rollback_is_a_conflict(self, tmp_path: Path) -> None:
+        class Vanishing(LocalStore):
+            vanished = ""
+
+            def rename(self, key: str, new_key: str) -> None:
+                if key.endswith(".json") and not self.vanished:
+                    self.vanished = key
+                    self.delete(key)
+                super().rename(key, new_key)
+
+        store = Vanishing(tmp_path / "out", fsync=False)
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        with pytest.raises(ConflictError) as caught:
+            roll_back(saved, store, store.uri, "b-one")
+        assert caught.value.code == "sink-moved"
+        assert store.vanished and store.vanished in caught.value.message
+
+    @pytest.mark.parametrize("left", ["both", "the new one"])
+    def test_a_rename_that_is_found_done_or_half_done_is_finished(self, tmp_path: Path, left: str) -> None:
+        """As on a store that copies and deletes, where the reply to the first try was lost."""
+
+        class Copying(LocalStore):
+            renamed = 0
+
+            def rename(self, key: str, new_key: str) -> None:
+                self.renamed += 1
+                if left == "both":
+                    self.write(new_key, self.read(key))
+                else:
+                    super().rename(key, new_key)
+                super().rename(key, new_key)
+
+        store = Copying(tmp_path / "out", fsync=False)
+        writer = make_sink(store, 5)
+        saved = saved_at(store, 2)
+        before = contents(store)
+        report = roll_back(saved, store, store.uri, "b-one")
+        assert store.renamed == 4
+        assert batches_of(writer.read()) == [0, 1, 1, 2, 2, 2]
+        after = contents(store)
+        moved = {path for path in before if path not in after}
+        assert len(moved) == 4
+        assert all(after[f"{report.aside}/{path}"] == before[path] for path in moved)
+
+    def test_another_file_under_the_new_name_is_left_alone(self, tmp_path: Path) -> None:
+        class Squatted(LocalStore):
+            taken = ""
+
+            def rename(self, key: str, new_key: str) -> None:
+                if not self.taken:
+                    self.taken = new_key
+                    self.write(new_key, b"somebody else's")
+                super().rename(key, new_key)
+
+        store = Squatted(tmp_path / "out", fsync=False)
+        make_sink(store, 5)
+        before = contents(store)
+        with pytest.raises(ConflictError) as caught:
+            roll_back(saved_at(store, 2), store, store.uri, "b-one")
+        assert caught.value.code == "exists"
+        assert store.read(store.taken) == b"somebody else's"
+        after = contents(store)
+        assert all(after.get(path) == data for path, data in before.items())
+
+
+class TestJournals:
+    @pytest.mark.parametrize(
+        "journal",
+        [
+            b"",
+            b"[]",
+            b'{"format": 1}',
+            b'{"format": 2, "files_aside": {}}',
+            b'{"format": 1, "files_aside": ["part-0.json"]}',
+            b'{"format": 1, "files_aside": {"part-0.json": "12"}}',
+        ],
+    )
+    def test_one_that_cannot_be_understood_stops_everything(self, store: Store, journal: bytes) -> None:
+        make_sink(store, 5)
+        saved = saved_at(store, 2)
+        store.write("_streambank_aside/b-one-1/_rollback.json", journal)
+        before = contents(store)
+        for work in (
+            lambda: stand(saved, store, store.uri),
+            lambda: roll_back(saved, store, store.uri, "b-two"),
+        ):
+            with pytest.raises(FormatError) as caught:
+                work()
+            assert caught.value.code == "bad-rollback-journal"
+            assert "_streambank_aside/b-one-1/_rollback.json" in caught.value.message
+        assert contents(store) == before
+
+    def test_a_folder_that_is_taken_is_not_used_again(self, store: Store) -> None:
+        writer = make_sink(store, 5)
+        saved = saved_at(store, 2)
+        first = roll_back(saved, store, store.uri, "b-one").aside
+        old = store.read(f"{first}/_rollback.json")
+        store.rename(f"{first}/_rollback.json", "_streambank_aside/b-one-2/_rollback.json")
+        for info in [*store.list(first)]:
+            store.rename(info.path, info.path.replace(first, "_streambank_aside/b-one-2"))
+        writer.write(3, [{"batch": 3}])
+
+        report = roll_back(saved, store, store.uri, "b-one")
+
+        assert report.aside == "_streambank_aside/b-one-3"
+        assert store.read("_streambank_aside/b-one-2/_rollback.json") == old
+
+    def test_a_rollback_that_left_a_gap_in_the_log_is_finished(self, store: Store) -> None:
+        writer = make_sink(store, 5)
+        saved = saved_at(store, 2)
+        faulty = FaultyStore(store, Fault("crash-after", operations=frozenset({"rename"})))
+        with pytest.raises(SimulatedCrash):
+            roll_back(saved, faulty, store.uri, "b-one")
+        faulty.assert_fired()
+        store.delete("_spark_metadata/1")  # and somebody tidied up meanwhile
+        standing = stand(saved, store, store.uri)
+        assert (standing.unfinished, standing.can_roll_back, standing.safe) == (True, True, False)
+        roll_back(saved, store, store.uri, "b-one")
+        assert batches_of(writer.read()) == [0, 1, 1, 2, 2, 2]
+
+
+def test_a_line_without_a_size_is_a_format_error(store: Store) -> None:
+    make_sink(store, 3)
+    for line in ({"path": "file:///out/a"}, {"path": "file:///out/a", "size": True}, {"size": 1}):
+        store.write("_spark_metadata/2", f"v1\n{json.dumps(line)}".encode())
+        with pytest.raises(FormatError) as caught:
+            FileSinkCapture(store.uri, store).capture(2)
+        assert caught.value.code == "half-written"
+
+
+@pytest.mark.parametrize("record", [{"path": "file:///out"}, {"batch": 3}, {"path": 1, "batch": 3}])
+def test_a_saved_record_without_its_place_or_its_batch_is_damage(record: dict[str, object]) -> None:
+    with pytest.raises(IntegrityError):
+        read_saved_log(record, {}, "file:///out")

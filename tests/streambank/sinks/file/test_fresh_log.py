@@ -11,8 +11,8 @@ from streambank.sinks.file.fresh_log import begin_output, empty_log, in_the_way
 from streambank.sinks.file.position import SavedLog, read_saved_log
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support.faulty_store import Fault, FaultyStore, SimulatedCrash
-from tests.support.file_sinks import FileSinkWriter
+from tests.support.checkpoint.file_sink import FileSinkWriter
+from tests.support.storage.faulty_store import Fault, FaultyStore, SimulatedCrash
 
 
 def saved_log(store: Store, batches: int, *, compact_every: int = 10, first: int = 0) -> SavedLog:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.sla.growth.buckets import DAY_S, Gathered
-from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth
-from tests.support.growing import BEGIN, Shape, both, gather, leak, noisy, samples, teeth, wave, wild
+from streambank.sla.growth.forecast import Growth, TooLittle, measure_growth, only_step
+from streambank.sla.growth.slope import Cell
+from tests.support.sla.series import BEGIN, Shape, both, gather, leak, noisy, samples, teeth, wave, wild
 
 FEW = settings(max_examples=15, deadline=None)
 
@@ -173,3 +174,31 @@ def test_growth_as_json_has_only_what_json_knows() -> None:
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["per_day"] == pytest.approx(100)
     open_ended = grown(lambda second: 1000.0 + (500 if second > DAY_S * 1.2 else 0) + second / 1e4, 2)
     assert json.dumps(open_ended.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "position"),
+    [
+        ([], None),
+        ([1.0] * 5, None),
+        ([100.0] * 20, None),
+        ([100.0] * 20 + [50.0] * 5, 20),
+        ([100.0] * 4 + [50.0] * 20, 4),
+        ([100.0] * 12 + [500.0] * 12, 12),
+        ([0.0] * 12 + [500.0] * 12, 12),
+        # Nobody knows yet whether this stays.
+        ([100.0] * 20 + [50.0] * 4, None),
+        ([100.0] * 20 + [200.0, 300.0, 400.0, 500.0], None),
+        # An outlier, two of them, and a step that is small.
+        ([100.0] * 12 + [1e9] + [100.0] * 12, None),
+        ([100.0] * 12 + [1e9, 1e9] + [100.0] * 12, None),
+        ([100.0] * 12 + [85.0] * 12, None),
+        # A habit.
+        (([100.0] * 8 + [50.0] * 8) * 3, None),
+        # A line, however steep, and growth that gets faster.
+        ([float(number) for number in range(40)], None),
+        ([2.0**number for number in range(30)], None),
+    ],
+)
+def test_a_single_step(values: list[float], position: int | None) -> None:
+    assert only_step([Cell(number, value) for number, value in enumerate(values)]) == position

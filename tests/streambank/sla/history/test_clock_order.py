@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.sla.history.clock_order import in_order, next_trusted, trusted
-from tests.support.histories import BEGIN, at
+from tests.support.sla.progress_records import BEGIN, at
 
 SECONDS = st.lists(st.integers(0, 20), max_size=9)
 

@@ -19,7 +19,17 @@ from streambank.sla.history.hour import HourOfRun
 from streambank.sla.history.point import Point
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.histories import FOLDER, at, batches, held, line, operator, recorded, seen, written
+from tests.support.sla.progress_records import (
+    FOLDER,
+    at,
+    batches,
+    held,
+    line,
+    operator,
+    recorded,
+    seen,
+    written,
+)
 
 
 @pytest.fixture(params=["local", "memory"])

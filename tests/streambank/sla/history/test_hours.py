@@ -22,7 +22,7 @@ from streambank.sla.judge.judge import judge
 from streambank.sla.verdict import Verdict
 from streambank.storage import open_store
 from streambank.storage.store import Store
-from tests.support.histories import at, line, operator
+from tests.support.sla.progress_records import at, line, operator
 
 HOUR, DAY = 3600.0, 86_400.0
 EVERY = 600.0

@@ -14,7 +14,7 @@ from streambank.core.units import from_json_time
 from streambank.sla.history.history import HistoryScan
 from streambank.sla.history.point import Point
 from streambank.sla.history.progress_json import Measuring, source_lag_rows
-from tests.support.histories import at, line, operator, recorded
+from tests.support.sla.progress_records import at, line, operator, recorded
 
 
 def record(data: bytes) -> ProgressRecord:

@@ -9,7 +9,7 @@ import pytest
 from streambank.sla.history.point import History, Point
 from streambank.sla.history.summary import Gathered
 from streambank.sla.metrics import METRICS
-from tests.support.histories import RECORDED, at, held, recorded
+from tests.support.sla.progress_records import RECORDED, at, held, recorded
 
 
 def gathered(*values: float) -> Gathered:

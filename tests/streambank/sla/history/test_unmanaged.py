@@ -14,9 +14,9 @@ from streambank.checkpoint.reader import CheckpointReader
 from streambank.core.errors import NotFoundError, StorageError
 from streambank.sla.history.unmanaged import Growth, Measured, measure_checkpoint
 from streambank.storage import FileInfo, Store, open_store
-from tests.support.checkpoints import PLANNED, Checkpoint, checkpoint, unpack
-from tests.support.histories import BEGIN, at, batches
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import PLANNED, Checkpoint, checkpoint, unpack
+from tests.support.sla.progress_records import BEGIN, at, batches
 
 
 class Stamped(Checkpoint):
@@ -144,8 +144,8 @@ def test_a_storage_without_times_has_those_of_planning() -> None:
 def test_of_many_stores_not_every_batch_is_looked_into() -> None:
     everything = checkpoint("4.3.0/rocksdb-window")
     found = measured(everything, most_stores=6)
-    looked = [point.batch for point in found.history.points if "state_rows" in point.values]
-    assert looked == [0, 3, 7]
+    with_state = [point.batch for point in found.history.points if "state_rows" in point.values]
+    assert with_state == [0, 3, 7]
     assert batches(found.history.points) == list(range(8))
     assert found.growth == measured(everything).growth
     assert [p.batch for p in measured(everything, most_stores=0).history.points if p.operators] == [0, 7]

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
+from streambank.declaration.objectives import PROMISES
 from streambank.declaration.sla import Declared, SlaPolicy
 from streambank.job.alive import Life
 from streambank.sla.judge.events import Facts, Sign
-from streambank.sla.objectives import MEASURES
 from streambank.sla.verdict import Fact, Verdict
-from tests.support.judging import MINUTE, NOW, STEADY, batches, declare, verdicts
+from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, declare, verdicts
 
 REPORTED: Mapping[str, tuple[Facts, Facts, Declared]] = {
     "alive": (
@@ -66,7 +66,7 @@ def test_each_objective_about_what_was_found_is_kept_or_broken_or_unknown(name: 
 
 
 def test_each_reported_objective_has_a_case() -> None:
-    reported = {name for name, measure in MEASURES.items() if measure.kind == "reported"}
+    reported = {name for name, promise in PROMISES.items() if promise.measure.kind == "reported"}
     assert reported == {*REPORTED, "progress_age"}
 
 

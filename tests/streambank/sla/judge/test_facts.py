@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from streambank.control.control import JobControl
 from streambank.control.generations import Generation
 from streambank.core.units import to_json_time, utc_now
@@ -30,18 +28,13 @@ from streambank.sla.judge.facts import (
 )
 from streambank.sla.objectives import Objective, objectives
 from streambank.storage import open_store
-from streambank.storage.memory import MemoryStore
-from tests.support.checkpoints import unpack
-from tests.support.histories import at, line
-from tests.support.jobs import BY, child, declare
-from tests.support.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.checkpoint.recorded import unpack
+from tests.support.jobs.declared import BY, declare
+from tests.support.processes import child
+from tests.support.sla.progress_records import at, line
 
 (SKEW,) = (one for one in objectives() if one.name == "partition_skew")
-
-
-@pytest.fixture
-def control() -> JobControl:
-    return JobControl(MemoryStore(), "flights")
 
 
 def event(control: JobControl, second: float, kind: str, **details: Any) -> None:

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streambank.core.errors import StorageError
-from streambank.declaration.sla import PROMISES, Declared, Mute, SlaPolicy
+from streambank.declaration.objectives import PROMISES
+from streambank.declaration.sla import Declared, Mute, SlaPolicy
 from streambank.job.alive import Life
 from streambank.sla.history.point import History, Point
 from streambank.sla.judge.events import Facts, Sign
 from streambank.sla.judge.judge import Unreadable, judge
-from streambank.sla.objectives import MEASURES
 from streambank.sla.verdict import LEVELS, Fact, worst
-from tests.support.growing import BEGIN
-from tests.support.judging import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
+from tests.support.sla.judged_histories import MINUTE, NOW, STEADY, batches, days_of, declare, verdicts
+from tests.support.sla.series import BEGIN
 
 LIMITS = {
     "state_memory_bytes": 1e9,
@@ -53,7 +53,7 @@ ALL = declare(**{name: Declared(breach=limit) for name, limit in LIMITS.items()}
 
 
 def test_each_objective_about_a_window_has_a_case() -> None:
-    assert {name for name, measure in MEASURES.items() if measure.kind == "window"} == BAD.keys()
+    assert {name for name, promise in PROMISES.items() if promise.measure.kind == "window"} == BAD.keys()
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -67,7 +67,7 @@ def test_each_objective_about_a_window_is_kept_or_broken_alone(name: str) -> Non
     assert verdict.limit == LIMITS.get(name, PROMISES[name].breach)
     assert verdict.since == NOW - timedelta(seconds=1) - 44 * MINUTE
     assert verdict.as_of == NOW - timedelta(seconds=1)
-    assert verdict.advice == MEASURES[name].advice and verdict.evidence
+    assert verdict.advice == PROMISES[name].measure.advice and verdict.evidence
     others = {one for one, other in broken.items() if one != name and other.level in ("warn", "breach")}
     assert others <= {"growth", "time_to_limit"}
 

@@ -10,8 +10,8 @@ import pytest
 from streambank.declaration.sla import Declared
 from streambank.sla.history.point import Point
 from streambank.sla.judge.events import Facts
-from tests.support.growing import BEGIN, both, leak, noisy, points, wave
-from tests.support.judging import days_of, declare, verdicts
+from tests.support.sla.judged_histories import days_of, declare, verdicts
+from tests.support.sla.series import BEGIN, both, leak, noisy, points, wave
 
 
 def test_a_leak_is_foretold_before_its_limit_with_the_error_stated() -> None:

@@ -11,15 +11,9 @@ from streambank.control.pruning import Retention, prune_records
 from streambank.core.errors import FormatError
 from streambank.core.units import utc_now
 from streambank.sla.skew.hot_key_record import keep_hot_keys, read_hot_keys
-from streambank.storage.memory import MemoryStore
 
 HOT: dict[str, Any] = {"operator": 0, "keys": 320, "times_mean": 31.25, "rows": 4711, "partitions": [6]}
 EMPTY: dict[str, Any] = {"operator": 1, "keys": 0, "times_mean": None, "rows": None, "partitions": None}
-
-
-@pytest.fixture
-def control() -> JobControl:
-    return JobControl(MemoryStore(), "flights")
 
 
 def test_the_newest_look_counts_and_an_operator_without_keys_has_none(control: JobControl) -> None:

@@ -16,8 +16,9 @@ from streambank.savepoint.take import TakeRequest, take
 from streambank.savepoint.view import SavedFiles
 from streambank.sla.skew.report import SkewReport, skew_of_checkpoint, skew_of_closure, skew_of_savepoint
 from streambank.storage.memory import MemoryStore
-from tests.support.checkpoints import PLANNED, REFUSED, Checkpoint, checkpoint
-from tests.support.repositories import LARGE, flip, keys, save
+from tests.support.checkpoint.recorded import PLANNED, REFUSED, Checkpoint, checkpoint
+from tests.support.repository.repositories import LARGE, flip, save
+from tests.support.storage.contents import keys
 
 
 def numbers(report: SkewReport) -> dict[str, list[int | None]]:

@@ -22,9 +22,9 @@ from streambank.storage.fsspec import store as fsspec_store
 from streambank.storage.fsspec.store import info_of
 from streambank.storage.local.store import LocalStore
 from streambank.storage.store import Store
-from tests.support import fsspec_filesystems
-from tests.support.checkpoints import unpack
-from tests.support.fsspec_filesystems import BLOBS, FILES, Files
+from tests.support.checkpoint.recorded import unpack
+from tests.support.storage import fsspec_filesystems
+from tests.support.storage.fsspec_filesystems import BLOBS, FILES, Files
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from streambank.storage import open_store
 from streambank.storage.s3.store import S3Store
-from tests.support.s3_servers import S3Server
+from tests.support.storage.s3_servers import S3Server
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from streambank.core.errors import InputError, StorageError
 from streambank.storage import S3Access, Store, open_store, using_s3
-from tests.support.s3_servers import ACCESS_KEY, READER_KEY, READER_SECRET, SECRET_KEY, S3Server
+from tests.support.storage.s3_servers import ACCESS_KEY, READER_KEY, READER_SECRET, SECRET_KEY, S3Server
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,205 @@
+"""`take`: a savepoint of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streambank.cli.options import (
+    Batch,
+    Checkpoint,
+    Debug,
+    Json,
+    Kafka,
+    KafkaJobsFile,
+    Master,
+    MaxRate,
+    NewQuery,
+    Note,
+    On,
+    Parallel,
+    Pin,
+    RepositoryOption,
+    SparkConf,
+    SparkProperties,
+    brokers_of,
+    bytes_per_s,
+)
+from streambank.cli.output import console
+from streambank.core.choices import ClosureKind
+
+if TYPE_CHECKING:
+    from streambank.control.control import JobControl
+    from streambank.savepoint.sinks import SinkCapture
+    from streambank.savepoint.take import TakeResult
+    from streambank.storage.store import Store
+
+EXAMPLES = """Examples:
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders
+
+  streambank take /data/checkpoints/orders -r /data/savepoints --job orders --file-sink /data/out --pin
+
+  streambank take s3a://live/orders -r s3://backups/streambank --job orders --master spark://spark:7077
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog=EXAMPLES)(take)
+
+
+def take(
+    checkpoint: Checkpoint,
+    repository: RepositoryOption,
+    job: Annotated[str, typer.Option(metavar="NAME", help="The job of the savepoint: job, or job/query.")],
+    batch: Batch = None,
+    closure: Annotated[
+        ClosureKind,
+        typer.Option(help="safe also keeps one older snapshot, so that Spark can repair a bad one."),
+    ] = "safe",
+    file_sink: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Output directory of a file sink of the query; may be repeated."),
+    ] = None,
+    kafka: Kafka = None,
+    kafka_sink: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic of a Kafka sink of the query.")
+    ] = None,
+    jobs: KafkaJobsFile = None,
+    note: Note = "",
+    pin: Pin = False,
+    new_query: NewQuery = False,
+    parallel: Parallel = None,
+    max_rate: MaxRate = None,
+    gentle: Annotated[
+        bool,
+        typer.Option("--gentle", help="Give way to other work on this machine, such as the query."),
+    ] = False,
+    on: On = "auto",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    spark_properties: SparkProperties = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a savepoint of a checkpoint, whether its query runs or not. Only reads the checkpoint."""
+    from streambank.checkpoint.reader import CheckpointReader
+    from streambank.cli.options import executor
+    from streambank.cli.verbs.savepoints import declared_kafka
+    from streambank.control.processes import who
+    from streambank.declaration.kafka import kafka_sink as capture_of
+    from streambank.declaration.kafka import kafka_sources
+    from streambank.job.savepoint import managed_take, record_taken
+    from streambank.repository.header import check_apart
+    from streambank.repository.repository import Repository
+    from streambank.savepoint.take import TakeRequest
+    from streambank.savepoint.take import take as take_savepoint
+    from streambank.sinks.file.capture import FileSinkCapture
+    from streambank.storage import open_store
+    from streambank.work.executor import Pace
+    from streambank.work.pace import give_way
+
+    rate = bytes_per_s(max_rate)
+    machines = executor(on, master, spark_conf, spark_properties, parallel, rate)
+    if gentle:
+        give_way()
+    source = open_store(checkpoint)
+    CheckpointReader(source).query_id()  # before a repository is made for nothing
+    place = open_store(repository)
+    check_apart(place, source.uri)
+    _refuse_lost(place, job, jobs, source)
+    target = Repository.open(place, create=True)
+    brokers = brokers_of(kafka, declared_kafka(job, jobs))
+    named: list[SinkCapture] = [FileSinkCapture(location) for location in file_sink or []]
+    if kafka_sink is not None:
+        facts = {"kafka": {"sink": {"bootstrap": kafka, "topic": kafka_sink}}}
+        named += [one for one in (capture_of(facts, source, brokers),) if one is not None]
+    request = TakeRequest(
+        source,
+        target,
+        job,
+        batch=batch,
+        closure=closure,
+        sinks=named,
+        sources=kafka_sources({}, brokers),
+        note=note,
+        pin=pin,
+        taken_by={"via": "cli"},
+        new_query=new_query,
+    )
+    managed = _managed(target.store.uri, job, jobs, source)
+    if managed is not None:
+        request = managed_take(request, managed.control, managed.query, brokers)
+    with console.progress() as progress:
+        pace = Pace(parallel=parallel, max_bytes_per_s=rate, executor=machines, progress=progress)
+        result = take_savepoint(request, pace=pace)
+    if managed is not None:
+        by, generation = who("cli"), managed.generation
+        record_taken(managed.control, managed.query, result, generation=generation, by=by)
+    console.answer(result.to_dict(), lambda: show_taken(result))
+
+
+@dataclass(frozen=True, slots=True)
+class _Managed:
+    """The records of a managed job, and which of its queries and generations a checkpoint is."""
+
+    control: JobControl
+    query: str
+    generation: int
+
+
+def _refuse_lost(repository: Store, name: str, jobs: str | None, checkpoint: Store) -> None:
+    """Make no repository in the place of a declared job's own, where that or the job's records are lost."""
+    from streambank.cli.verbs.savepoints import declared_job
+    from streambank.core.names import QueryRef
+    from streambank.driver.preflight import check_records, declared_query, savepoints_lost
+    from streambank.storage import open_store
+
+    declared, query = declared_job(name, jobs), QueryRef.parse(name).name
+    if (
+        declared is None
+        or query not in declared.queries
+        or open_store(declared.repository).uri != repository.uri
+    ):
+        return
+    asked = declared_query(declared, query, declared.records())
+    if checkpoint.uri.startswith(asked.checkpoint):
+        check_records(asked)
+        lost = savepoints_lost(asked)
+        if lost is not None:
+            raise lost
+
+
+def _managed(repository: str, name: str, jobs: str | None, checkpoint: Store) -> _Managed | None:
+    """Look whether a job of this name has records, declared or beside the savepoints, and this checkpoint."""
+    from streambank.cli.verbs.savepoints import declared_job
+    from streambank.control.control import JobControl
+    from streambank.core.names import QueryRef
+
+    asked = QueryRef.parse(name)
+    declared = declared_job(asked.job, jobs)
+    control = declared.records() if declared else JobControl.open(f"{repository}/jobs", asked.job)
+    generation = control.generation(asked.query)
+    if generation is None or generation.location != checkpoint.uri:
+        return None
+    return _Managed(control, asked.name, generation.number)
+
+
+def show_taken(result: TakeResult) -> None:
+    """What a take came to, for people."""
+    console.line(f"savepoint {result.savepoint} of {result.job}, batch {result.batch}")
+    if result.already_there:
+        console.line("It was there already; nothing was written.")
+    else:
+        size, new = console.size(result.bytes), console.size(result.new_bytes)
+        console.line(
+            f"{console.count(result.files, 'file')}, {size}, of which {new} are new; {result.seconds:.1f} s"
+        )
+        if result.replans:
+            again = console.count(result.replans, "time")
+            console.line(f"The query moved on {again} while files were copied, so the plan was made again.")
+    for warning in result.warnings:
+        console.line(f"warning: {warning}")

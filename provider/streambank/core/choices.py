@@ -1,0 +1,43 @@
+"""What can be chosen by name, each list of choices once: for the command line, forms and declarations.
+
+A value is checked by `streambank.core.errors.check_choice`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+SinkChoice = Literal["refuse", "rollback", "accept"]
+"""Of a restore: where rows would be lost or repeated in the output."""
+SINK_CHOICES: tuple[SinkChoice, ...] = get_args(SinkChoice)
+
+SourceChoice = Literal["refuse", "accept"]
+"""Of a restore: where Kafka no longer has what the query would read next, or cannot be asked, or a source
+gives no row twice."""
+SOURCE_CHOICES: tuple[SourceChoice, ...] = get_args(SourceChoice)
+
+RestoreMode = Literal["no-claim", "claim", "fork"]
+"""Of a restore: what becomes of the savepoint, and of the query id."""
+RESTORE_MODES: tuple[RestoreMode, ...] = get_args(RestoreMode)
+
+ClosureKind = Literal["safe", "minimal"]
+"""How much of a checkpoint a savepoint holds."""
+CLOSURE_KINDS: tuple[ClosureKind, ...] = get_args(ClosureKind)
+
+VerifyLevel = Literal["quick", "full"]
+"""How deep a verification of one savepoint looks."""
+VERIFY_LEVELS: tuple[VerifyLevel, ...] = get_args(VerifyLevel)
+
+DeepLevel = Literal["quick", "full", "deep"]
+"""The same with Spark at hand, which opens the state."""
+
+Verification = Literal["none", "quick", "full", "sampled"]
+"""What is done after a take; `sampled` hashes a share of all savepoints."""
+VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
+
+WorkPlace = Literal["auto", "here", "spark"]
+"""Where files are copied, hashed or written."""
+
+Severity = Literal["warn", "breach"]
+"""How bad it is that an objective is missed."""
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)

@@ -1,0 +1,40 @@
+"""State that an earlier savepoint of the query held, and of which the checkpoint has nothing any more.
+
+By its files alone, a checkpoint whose `state` directory is gone is that of a query without state. Its earlier
+savepoints know better: the stateful operators of a query never change.
+"""
+
+from __future__ import annotations
+
+from streambank.checkpoint.shape import Closure
+from streambank.core.errors import NotFoundError
+from streambank.repository.manifest import Manifest
+
+
+def lost_operators(closure: Closure, before: Manifest) -> tuple[int, ...]:
+    """Ids of the stateful operators that a savepoint of the query has, and a later batch has not.
+
+    Args:
+        closure: The batch.
+        before: A savepoint of the same checkpoint; one of another query or a later batch tells nothing.
+    """
+    if before.query_id != closure.query_id or before.batch > closure.batch:
+        return ()
+    now = {operator.operator for operator in closure.operators}
+    return tuple(sorted({int(operator["operator"]) for operator in before.operators} - now))
+
+
+def check_state_is_there(closure: Closure, before: Manifest | None) -> None:
+    """Make sure that a batch has all the state that a savepoint of the query before it had.
+
+    Raises:
+        NotFoundError: It has not (code `missing-state-file`).
+    """
+    lost = lost_operators(closure, before) if before is not None else ()
+    if before is not None and lost:
+        raise NotFoundError(
+            f"The checkpoint has no state/{lost[0]} at batch {closure.batch}, but savepoint "
+            f"{before.savepoint} of the same query has: the state was deleted.",
+            code="missing-state-file",
+            hint="A query cannot go on without its state. Stop the job, and restore its newest savepoint.",
+        )

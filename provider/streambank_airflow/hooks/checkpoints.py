@@ -1,0 +1,103 @@
+"""The verbs on a job's checkpoint directories: what Spark never reads goes, comes back, or goes for good.
+
+The engine's modules for them are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
+
+if TYPE_CHECKING:
+    from streambank.compaction.compact import CompactionReport
+    from streambank.compaction.purge import PurgeReport
+    from streambank.compaction.undo import UndoReport
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVerbs:
+    """What is done with the checkpoint directories of a job: `hook.checkpoints`."""
+
+    declared: DeclaredJobs
+
+    @connected
+    def compact(
+        self,
+        ref: str,
+        *,
+        label: str,
+        stopped: bool,
+        keep_batches: int,
+        older_than_s: float,
+        dry_run: bool,
+        note: str,
+        by: Mapping[str, str],
+    ) -> dict[str, CompactionReport]:
+        """Compact the current checkpoint of each query: `streambank.compaction.job.compact_job`.
+
+        Args:
+            ref: `job`, which means all its queries; or `job/query`.
+            label: What tells this compaction from others: a retry with the same one goes on with it.
+            stopped: Refuse to work beside a driver.
+            keep_batches: How many of the newest committed batches are kept, where no driver lives.
+            older_than_s: How old unfinished writes have to be, beside a driver.
+            dry_run: Only say what would happen.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `compact_job` raises.
+        """
+        from streambank.compaction.job import compact_job
+
+        job, query = self.declared.find(ref)
+        return compact_job(
+            job,
+            query=query,
+            label=label,
+            stopped=stopped,
+            keep_batches=keep_batches,
+            older_than_s=older_than_s,
+            dry_run=dry_run,
+            why=note,
+            by=by,
+        )
+
+    @connected
+    def undo(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> UndoReport:
+        """Bring back what a compaction has moved: `streambank.compaction.job.undo_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `undo_job` raises.
+        """
+        from streambank.compaction.job import undo_job
+
+        job = self.declared.job(ref)
+        return undo_job(job, quarantine, by=by, why=note)
+
+    @connected
+    def purge(self, ref: str, quarantine: str, *, note: str, by: Mapping[str, str]) -> PurgeReport:
+        """Delete for good what a compaction has moved: `streambank.compaction.job.purge_job`.
+
+        Args:
+            ref: The job.
+            quarantine: Where the files are.
+            note: Why.
+            by: Who asks.
+
+        Raises:
+            StreambankError: Whatever `purge_job` raises.
+        """
+        from streambank.compaction.job import purge_job
+
+        job = self.declared.job(ref)
+        return purge_job(job, quarantine, by=by, why=note)

@@ -1,0 +1,125 @@
+"""The verbs on a job that makes no progress: let another driver take over, or give up and say why.
+
+The engine's modules for them are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streambank.control.watch import SIGN_EVERY_S
+from streambank_airflow.failures import describe
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
+
+if TYPE_CHECKING:
+    from streambank.control.watch import WatchEnd
+    from streambank.job.restart import RestartResult
+
+
+@dataclass(frozen=True, slots=True)
+class HealthVerbs:
+    """What is done about a job's health, and who watches it: `hook.health`."""
+
+    declared: DeclaredJobs
+
+    @connected
+    def is_still_unhealthy(self, ref: str, found: Mapping[str, Any]) -> bool:
+        """Whether what was found some time ago still is so: `streambank.job.heal.is_still_unhealthy`."""
+        from streambank.job.heal import is_still_unhealthy
+        from streambank.job.health import Unhealthy
+
+        return is_still_unhealthy(self.declared.job(ref), Unhealthy.from_dict(found))
+
+    @connected
+    def heal(self, ref: str, found: Mapping[str, Any], *, note: str, by: Mapping[str, str]) -> RestartResult:
+        """Let another driver take over from an unhealthy one: `streambank.job.heal.heal_job`.
+
+        Args:
+            ref: The job.
+            found: What `Unhealthy.to_dict` gave.
+            note: Why, beside what was found.
+            by: Who asks.
+        """
+        from streambank.job.heal import heal_job
+        from streambank.job.health import Unhealthy
+
+        job = self.declared.job(ref)
+        return heal_job(job, Unhealthy.from_dict(found), by=by, why=note)
+
+    @connected
+    def hopeless_death(self, ref: str) -> str | None:
+        """Why no start helps after the death of a job's newest driver: `streambank.job.hopeless`.
+
+        Returns:
+            The sentence with its code and the way out; None where another start may help.
+        """
+        from streambank.job.hopeless import hopeless_death
+
+        error = hopeless_death(self.declared.job(ref))
+        return None if error is None else describe(error)
+
+    @connected
+    def died_alike(self, ref: str, by: Mapping[str, str]) -> str | None:
+        """The error by which the two newest drivers of a DAG run died: `streambank.job.hopeless.died_alike`.
+
+        Args:
+            ref: The job.
+            by: Who asks: launches of other runs do not count.
+        """
+        from streambank.job.hopeless import died_alike
+
+        return died_alike(self.declared.job(ref), by)
+
+    @connected
+    def give_up(self, ref: str, *, why: str, by: Mapping[str, str], failures: int, restarts: int) -> str:
+        """Record that a job is not started any more, and say what a person needs to know.
+
+        Args:
+            ref: The job.
+            why: What happened again and again.
+            by: Who gives up.
+            failures: How many drivers in a row made no batch.
+            restarts: How many drivers were started in place of another one.
+        """
+        from streambank.job.crash_loop import record_crash_loop
+
+        job = self.declared.job(ref)
+        return record_crash_loop(job, why=why, by=by, failures=failures, restarts=restarts).message
+
+    @connected
+    def begin_watch(self, ref: str, *, by: Mapping[str, str]) -> int:
+        """Become the one that keeps a job running: the number under which signs of that are left.
+
+        Args:
+            ref: The job.
+            by: Who watches.
+        """
+        records = self.declared.job(ref).records()
+        desired = records.desired()
+        return records.watches.begin(by=by, desired=None if desired is None else desired.number)
+
+    @connected
+    def watch_on(self, ref: str, number: int, *, next_s: float | None, doing: str) -> str | None:
+        """Leave a sign that a job is watched; who watches it instead, or None.
+
+        Args:
+            ref: The job.
+            number: What `begin_watch` gave.
+            next_s: When the next sign is due; None for as long as a start may take.
+            doing: What is done until then.
+        """
+        job = self.declared.job(ref)
+        if next_s is None:
+            # A restart may have to stop the driver before: by force, and then by SIGKILL.
+            next_s = job.start.timeout_s + 2 * job.stop.force_after_s + SIGN_EVERY_S
+        records = job.records()
+        desired = records.desired()
+        now = None if desired is None else desired.number
+        return records.watches.sign(number, desired=now, next_s=next_s, doing=doing)
+
+    @connected
+    def end_watch(self, ref: str, number: int, how: WatchEnd, why: str = "") -> None:
+        """Record that a job is watched no more under a number, and why."""
+        self.declared.job(ref).records().watches.end(number, how, why)

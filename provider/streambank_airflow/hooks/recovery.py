@@ -1,0 +1,211 @@
+"""The verbs that bring a job back: to a savepoint, or to an earlier generation.
+
+The engine's modules for them are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.choices import RESTORE_MODES, SINK_CHOICES, SOURCE_CHOICES
+from streambank.core.errors import RefusedError, check_choice
+from streambank.core.names import MAIN
+from streambank.storage import open_store
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
+from streambank_airflow.hooks.jobs import STOP_RUNNING
+
+if TYPE_CHECKING:
+    from streambank.recovery.plan import RestorePlan
+    from streambank.recovery.preconditions import RestoreRequest
+    from streambank.recovery.reinstate import Reinstated
+    from streambank.work.executor import Executor
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryVerbs:
+    """Restores, and generations that count again: `hook.recovery`."""
+
+    declared: DeclaredJobs
+
+    @connected
+    def plan(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        into: str | None,
+        sink: str,
+        mode: str,
+        may_stop: bool,
+        new_sinks: Mapping[str, str] | None = None,
+        source: str = "refuse",
+        kafka: str | None = None,
+        executor: Executor | None = None,
+        offer: bool = False,
+    ) -> RestorePlan:
+        """What a restore would do; changes nothing.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id, the beginning of one, or `latest-good`.
+            into: An empty directory; None for the job's next generation.
+            sink: `refuse`, `rollback` or `accept`.
+            mode: `no-claim`, `claim` or `fork`.
+            may_stop: A driver that lives is no obstacle, since the caller will stop it first.
+            new_sinks: New output directories instead of file sinks of the savepoint.
+            source: `refuse` or `accept`, where Kafka has not all of the input any more.
+            kafka: Kafka's servers, where they are not those that the savepoint or the declaration names.
+            executor: Who hashes, for `latest-good`; threads of this process where nobody is named.
+            offer: Raise only what no choice resolves: the caller lets a person choose (approval.py).
+
+        Raises:
+            RefusedError: A driver lives (code `job-running`), or output would be lost or repeated.
+            StreambankError: Whatever else speaks against it.
+        """
+        from streambank.recovery.approval import HELD, obstacles
+        from streambank.recovery.restore import plan_restore
+        from streambank.work.executor import Pace
+
+        request = self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka)
+        plan = plan_restore(request, pace=Pace(executor=executor))
+        for refusal in obstacles(plan) if offer else plan.refusals:
+            if refusal.code != HELD:
+                raise refusal
+            if not may_stop:
+                raise RefusedError(refusal.message, code="job-running", hint=STOP_RUNNING)
+        return plan
+
+    @connected
+    def restore(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        into: str | None,
+        sink: str,
+        mode: str,
+        link: bool,
+        note: str,
+        by: Mapping[str, str],
+        new_sinks: Mapping[str, str] | None = None,
+        source: str = "refuse",
+        unmoved: bool = False,
+        kafka: str | None = None,
+        executor: Executor | None = None,
+    ) -> dict[str, Any]:
+        """Restore a savepoint; see `plan` and `streambank.recovery.restore.restore`."""
+        from streambank.recovery.restore import restore
+        from streambank.work.executor import Pace
+
+        request = replace(
+            self._request(ref, savepoint, into, sink, mode, source, new_sinks, kafka),
+            link=link,
+            by={**by, "reason": note} if note else by,
+            unmoved=unmoved,
+        )
+        return restore(request, pace=Pace(executor=executor)).to_dict()
+
+    @connected
+    def restored_by(self, ref: str, since: datetime) -> str | None:
+        """Who has made a savepoint the job's next generation since a moment: a DAG run, or a user.
+
+        Args:
+            ref: `job`, for any of its queries, or `job/query`.
+            since: Generations that are older do not count.
+
+        Returns:
+            The id of the DAG run, or the user; None where nobody has.
+        """
+        job, query = self.declared.find(ref)
+        records = job.records()
+        for name in (query,) if query is not None else job.query_names:
+            current = records.generation(name)
+            if current is not None and current.from_savepoint is not None and current.made_at >= since:
+                return current.by.get("run_id") or current.by.get("user") or "somebody"
+        return None
+
+    @connected
+    def has_moved(self, ref: str, generation: int) -> bool:
+        """Whether another generation than this one counts, in another directory."""
+        job, query = self.declared.find(ref)
+        current = job.records().generation(query)
+        return current is not None and generation not in (current.number, current.again)
+
+    @connected
+    def check_not_gone_on(self, ref: str, savepoint: str) -> None:
+        """Make sure that a job has committed no batch since a savepoint.
+
+        Raises:
+            RefusedError: It has (code `query-went-on`).
+        """
+        from streambank.recovery.reinstate import check_not_gone_on
+
+        check_not_gone_on(
+            self.declared.open_repository(ref), ref, savepoint, self.declared.job(ref).records()
+        )
+
+    @connected
+    def reinstate(
+        self, ref: str, savepoint: str, generation: int, *, note: str, by: Mapping[str, str]
+    ) -> Reinstated:
+        """Let an earlier generation count again: `streambank.recovery.reinstate.reinstate`.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: A savepoint that was taken in that generation at its last batch.
+            generation: Its number.
+            note: Why.
+            by: Who asks.
+        """
+        from streambank.recovery.reinstate import reinstate
+
+        job = self.declared.job(ref)
+        return reinstate(
+            self.declared.open_repository(ref),
+            ref,
+            savepoint,
+            generation=generation,
+            control=job.records(),
+            by=by,
+            why=note,
+        )
+
+    def _request(
+        self,
+        ref: str,
+        savepoint: str,
+        into: str | None,
+        sink: str,
+        mode: str,
+        source: str,
+        new_sinks: Mapping[str, str] | None,
+        servers: str | None,
+    ) -> RestoreRequest:
+        """What a plan and a restore ask for alike.
+
+        Raises:
+            InputError: `sink`, `mode` or `source` is not a valid choice (code `bad-choice`).
+            StreambankError: The job or its repository is not found.
+        """
+        from streambank.kafka.settings import Brokers, KafkaConnection
+        from streambank.recovery.preconditions import RestoreRequest
+
+        job = self.declared.get(ref)
+        connection = job.kafka if job is not None else KafkaConnection()
+        request = RestoreRequest(
+            self.declared.open_repository(ref),
+            savepoint,
+            job=ref,
+            sink=check_choice(sink, "sink", SINK_CHOICES),
+            mode=check_choice(mode, "mode", RESTORE_MODES),
+            source=check_choice(source, "source", SOURCE_CHOICES),
+            kafka=Brokers(connection.at(servers)),
+            new_sinks=new_sinks or {},
+        )
+        if into is not None:
+            return replace(request, into=open_store(into), control=None if job is None else job.records())
+        job, query = self.declared.find(ref)
+        return replace(request, generation=job.records(), checkpoint=job.queries[query or MAIN])

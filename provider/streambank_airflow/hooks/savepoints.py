@@ -1,0 +1,180 @@
+"""The verbs on savepoints, of declared jobs and of any other query: take one, find the newest, verify one.
+
+The engine's modules for them are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streambank.core.choices import CLOSURE_KINDS, VERIFY_LEVELS
+from streambank.core.errors import InputError, NotFoundError, check_choice
+from streambank.storage import open_store
+from streambank_airflow.hooks.declared import DeclaredJobs, connected
+
+if TYPE_CHECKING:
+    from streambank.repository.repository import Repository
+    from streambank.work.executor import Executor
+
+LATEST = "latest"
+"""How the newest savepoint, good or not, is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointVerbs:
+    """What is done with one savepoint: `hook.savepoints`."""
+
+    declared: DeclaredJobs
+
+    @connected
+    def take(
+        self,
+        ref: str,
+        *,
+        checkpoint: str | None,
+        file_sinks: Sequence[str],
+        batch: int | None,
+        closure: str | None,
+        pin: bool,
+        new_query: bool,
+        note: str,
+        by: Mapping[str, str],
+        kafka: str | None = None,
+        executor: Executor | None = None,
+    ) -> dict[str, Any]:
+        """Take a savepoint of one query.
+
+        Of a job that has several, the result says that their savepoints are not mutually consistent.
+
+        Args:
+            ref: `job` or `job/query`.
+            checkpoint: The directory of a query that is not declared; None for a declared one.
+            file_sinks: The output directories of a query that is not declared.
+            batch: None for the newest committed one.
+            closure: `safe` or `minimal`; None for the declared one.
+            pin: Keep it until somebody unpins it.
+            new_query: Accept another query under this name.
+            note: What to remember about it.
+            by: Who asks.
+            kafka: Servers of the Kafka of a query that is not declared.
+            executor: Who copies; threads of this process where nobody is named.
+
+        Raises:
+            InputError: A job of several queries was named without the query (code `which-query`).
+            StreambankError: Whatever a take raises.
+        """
+        from streambank.job.savepoint import savepoint_job
+        from streambank.kafka.recording import SourceRecorder
+        from streambank.kafka.settings import Brokers, KafkaConnection
+        from streambank.savepoint.take import TakeRequest, take
+        from streambank.sinks.file.capture import FileSinkCapture
+        from streambank.work.executor import Pace
+
+        if checkpoint is not None:
+            return take(
+                TakeRequest(
+                    open_store(checkpoint),
+                    self.declared.open_repository(ref, create=True, checkpoint=checkpoint),
+                    ref,
+                    batch=batch,
+                    closure=check_choice("safe" if closure is None else closure, "closure", CLOSURE_KINDS),
+                    sinks=[FileSinkCapture(sink) for sink in file_sinks],
+                    sources=SourceRecorder(Brokers(KafkaConnection(kafka))),
+                    note=note,
+                    pin=pin,
+                    new_query=new_query,
+                    taken_by=by,
+                ),
+                pace=Pace(executor=executor),
+            ).to_dict()
+        job, query = self.declared.find(ref)
+        if query is None and len(job.queries) > 1:
+            raise InputError(
+                f"Job {job.name} has several queries; each has savepoints of its own.",
+                code="which-query",
+                hint=f"Name one: {', '.join(f'{job.name}/{name}' for name in job.queries)}.",
+            )
+        taken = savepoint_job(
+            job,
+            by=by,
+            query=query,
+            batch=batch,
+            closure=closure,
+            note=note,
+            pin=pin,
+            new_query=new_query,
+            pace=Pace(executor=executor),
+        )
+        (result,) = taken.savepoints.values()
+        return result.to_dict() | ({"mutually_consistent": False} if len(job.queries) > 1 else {})
+
+    @connected
+    def verify(
+        self,
+        ref: str,
+        savepoint: str,
+        *,
+        level: str,
+        by: Mapping[str, str],
+        executor: Executor | None = None,
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Verify a savepoint, and leave the result beside it.
+
+        Args:
+            ref: `job` or `job/query`.
+            savepoint: Its id, the beginning of one, or `latest`.
+            level: `quick` or `full`.
+            by: Who asks.
+            executor: Who hashes; threads of this process where nobody is named.
+
+        Returns:
+            The report, flat, with the number of findings; and the findings as sentences.
+
+        Raises:
+            InputError: The level is neither (code `bad-choice`).
+            NotFoundError: There is no such savepoint.
+        """
+        from streambank.savepoint.verify import verify
+        from streambank.work.executor import Pace
+
+        repository = self.declared.open_repository(ref)
+        job, found = find_savepoint(repository, ref, savepoint)
+        known = check_choice(level, "level", VERIFY_LEVELS)
+        report = verify(repository, job, found, known, by=by, pace=Pace(executor=executor))
+        wrong = [one for one in report.findings if one.severity != "info"]
+        said = [f"{one.file}: {one.cause} {one.effect}" for one in wrong]
+        return {**report.to_dict(), "findings": len(said)}, said
+
+    @connected
+    def latest(self, ref: str) -> str:
+        """The newest savepoint of a job, good or not.
+
+        Raises:
+            NotFoundError: There is none (code `no-such-savepoint`).
+        """
+        return _latest(self.declared.open_repository(ref), ref)
+
+
+def find_savepoint(repository: Repository, ref: str, savepoint: str) -> tuple[str, str]:
+    """The job and the id of a savepoint.
+
+    Args:
+        repository: Where it is.
+        ref: `job` or `job/query`.
+        savepoint: Its id, the beginning of one, or `latest`.
+
+    Raises:
+        NotFoundError: There is none (code `no-such-savepoint`).
+    """
+    return repository.find(_latest(repository, ref) if savepoint == LATEST else savepoint, ref)
+
+
+def _latest(repository: Repository, ref: str) -> str:
+    listed = [one for one in repository.manifests(ref) if one.job == ref]
+    if not listed:
+        raise NotFoundError(
+            f"There is no savepoint of {ref} yet.", code="no-such-savepoint", hint="Take one first."
+        )
+    return listed[-1].savepoint

@@ -1,0 +1,289 @@
+"""What cannot be planned is refused by name: unknown versions and features, gaps, damage, missing files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+
+from streambank.checkpoint.closure import ClosurePlanner
+from streambank.checkpoint.index import CheckpointIndex
+from streambank.core.errors import ConflictError, FormatError, NotFoundError, StreambankError
+from tests.support.checkpoint.recorded import Checkpoint, checkpoint
+
+ROCKSDB = "4.3.0/rocksdb-changelog-window"
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        assert old in data
+        return data.replace(old, new)
+
+    return change
+
+
+def refusal(found: Checkpoint, batch: int | None = None) -> StreambankError:
+    with pytest.raises((FormatError, NotFoundError)) as refused:
+        found.plan(batch)
+    assert refused.value.hint
+    return refused.value
+
+
+@pytest.mark.parametrize("files", [{}, {"x": b"1"}, {"state/0/0/1.delta": b"1"}])
+def test_something_else_is_no_checkpoint(files: dict[str, bytes]) -> None:
+    assert refusal(Checkpoint(files)).code == "not-a-checkpoint"
+
+
+def test_a_query_that_never_committed() -> None:
+    found = checkpoint("4.3.0/hdfs-window")
+    first = Checkpoint({path: found.files[path] for path in ("metadata", "offsets/0", "sources/0/0")})
+    assert refusal(first).code == "no-committed-batch"
+    assert refusal(first, 0).code == "batch-not-committed"
+
+
+def test_batches_that_are_not_there() -> None:
+    found = checkpoint("4.3.0/hdfs-short")
+    assert refusal(found, 14).code == "batch-not-committed"
+    for batch in (0, 10, 11):
+        error = refusal(found, batch)
+        assert error.code == "batch-not-retained"
+        assert "12 to 13" in error.message
+    planned = found.but("commits/13")
+    assert "planned, but not committed" in refusal(planned, 13).message
+    assert planned.plan().batch == 12
+    assert refusal(found, -1).code == "batch-not-retained"
+
+
+def test_asynchronous_progress_tracking_as_spark_leaves_it() -> None:
+    error = refusal(checkpoint("4.3.0/stateless-async"))
+    assert error.code == "async-progress"
+    assert "sources/0 goes on to entry 5" in error.message
+
+
+def test_logs_with_gaps_are_not_written_for_every_batch() -> None:
+    found = checkpoint("4.3.0/stateless")
+    sparse = found.but(*(f"{log}/{batch}" for log in ("offsets", "commits") for batch in (3, 4, 8, 11)))
+    for batch in (12, 10, 5):
+        error = refusal(sparse, batch)
+        assert (type(error), error.code) == (FormatError, "async-progress")
+        assert "real-time mode" in error.hint
+
+
+def test_one_lost_log_entry_is_damage_and_spares_other_batches() -> None:
+    found = checkpoint("4.3.0/stateless").but("offsets/7")
+    for batch in (7, 8):
+        error = refusal(found, batch)
+        assert error.code == "missing-log-entry"
+        assert "offsets/7 is missing" in error.message
+    assert found.plan(9).batch == 9
+    assert found.plan(6).batch == 6
+    lost = checkpoint("4.3.0/stateless").but("commits/7")
+    assert "commits/7" in refusal(lost, 7).message
+    assert lost.plan(8).batch == 8
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "version"),
+    [
+        ("offsets/13", replaced(b"v1\n", b"v3\n"), 3),
+        ("commits/13", replaced(b"v1\n", b"v4\n"), 4),
+        ("state/0/_metadata/metadata", replaced(b"v1\n", b"v3\n"), 3),
+    ],
+)
+def test_versions_of_the_future(path: str, change: Callable[[bytes], bytes], version: int) -> None:
+    error = refusal(checkpoint(ROCKSDB).having({path: change}))
+    assert error.code == "unknown-version"
+    assert f"{path} has version {version}" in error.message
+
+
+def test_a_snapshot_of_the_future_is_not_passed_over() -> None:
+    found = checkpoint("4.3.0/rocksdb-window")
+    error = refusal(found.having({"state/0/0/8.zip": zipped(b"v3\n{}")}))
+    assert (error.code, "state/0/0/8.zip" in error.message) == ("unknown-version", True)
+
+
+def zipped(metadata: bytes) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("metadata", metadata)
+    return buffer.getvalue()
+
+
+def test_an_unknown_state_store() -> None:
+    class_name = replaced(b"HDFSBackedStateStoreProvider", b"RedisStateStoreProvider")
+    error = refusal(checkpoint("4.3.0/hdfs-window").having({"offsets/13": class_name}))
+    assert error.code == "unknown-provider"
+    assert "RedisStateStoreProvider" in error.message
+    stateless = checkpoint("4.3.0/stateless").having({"offsets/12": class_name})
+    assert stateless.plan().spark.provider is None
+
+
+@pytest.mark.parametrize("path", ["sources/0/1", "sources/0/shard-commit/0", "sources/0/9.compact"])
+def test_the_log_of_an_unknown_source(path: str) -> None:
+    error = refusal(checkpoint("4.3.0/stateless-rate").having({path: b"v1\nx"}))
+    assert error.code == "unknown-source-log"
+    assert path in error.message
+
+
+def test_a_file_source_without_files_yet_needs_nothing() -> None:
+    found = checkpoint("4.3.0/stateless")
+    first = found.having({"offsets/0": replaced(b'{"logOffset":0}', b"-")})
+    assert first.plan(0).sources[0].files == ()
+    assert first.plan(0).sources[0].kind == "file"
+
+
+def test_a_missing_partition_is_no_empty_partition() -> None:
+    for name in ("4.3.0/hdfs-window", "3.5.9/hdfs-window", "4.3.0/rocksdb-window", "4.3.0/ids-window"):
+        found = checkpoint(name)
+        for partition in (0, 1):
+            folder = f"state/0/{partition}/"
+            error = refusal(found.but(*(path for path in found.files if path.startswith(folder))))
+            assert error.code == "missing-state-file"
+            assert f"state/0/{partition} holds no state" in error.message
+
+
+def test_a_missing_store_of_a_join() -> None:
+    for name in ("3.5.9/hdfs-join", "4.3.0/hdfs-join", "4.3.0/ids-changelog-join"):
+        found = checkpoint(name)
+        folder = "state/0/1/right-keyToNumValues"
+        error = refusal(found.but(*(path for path in found.files if path.startswith(folder))))
+        assert f"{folder} holds no state" in error.message
+
+
+def test_a_missing_operator() -> None:
+    found = checkpoint("4.3.0/hdfs-chain")
+    error = refusal(found.but(*(path for path in found.files if path.startswith("state/0/"))))
+    assert "state/0 is missing" in error.message
+    ids = checkpoint("4.3.0/ids-window")
+    error = refusal(ids.but(*(path for path in ids.files if path.startswith("state/"))))
+    assert "state/0 is missing" in error.message
+
+
+def test_an_operator_of_which_only_its_schema_is_left() -> None:
+    for name in ("3.5.9/hdfs-window", "4.3.0/ids-changelog-transform"):
+        found = checkpoint(name)
+        lost = [path for path in found.files if path.startswith("state/0/") and "/_" not in path]
+        error = refusal(found.but(*lost))
+        assert error.code == "missing-state-file" and "holds no state" in error.message
+
+
+def test_schemas_that_nothing_names() -> None:
+    found = checkpoint("4.3.0/ids-changelog-transform")
+    entries = {path for path in found.files if "_metadata/v2/" in path and not path.endswith(".crc")}
+    error = refusal(found.but(*entries))
+    assert error.code == "missing-state-file" and "_metadata/v2 is missing" in error.message
+    later = {path.replace("/v2/0", "/v2/999"): found.files[path] for path in entries}
+    error = refusal(Checkpoint({**found.but(*entries).files, **later}))
+    assert error.code == "missing-state-file" and "has no entry up to batch" in error.message
+
+
+def test_an_operator_that_the_commit_does_not_know() -> None:
+    found = checkpoint("4.3.0/ids-window").having({"state/1/0/1.delta": b"x"})
+    assert refusal(found).code == "unknown-operators"
+
+
+def test_a_damaged_snapshot_is_passed_over_where_the_changes_go_further_back() -> None:
+    found = checkpoint(ROCKSDB)
+    newest = max(
+        (path for path in found.plan().paths if path.startswith("state/0/0/") and path.endswith(".zip")),
+        key=lambda path: int(path.split("/")[-1].split(".")[0]),
+    )
+    sst = next(path for path in found.plan().paths if path.startswith("state/0/0/SSTs/"))
+    for damaged in (
+        found.having({newest: lambda data: data[: len(data) // 2]}),
+        found.having({newest: b"no zip"}),
+        found.having({newest: zipped(b"v1\n{")}),
+        found.having({sst: lambda data: data[:-1]}),
+        found.but(sst),
+    ):
+        closure = damaged.plan()
+        assert newest not in closure.paths
+        assert closure.notes  # an SST may belong to several snapshots
+        assert newest in closure.notes[0]
+    alone = found.only(found.plan()).but(sst)
+    assert sst in refusal(alone).message
+
+
+def test_a_damaged_snapshot_without_changes_is_refused() -> None:
+    found = checkpoint("4.3.0/ids-window")
+    path = next(path for path in found.plan().paths if path.endswith(".zip"))
+    for change in (b"x", b"PK\x05\x06" + bytes(18), zipped(b"v1\n[]"), zipped(b"v1\n" + b"[" * 10**5)):
+        error = refusal(found.having({path: change}))
+        assert (error.code, path in error.message) == ("half-written", True)
+
+
+@pytest.mark.parametrize(
+    "path", ["metadata", "offsets/13", "offsets/12", "commits/13", "state/0/_metadata/metadata"]
+)
+def test_half_a_log_is_named(path: str) -> None:
+    error = refusal(checkpoint(ROCKSDB).having({path: lambda data: data[: len(data) // 2]}))
+    assert error.code == "half-written"
+    assert path in error.message
+
+
+def test_without_its_metadata_a_query_has_no_id() -> None:
+    assert "metadata is missing" in refusal(checkpoint(ROCKSDB).but("metadata")).message
+
+
+def test_unique_ids_that_do_not_fit() -> None:
+    found = checkpoint("4.3.0/ids-changelog-join")
+
+    def fewer(data: bytes) -> bytes:
+        first, _, rest = data.partition(b"\n")
+        document = json.loads(rest)
+        document["stateUniqueIds"]["0"][1] = document["stateUniqueIds"]["0"][1][:3]
+        return first + b"\n" + json.dumps(document).encode()
+
+    assert "commits/8 names no unique id" in refusal(found.having({"commits/8": fewer})).message
+
+
+def test_a_lineage_with_a_hole_is_damage() -> None:
+    found = checkpoint("4.3.0/ids-changelog-window")
+    paths = [
+        path for path in found.plan().paths if path.startswith("state/0/0/") and path.endswith(".changelog")
+    ]
+    last = max(paths, key=lambda path: int(path.split("/")[-1].split("_")[0]))
+    older = found.files[min(paths, key=lambda path: int(path.split("/")[-1].split("_")[0]))]
+    error = refusal(found.having({last: older}))
+    assert (error.code, last in error.message) == ("half-written", True)
+
+
+def test_a_codec_that_cannot_be_read_falls_back_to_the_commit_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checkpoint("4.3.0/ids-changelog-zstd")
+    with_library = found.plan(None, "safe")
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    assert found.plan(None, "safe").paths == with_library.paths
+    short = found.only(found.plan())
+    error = refusal(short)
+    assert error.code == "unreadable-lineage"
+    assert "zstandard" in error.hint
+
+
+def test_names_alone_find_the_same_batches() -> None:
+    for name in (ROCKSDB, "4.3.0/ids-changelog-join", "4.3.0/ids-changelog-zstd", "4.3.0/hdfs-short"):
+        found = checkpoint(name)
+        planner = ClosurePlanner(CheckpointIndex.build(found.listing()), found.read, by_names=True)
+        sst = {path for path in found.plan().paths if "/SSTs/" in path}
+        assert set(planner.plan(None, "minimal").paths) == set(found.plan().paths) - sst
+
+
+def test_a_file_that_goes_away_while_planning_means_plan_again() -> None:
+    found = checkpoint("4.3.0/ids-changelog-window")
+    read = set()
+    for kind in ("minimal", "safe"):
+        found.plan(None, kind)
+        read |= set(found.reads)
+    for path in sorted(read):
+
+        def vanished(wanted: str, offset: int = 0, length: int | None = None, path: str = path) -> bytes:
+            if wanted == path:
+                raise NotFoundError(f"{path} is not there.")
+            return found.read(wanted, offset, length)
+
+        with pytest.raises(ConflictError, match="went away") as moved:
+            ClosurePlanner(CheckpointIndex.build(found.listing()), vanished).plan(None, "safe")
+        assert moved.value.code == "checkpoint-moved"
+        assert path in moved.value.message

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streambank.core.errors import InputError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.declaration.state import CompactPolicy
+
+JOB = 'repository = "r"\n[jobs.a]\napplication = "a.py"\n'
+ONE = 'checkpoint = "ck"\n'
+TWO = 'checkpoint = "ck"\nqueries = ["hourly", "daily"]\n'
+
+
+def declared(folder: Path, more: str, queries: str = ONE) -> Job:
+    file = folder / "jobs.toml"
+    file.write_text(JOB + queries + more, encoding="utf-8")
+    return load_jobs(file).job("a")
+
+
+def test_the_spark_that_works_on_the_state(tmp_path: Path) -> None:
+    table = '[jobs.a.state]\nmaster = "local[4]"\nwork = "work"\n'
+    text = f'{table}[jobs.a.state.spark]\n"spark.driver.memory" = "4g"\n'
+    state = declared(tmp_path, text).state
+    assert (state.master, state.spark) == ("local[4]", {"spark.driver.memory": "4g"})
+    assert state.work is not None and state.work.endswith("/work")
+    assert declared(tmp_path, "").state.master is None, "the job's own"
+
+
+def test_what_expires_and_when(tmp_path: Path) -> None:
+    text = '[jobs.a.compact]\nschedule = "@daily"\nidle_for = "30d"\noperator = 0\nmax_rows = 10\n'
+    assert declared(tmp_path, text).compact == CompactPolicy(
+        schedule="@daily", idle_for="30d", operator=0, max_rows=10
+    )
+    text = '[jobs.a.compact]\nschedule = "@daily"\nwhere = "n = 1"\nquery = "daily"\n'
+    assert declared(tmp_path, text, TWO).compact == CompactPolicy(
+        schedule="@daily", where="n = 1", query="daily"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "queries", "said"),
+    [
+        ('[jobs.a.state.spark]\n"spark.master" = "local"\n', ONE, "the master is a field of its own"),
+        ('[jobs.a.state]\nmemory = "4g"\n', ONE, "memory"),
+        ('[jobs.a.compact]\nschedule = "@daily"\n', ONE, "nothing says what expires"),
+        ('[jobs.a.compact]\nidle_for = "1d"\nwhere = "x"\n', ONE, "it cannot be combined with where"),
+        ('[jobs.a.compact]\nidle_for = "soon"\n', ONE, "idle_for"),
+        ('[jobs.a.compact]\nmax_rows = 0\nidle_for = "1d"\n', ONE, "max_rows"),
+        ('[jobs.a.compact]\nquery = "weekly"\nidle_for = "1d"\n', TWO, "the job has no query 'weekly'"),
+        ('[jobs.a.compact]\nschedule = "@daily"\nidle_for = "1d"\n', TWO, "the job has several queries"),
+    ],
+)
+def test_mistakes_are_named_where_they_stand(tmp_path: Path, text: str, queries: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        declared(tmp_path, text, queries)
+    assert caught.value.code == "bad-declaration" and said in caught.value.message

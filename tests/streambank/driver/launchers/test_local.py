@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streambank.control.control import JobControl
+from streambank.control.processes import command_line
+from streambank.control.records import encode_json
+from streambank.core.errors import FormatError, InputError, NotFoundError, StorageError
+from streambank.driver import installed
+from streambank.driver.installed import Installation, entry_path, find_installation
+from streambank.driver.launchers.local import KEPT_LOGS, LocalLauncher, launch_prefix
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import LaunchSpec, decode_launch, read_launch, write_launch
+from tests.support.jobs.declared import BY, declare, fake_launcher
+from tests.support.paths import ROOT
+from tests.support.waiting import poll
+
+
+def test_a_launch_spec_is_read_as_it_was_written(folder: Path) -> None:
+    job = declare(folder, "--deaf", more='[jobs.flights.spark]\nspark.x.y = "secret"')
+    control = job.records()
+    spec = prepare_launch(job, control, by=BY, log="/var/log/x")
+    write_launch(control, spec)
+    assert read_launch(control, spec.launch_id) == spec
+    assert (spec.args, spec.beat_s, spec.ttl_s) == (("--deaf",), 0.1, 2.0)
+    assert b"secret" not in control.store.read(spec.key), "values of settings are not kept"
+    assert spec.queries["main"].checkpoint == job.checkpoint
+    assert spec.control_of_job().store.uri == control.store.uri
+    with pytest.raises(NotFoundError):
+        read_launch(control, "launch-none")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"format": 2}, "unknown-format"),
+        ({"format": None}, "unknown-format"),
+        ({"queries": None}, "damaged-record"),
+        ({"queries": {"main": {}}}, "damaged-record"),
+    ],
+)
+def test_a_launch_spec_that_is_not_understood_is_refused(
+    folder: Path, change: dict[str, object], code: str
+) -> None:
+    job = declare(folder)
+    data = prepare_launch(job, job.records(), by=BY).to_dict()
+    assert decode_launch(encode_json(data | {"from_a_later_version": 1})).job == "flights"
+    with pytest.raises(FormatError) as caught:
+        decode_launch(encode_json(data | change))
+    assert caught.value.code == code
+
+
+def test_several_queries_have_a_checkpoint_each(folder: Path) -> None:
+    job = declare(folder, more='queries = ["left", "right"]')
+    spec = prepare_launch(job, job.records(), by=BY)
+    assert {name: query.checkpoint for name, query in spec.queries.items()} == job.queries
+
+
+def test_what_is_submitted_is_found_watched_and_killed(folder: Path) -> None:
+    job = declare(folder)
+    control, launcher = job.records(), fake_launcher(folder)
+    assert launcher.find(control) == []
+    spec = replace(prepare_launch(job, control, by=BY), args=("--boot-s", "60"))
+    write_launch(control, spec)
+    handle = launcher.submit(job, control, spec)
+    assert launcher.status(handle).state == "running"
+    found = poll(lambda: fake_launcher(folder).find(control))
+    assert [one.launch_id for one in found] == [spec.launch_id]
+    poll(lambda: launcher.log_lines(handle, 5))
+    assert launcher.find(declare_other(folder)) == []
+    launcher.kill(handle)
+    poll(lambda: launcher.status(handle).state == "ended")
+    assert launcher.status(handle).exit_code == -9
+    assert fake_launcher(folder).status(found[0]).state == "ended"
+    launcher.kill(handle)
+
+
+def declare_other(folder: Path) -> JobControl:
+    other = folder / "other"
+    other.mkdir()
+    return declare(other).records()
+
+
+def test_a_driver_is_found_at_every_moment_of_its_coming_up(folder: Path) -> None:
+    """While a process becomes another program it has no arguments; this one does so all the time."""
+    job = declare(folder)
+    control = job.records()
+    script = folder / "again"
+    script.write_text('#!/bin/sh\nexec "$0" "$@"\n')
+    script.chmod(0o755)
+    launch = f"{launch_prefix(control)}launch-1.json"
+    driver = subprocess.Popen([script, "--launch", launch])
+    try:
+        seen = Path(f"/proc/{driver.pid}/cmdline")
+        poll(lambda: not seen.read_bytes())  # the fault: it is there, and says nothing
+        for _ in range(200):
+            assert launch in command_line(driver.pid)
+        for _ in range(20):
+            (found,) = LocalLauncher().find(control)
+            assert found.launch_id == "launch-1"
+    finally:
+        driver.kill()
+        driver.wait()
+    assert command_line(driver.pid) == []
+
+
+def test_a_missing_folder_or_spark_submit_is_told_by_the_driver_or_the_error(folder: Path) -> None:
+    job = declare(folder)
+    control = job.records()
+    spec = prepare_launch(job, control, by=BY)
+    write_launch(control, spec)
+    launcher = fake_launcher(folder)
+    nowhere = replace(job, working_dir="/nowhere")
+    handle = launcher.submit(nowhere, control, spec)
+    poll(lambda: launcher.status(handle).state == "ended")
+    assert launcher.status(handle).exit_code not in (0, None)
+    assert "/nowhere" in "\n".join(launcher.log_lines(handle, 5))
+    (folder / "blocked").write_text("")
+    with pytest.raises(StorageError) as caught:
+        launcher.submit(job, control, replace(spec, log=str(folder / "blocked" / "x.log")))
+    assert caught.value.code == "not-started"
+
+
+def test_a_job_keeps_the_newest_logs_only(folder: Path) -> None:
+    job = declare(folder, "--run-to-end")
+    control, launcher = job.records(), fake_launcher(folder)
+    logs = folder / "repository" / "jobs" / "flights" / "logs"
+    logs.mkdir(parents=True)
+    for number in range(KEPT_LOGS + 5):
+        for suffix in ("", ".1"):
+            path = logs / f"launch-{number:032x}.log{suffix}"
+            path.write_text("x")
+            os.utime(path, (number, number))
+    (logs / "notes.txt").write_text("mine")
+    spec = prepare_launch(job, control, by=BY)
+    write_launch(control, spec)
+    handle = launcher.submit(job, control, spec)
+    poll(lambda: launcher.status(handle).state == "ended")
+    assert len(list(logs.glob("launch-*.log"))) == KEPT_LOGS
+    assert len(list(logs.glob("launch-*.log.1"))) == KEPT_LOGS - 1
+    assert (logs / "notes.txt").exists()
+
+
+def test_spark_submit_is_found_without_importing_pyspark() -> None:
+    found = find_installation()
+    assert found.spark_submit.is_file() and os.access(found.spark_submit, os.X_OK)
+    assert found.python == sys.executable
+    assert (found.entry, found.python_path) == (
+        ROOT / "spark_jobs" / "run_query.py",
+        (str(ROOT / "provider"),),
+    )
+    assert entry_path().is_file()
+
+
+def test_another_interpreter_is_asked_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        find_installation("/no/such/python")
+    assert caught.value.code == "no-python"
+    bare = tmp_path / "bin" / "python"
+    bare.parent.mkdir()
+    bare.write_text("#!/bin/sh\necho '{}'\n")
+    bare.chmod(0o755)
+    with pytest.raises(InputError) as caught:
+        find_installation(str(bare))
+    assert caught.value.code == "no-pyspark"
+    bare.write_text(f"""#!/bin/sh\necho '{{"pyspark": "{tmp_path}/pyspark/__init__.py"}}'\n""")
+    found = find_installation(str(bare))
+    assert (found.spark_home, found.python) == (tmp_path / "pyspark", str(bare))
+    bare.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(StorageError) as broken:
+        find_installation(str(bare))
+    assert broken.value.code == "python-does-not-run"
+
+
+def test_an_installation_in_site_packages_is_not_put_on_the_path_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streambank.__file__", "/env/lib/site-packages/streambank/__init__.py")
+    origin = "/env/lib/site-packages/streambank_spark/__init__.py"
+    assert installed._python_path("/env/bin/python", {"streambank_spark": origin}) == ()
+    with pytest.raises(InputError) as caught:
+        installed._python_path("/other/bin/python", {})
+    assert caught.value.code == "not-installed"
+
+
+def test_settings_reach_spark_submit(folder: Path) -> None:
+    submit = folder / "echo" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\n')
+    submit.chmod(0o755)
+    job = declare(folder, more='master = "local[3]"\n[jobs.flights.spark]\n"spark.a" = "b c"')
+    control = job.records()
+    spec: LaunchSpec = prepare_launch(job, control, by=BY)
+    launcher = LocalLauncher(Installation(sys.executable, folder / "echo", Path("/entry.py"), ()))
+    handle = launcher.submit(job, control, spec)
+    poll(lambda: launcher.status(handle).state == "ended")
+    assert launcher.log_lines(handle, 20) == [
+        str(folder),
+        "--master",
+        "local[3]",
+        "--name",
+        "flights",
+        "--conf",
+        "spark.a=b c",
+        "/entry.py",
+        "--launch",
+        f"{folder}/repository/jobs/flights/launches/{spec.launch_id}.json",
+    ]

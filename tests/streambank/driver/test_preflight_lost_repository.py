@@ -1,0 +1,640 @@
+"""A job whose repository is gone is not taken for one that never ran: its checkpoint's marker says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streambank.compaction.job import compact_job
+from streambank.control.control import JobControl
+from streambank.control.marker import Marker, marker_location, read_marker, renew_marker, write_marker
+from streambank.control.processes import this_process
+from streambank.core.errors import NotFoundError, RefusedError, StreambankError
+from streambank.core.names import MAIN
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.doctor.diagnose import diagnose_job
+from streambank.driver import preflight
+from streambank.driver.preflight import (
+    check_acceptable,
+    check_start,
+    declared_query,
+    records_lost,
+    savepoints_lost,
+)
+from streambank.driver.prepare import prepare_launch
+from streambank.job.savepoint import savepoint_job
+from streambank.job.start import start_job
+from streambank.job.status import job_status
+from streambank.recovery.exchange_state import exchange
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import restore
+from streambank.repository.repository import Repository
+from streambank.sla.assess import assess_job
+from streambank.storage import open_store
+from streambank.storage.memory import MemoryStore
+from streambank.storage.store import Store
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.cli import streambank
+from tests.support.jobs.declared import BY, declare, fake_launcher
+
+SINK = "ForeachBatchSink"
+
+
+def worked(job: Job, *, location: str | None = None) -> LiveCheckpoint:
+    """Let a driver have worked in the job's current generation."""
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    checkpoint = LiveCheckpoint(open_store(location or generation.location), retain=20)
+    checkpoint.run(3)
+    facts = {"generation": generation.number, "query_id": checkpoint.query_id, "sink": SINK}
+    control.record_query(None, facts)
+    why = renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        repository=job.repository,
+        facts=facts,
+    )
+    assert why is None
+    return checkpoint
+
+
+def move_on(job: Job) -> str:
+    """Do what a restore does to the job's records; where the next generation is."""
+    records = job.records()
+    generations = records.generations()
+    with records.operation("restore", by=BY) as operation:
+        proposed = generations.propose(taken=lambda location: False)
+        generations.switch(proposed, operation=operation)
+    worked(job)
+    return proposed.location
+
+
+def lose_repository(folder: Path) -> None:
+    """Leave an empty directory in its place, as where a disk is not mounted."""
+    (folder / "repository").rename(folder / "repository.gone")
+    (folder / "repository").mkdir()
+
+
+def refused(act: Callable[[], object], code: str = "repository-lost") -> StreambankError:
+    with pytest.raises(RefusedError) as caught:
+        act()
+    assert caught.value.code == code
+    return caught.value
+
+
+def test_a_job_whose_repository_is_gone_is_not_started_from_nothing(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    second = move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+
+    error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder)))
+
+    assert f"there are none at file://{folder}/repository/jobs/flights" in error.message
+    assert second in error.message
+    for way in ("Mount the repository", "-r REPLICA", "another output", "--fresh-start"):
+        assert way in error.hint
+    assert list((folder / "repository").iterdir()) == [], "nothing was created in its place"
+    assert not (folder / "checkpoints/flights").exists()
+
+
+def test_everything_that_looks_at_the_job_says_so(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    lose_repository(folder)
+
+    refused(lambda: savepoint_job(job, by=BY))
+    refused(lambda: compact_job(job, label="x", by=BY))
+    refused(lambda: prepare_launch(job, job.records(), by=BY))
+    status = job_status(job)
+    assert (status.state, "generation 1" in status.why) == ("repository-lost", True)
+    assessment = assess_job(job)
+    assert assessment.level == "breach"
+    assert "[repository-lost]" in assessment.verdicts[0].why
+    (diagnosis,) = diagnose_job(job)
+    assert [(one.code, one.severity) for one in diagnosis.findings] == [("repository-lost", "error")]
+    assert list((folder / "repository").iterdir()) == []
+
+
+def test_an_older_copy_of_the_records_does_not_count(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    shutil.copytree(folder / "repository", folder / "copy")
+    move_on(job)
+    shutil.rmtree(folder / "repository")
+    (folder / "copy").rename(folder / "repository")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "they say generation 1" in error.message and "but generation 2" in error.message
+    assert job_status(job).state == "repository-lost"
+
+
+def test_a_fresh_start_is_an_act_that_is_recorded(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    second = move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    shutil.rmtree(folder / "checkpoints/flights.g0002")
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True, why="it burnt")
+
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (3, job.checkpoint)
+    event = job.records().last_event("fresh-start")
+    assert event is not None
+    assert (event["by"], event["why"], event["was"]["location"]) == (BY, "it burnt", second)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and marker.accepted is not None
+    assert (marker.generation, marker.location, marker.by) == (3, job.checkpoint, BY)
+    assert (marker.accepted["why"], marker.accepted["was"]["generation"]) == ("it burnt", 2)
+    prepare_launch(job, job.records(), by=BY)
+    worked(job)
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and renewed.accepted == marker.accepted, "it stays known"
+
+
+def test_the_lost_records_come_back_when_the_job_has_begun_again(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    move_on(job)
+    for name in ("flights", "flights.g0002"):
+        (folder / f"checkpoints/{name}").rename(folder / f"checkpoints/{name}.away")
+    lose_repository(folder)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    worked(job)
+    shutil.rmtree(folder / "repository")
+    (folder / "repository.gone").rename(folder / "repository")
+    (folder / "checkpoints/flights.g0002.away").rename(folder / "checkpoints/flights.g0002")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "they say generation 2" in error.message and "but generation 3" in error.message
+
+
+def test_a_fresh_start_does_not_go_on_in_an_older_checkpoint(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    move_on(job)
+    shutil.rmtree(folder / "checkpoints/flights.g0002")
+    lose_repository(folder)
+
+    error = refused(lambda: start_job(job, by=BY, launcher=fake_launcher(folder), fresh_start=True))
+
+    assert "an older checkpoint than" in error.message and "move" in error.hint
+    assert list((folder / "repository").iterdir()) == []
+
+
+def test_a_fresh_start_goes_on_in_the_checkpoint_that_counted(folder: Path) -> None:
+    job = declare(folder)
+    checkpoint = worked(job)
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert spec.queries[MAIN].committed == checkpoint.last
+
+
+@pytest.mark.parametrize("older_copy", [False, True])
+def test_a_fresh_start_goes_on_in_the_generation_that_counted(folder: Path, older_copy: bool) -> None:
+    job = declare(folder)
+    worked(job)
+    if older_copy:
+        shutil.copytree(folder / "repository", folder / "copy")
+    second = move_on(job)
+    lose_repository(folder)
+    if older_copy:
+        (folder / "repository").rmdir()
+        (folder / "copy").rename(folder / "repository")
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (3, second)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and (marker.generation, marker.location) == (3, second)
+    assert [one.location for one in job.records().generations().all()] == [job.checkpoint, second]
+    assert prepare_launch(job, job.records(), by=BY).queries[MAIN].generation == 3
+    assert move_on(job).endswith("flights.g0004")
+
+
+def test_a_fresh_start_goes_on_in_a_generation_that_counted_again(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    records = job.records()
+    first = records.generations().all()[0]
+    move_on(job)
+    with records.operation("reinstate", by=BY) as operation:
+        records.generations().switch(records.generations().reinstated(first, by=BY), operation=operation)
+    worked(job)
+    lose_repository(folder)
+
+    spec = prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].checkpoint) == (4, job.checkpoint)
+    current = job.records().generation()
+    assert current is not None and (current.again, current.base) == (1, job.checkpoint)
+
+
+def test_a_fresh_start_of_a_job_that_has_lost_nothing_is_a_start(folder: Path) -> None:
+    job = declare(folder)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    worked(job)
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+
+    assert job.records().last_event("fresh-start") is None
+
+
+def test_a_restore_from_a_replica_is_the_way_out(folder: Path) -> None:
+    job = declare(folder)
+    checkpoint = worked(job)
+    move_on(job)
+    savepoint_job(job, by=BY)
+    shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
+    lose_repository(folder)
+
+    report = restore(
+        RestoreRequest(
+            Repository.open(open_store(folder / "replica")),
+            "latest-good",
+            job="flights",
+            generation=job.records(),
+            checkpoint=job.checkpoint,
+            sink="accept",
+            by=BY,
+        )
+    )
+
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and report.warnings == ()
+    assert (marker.generation, marker.location) == (report.generation, report.layout.target)
+    assert report.generation == 3, "above the generation that was lost, should it come back"
+    assert marker.repository == job.repository, "where its savepoints belong"
+    spec = prepare_launch(job, job.records(), by=BY)
+    assert (spec.queries[MAIN].generation, spec.queries[MAIN].committed) == (
+        report.generation,
+        checkpoint.last,
+    )
+    assert spec.queries[MAIN].declared == job.checkpoint
+
+
+def test_a_restore_that_comes_to_nothing_leaves_the_job_lost(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    savepoint_job(job, by=BY)
+    shutil.copytree(folder / "repository", folder / "replica", ignore=shutil.ignore_patterns("jobs"))
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+
+    replica = Repository.open(open_store(folder / "replica"))
+    again = {"job": "flights", "generation": job.records(), "checkpoint": job.checkpoint, "by": BY}
+    refused(lambda: restore(RestoreRequest(replica, "latest-good", **again)), "sink-not-guarded")  # type: ignore[arg-type]
+
+    assert job.records().generation() is None
+    refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+
+def test_where_the_marker_says_that_it_worked_nothing_begins_from_nothing(folder: Path) -> None:
+    """What a restore that was killed at its switch leaves behind: a generation, and no facts of the query."""
+    job = declare(folder)
+    worked(job)
+    shutil.rmtree(folder / "checkpoints/flights")
+    lose_repository(folder)
+    job.records().generations().ensure_first(job.checkpoint, by=BY)
+
+    refused(lambda: prepare_launch(job, job.records(), by=BY), "checkpoint-lost")
+
+
+def test_another_repository_in_its_place_is_a_loss_unless_it_has_the_job_s_savepoints(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+    other = Repository.open(open_store(job.repository), create=True)
+
+    error = refused(lambda: savepoint_job(job, by=BY))
+    assert f"is another one ({other.id})" in error.message
+
+    for part in ("savepoints", "packs", "index"):
+        shutil.copytree(folder / "repository.gone" / part, folder / "repository" / part, dirs_exist_ok=True)
+    savepoint_job(job, by=BY)
+
+
+@pytest.mark.parametrize("more", ["", 'control = "control"'])
+def test_a_take_by_the_command_line_makes_no_repository_in_its_place(folder: Path, more: str) -> None:
+    job = declare(folder, more=more)
+    worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+
+    place, repository = folder / "checkpoints/flights", folder / "repository"
+    jobs = folder / "streaming_jobs.toml"
+    said = streambank("take", place, "-r", repository, "--job", "flights", "--jobs", jobs)
+
+    assert said.code == RefusedError.exit_code and " gone" in said.err
+    assert list(repository.iterdir()) == []
+
+
+def test_a_repository_that_is_gone_beside_records_that_are_not(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    assert job.control == f"file://{folder}/control"
+    worked(job)
+    savepoint_job(job, by=BY)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None and marker.repository_id == Repository.open(open_store(job.repository)).id
+    lose_repository(folder)
+
+    error = refused(lambda: savepoint_job(job, by=BY))
+
+    assert "no repository.json" in error.message and "--new-repository" in error.hint
+    refused(lambda: exchange(job, lambda *_: None, by=BY))
+    assert list((folder / "repository").iterdir()) == [], "no new one in an empty mount point"
+    assert assess_job(job).level == "breach"
+    (diagnosis,) = diagnose_job(job)
+    found = diagnosis.findings[0]
+    assert (found.code, found.severity) == ("repository-lost", "error")
+    assert len(diagnosis.findings) > 1, "the rest is looked at, too"
+    prepare_launch(job, job.records(), by=BY)  # nothing of the query is lost
+
+    savepoint_job(job, by=BY, new_repository=True)
+    savepoint_job(job, by=BY)
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and renewed.repository_id != marker.repository_id
+
+
+def test_a_driver_does_not_accept_another_repository_in_its_place(folder: Path) -> None:
+    """It starts, since nothing of the query is lost; that the savepoints are has to be said all the same."""
+    job = declare(folder, more='control = "control"')
+    checkpoint = worked(job)
+    savepoint_job(job, by=BY)
+    lose_repository(folder)
+    Repository.open(open_store(job.repository), create=True)  # for another job
+    spec = prepare_launch(job, job.records(), by=BY)
+    generation = job.records().generation(None)
+    assert generation is not None
+
+    renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=job.records(),
+        by=BY,
+        repository=spec.repository,
+        repository_id=spec.repository_id,
+        facts={"query_id": checkpoint.query_id, "sink": SINK},
+        saved=False,
+    )
+
+    refused(lambda: savepoint_job(job, by=BY))
+    assert assess_job(job).level == "breach"
+
+
+def test_a_repository_on_s3_by_another_name_is_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None
+    write_marker(job.checkpoint, replace(marker, repository="s3a://bucket/saved", repository_id="r1"))
+    asked: list[str] = []
+
+    def gone(store: Store) -> None:
+        asked.append(store.uri)
+        raise NotFoundError("It is gone.", code="no-such-repository")
+
+    monkeypatch.setattr(preflight, "read_header", gone)
+    query = replace(declared_query(job, MAIN, job.records()), repository="s3://bucket/saved")
+
+    error = savepoints_lost(query)
+
+    assert error is not None and error.code == "repository-lost" and asked == ["s3://bucket/saved"]
+    generation = job.records().generation(None)
+    assert generation is not None
+    control = job.records()
+    renew_marker(
+        job.checkpoint,
+        job=job.name,
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        repository="s3://bucket/saved",
+    )
+    renewed = read_marker(job.checkpoint)
+    assert renewed is not None and (renewed.repository, renewed.repository_id) == ("s3://bucket/saved", "r1")
+
+
+def test_a_checkpoint_on_s3_that_is_gone_is_missed_by_either_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records were lost, and a restore that came to nothing left others."""
+    job = declare(folder)
+    worked(job)
+    marker, generation = read_marker(job.checkpoint), job.records().generation(None)
+    assert marker is not None and generation is not None
+    write_marker(job.checkpoint, replace(marker, location="s3a://bucket/flights"))
+    job.records().record_query(None, {})
+    query = declared_query(job, MAIN, job.records())
+    monkeypatch.setattr(preflight, "open_store", lambda location: MemoryStore())
+
+    refused(
+        lambda: check_start(query, replace(generation, location="s3://bucket/flights")), "checkpoint-lost"
+    )
+
+
+def test_another_repository_that_is_declared_is_no_loss(folder: Path) -> None:
+    job = declare(folder, more='control = "control"')
+    worked(job)
+    savepoint_job(job, by=BY)
+
+    savepoint_job(replace(job, repository=f"file://{folder}/other"), by=BY)
+
+
+def test_a_job_that_is_older_than_markers_gets_one_and_is_refused_nothing(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = Path(str(marker_location(job.checkpoint)).removeprefix("file://"))
+    assert marker == folder / "checkpoints/flights.streambank.json"
+    marker.unlink()
+
+    prepare_launch(job, job.records(), by=BY)
+    assert not marker.exists(), "the driver writes it"
+    savepoint_job(job, by=BY)
+
+    said = json.loads(marker.read_bytes())
+    assert (said["format"], said["job"], said["query"], said["generation"]) == (1, "flights", "main", 1)
+    assert (said["control"], said["sink"]) == (f"file://{folder}/repository/jobs", SINK)
+    before = marker.stat().st_mtime_ns
+    savepoint_job(job, by=BY)
+    assert marker.stat().st_mtime_ns == before, "a take that has nothing to add leaves it alone"
+
+
+def test_without_a_marker_the_directory_of_a_later_generation_says_so(folder: Path) -> None:
+    job = declare(folder)
+    (folder / "checkpoints/flights.g0003").mkdir(parents=True)
+    prepare_launch(job, job.records(), by=BY)
+    shutil.rmtree(folder / "repository")
+    (folder / "checkpoints/flights.g0003/metadata").write_text("{}")
+
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+
+    assert "flights.g0003 is the directory of a later generation" in error.message
+    assert "flights.g0003 as the job's checkpoint" in error.hint
+    refused(lambda: prepare_launch(job, job.records(), by=BY, fresh_start=True))
+
+
+def test_a_checkpoint_that_another_program_made_is_adopted(folder: Path) -> None:
+    job = declare(folder)
+    LiveCheckpoint(open_store(job.checkpoint), retain=20).run(2)
+
+    assert prepare_launch(job, job.records(), by=BY).queries[MAIN].committed == 1
+
+
+def test_two_jobs_with_one_checkpoint_do_not_both_run(folder: Path) -> None:
+    one = declare(folder)
+    worked(one)
+    text = (folder / "streaming_jobs.toml").read_text()
+    (folder / "other.toml").write_text(text.replace("jobs.flights", "jobs.planes"))
+    other = load_jobs(folder / "other.toml").job("planes")
+    assert other.checkpoint == one.checkpoint
+
+    error = refused(
+        lambda: start_job(other, by=BY, launcher=fake_launcher(folder)), "checkpoint-of-another-job"
+    )
+
+    assert "belongs to job flights" in error.message
+    assert job_status(other).state == "never-started"
+    claim = one.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
+    held = refused(
+        lambda: start_job(other, by=BY, launcher=fake_launcher(folder), fresh_start=True),
+        "checkpoint-of-another-job",
+    )
+    assert "That job is held by" in held.message
+    claim.release("released")
+    prepare_launch(other, other.records(), by=BY, fresh_start=True)  # it was renamed
+    refused(lambda: prepare_launch(one, one.records(), by=BY), "checkpoint-of-another-job")
+
+
+def test_one_job_of_two_declarations_does_not_run_twice(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    elsewhere = replace(job, control=f"file://{folder}/elsewhere")
+    elsewhere.records().generations().ensure_first(job.checkpoint, by=BY)
+    prepare_launch(elsewhere, elsewhere.records(), by=BY)  # its records were moved
+    claim = job.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9, details={})
+
+    refused(lambda: prepare_launch(elsewhere, elsewhere.records(), by=BY), "checkpoint-of-another-job")
+
+    claim.release("released")
+
+
+def test_records_by_another_name_are_no_other_records(folder: Path) -> None:
+    job = declare(folder)
+    worked(job)
+    control = str(job.control).removeprefix("file://")
+    (folder / "link").symlink_to(control)
+    linked = replace(job, control=f"file://{folder}/link")
+    query = declared_query(linked, MAIN, linked.records())
+    claim = linked.records().lease.acquire(
+        [this_process("python")], beat_s=1, ttl_s=9, details={"launch_id": "l1"}
+    )
+
+    assert records_lost(query) is None, "the driver itself, and whoever asks beside it"
+    assert check_acceptable(query) is not None
+
+    # A copy has the record of the old lease, but takes one of its own.
+    shutil.copytree(control, folder / "copy")
+    copied = replace(job, control=f"file://{folder}/copy")
+    copied.records().lease.break_lease(by=BY, why="a test", even_live=True)
+    copied.records().lease.acquire([this_process("python")], beat_s=1, ttl_s=9)
+    error = records_lost(declared_query(copied, MAIN, copied.records()))
+    assert error is not None and error.code == "checkpoint-of-another-job"
+    claim.release()
+
+
+def test_records_on_s3_by_another_name_are_not_opened_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = read_marker(job.checkpoint)
+    assert marker is not None
+    control = job.records()
+    generation = control.generation(None)
+    assert generation is not None
+    by_spark = JobControl(open_store("s3a://bucket/control/flights"), job.name)
+    monkeypatch.setattr(JobControl, "generation", lambda self, query: generation)
+    monkeypatch.setattr(JobControl, "open", lambda *args: pytest.fail("the same records"))
+    write_marker(job.checkpoint, replace(marker, control="s3://bucket/control"))
+
+    assert records_lost(declared_query(job, MAIN, by_spark)) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"format": 2}', b'{"format": 1, "job": "flights"}', b"[]"])
+def test_a_marker_that_cannot_be_read(folder: Path, data: bytes) -> None:
+    job = declare(folder)
+    worked(job)
+    marker = folder / "checkpoints/flights.streambank.json"
+    marker.write_bytes(data)
+
+    prepare_launch(job, job.records(), by=BY)  # its records are there
+    lose_repository(folder)
+    error = refused(lambda: prepare_launch(job, job.records(), by=BY))
+    assert "flights.streambank.json" in error.message
+    prepare_launch(job, job.records(), by=BY, fresh_start=True)
+    assert read_marker(job.checkpoint) is not None
+
+
+def test_a_checkpoint_at_the_root_of_its_store_has_no_beside() -> None:
+    for root in ("file:///checkpoint", "s3://bucket", "memory://name"):
+        assert marker_location(root) is None
+        assert read_marker(root) is None
+    write_marker("file:///checkpoint", Marker("job", MAIN, 1, "file:///checkpoint", "file:///control"))
+    assert marker_location("s3://bucket/ck") == "s3://bucket/ck.streambank.json"
+
+
+def test_a_marker_holds_no_secret(folder: Path) -> None:
+    job = declare(folder)
+    control = job.records()
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    (folder / "checkpoints").mkdir()
+    facts: dict[str, Any] = {"query_id": "q", "sink": "JdbcSink(url=jdbc:x, password=hunter2)"}
+
+    why = renew_marker(
+        job.checkpoint,
+        job="flights",
+        query=MAIN,
+        generation=generation,
+        control=control,
+        by=BY,
+        facts=facts,
+    )
+
+    assert why is None
+    text = (folder / "checkpoints/flights.streambank.json").read_text()
+    assert '"sink": "JdbcSink"' in text and "hunter2" not in text
+
+
+def test_a_marker_that_cannot_be_written_is_said(folder: Path) -> None:
+    job = declare(folder)
+    control = JobControl.open(job.control, job.name)
+    generation = control.generations().ensure_first(job.checkpoint, by=BY)
+    (folder / "checkpoints").write_text("a file")
+
+    why = renew_marker(
+        job.checkpoint, job="flights", query=MAIN, generation=generation, control=control, by=BY
+    )
+
+    assert why

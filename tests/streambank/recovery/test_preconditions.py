@@ -1,0 +1,74 @@
+"""A job is changed by its own records only: what is guessed about where they are is compared first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streambank.core.errors import RefusedError
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import plan_restore, restore
+from tests.support.jobs.simulated_job import BY, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
+
+ELSEWHERE = "memory://elsewhere/jobs/orders"
+
+
+def managed(shop: SimulatedJob, records: str) -> str:
+    """A savepoint of a managed job whose records are at a place."""
+    return shop.run(3).take(taken_by={"records": records}).savepoint
+
+
+def changing(shop: SimulatedJob) -> list[dict[str, Any]]:
+    """Restores that change something of the job, by records that nobody has named."""
+    return [
+        {"generation": shop.control(), "guessed": True, "opener": quick_store},
+        {
+            "into": shop.open("restored"),
+            "sink": "rollback",
+            "control": shop.control(),
+            "guessed": True,
+            "opener": quick_store,
+        },
+        {"into": shop.open("restored"), "sink": "rollback", "opener": quick_store},
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_guessed_records_that_are_not_the_jobs_change_nothing(shop: SimulatedJob, which: int) -> None:
+    savepoint = managed(shop, ELSEWHERE)
+    shop.run(2)
+    target = changing(shop)[which]
+    before = contents(quick_store(shop.base))
+    with pytest.raises(RefusedError) as caught:
+        restore(RestoreRequest(shop.repository, savepoint, by=BY, **target))
+    assert caught.value.code == "other-records"
+    assert ELSEWHERE in caught.value.message and "--jobs" in caught.value.hint
+    plan = plan_restore(RestoreRequest(shop.repository, savepoint, **target))
+    assert plan.refusals[0].code == "other-records"
+    assert contents(quick_store(shop.base)) == before
+
+
+def test_records_that_somebody_names_may_have_moved(shop: SimulatedJob) -> None:
+    savepoint = managed(shop, ELSEWHERE)
+    report = restore(
+        RestoreRequest(shop.repository, savepoint, generation=shop.control(), opener=quick_store, by=BY)
+    )
+    assert report.generation == 2
+
+
+def test_guessed_records_that_are_the_jobs_are_used(shop: SimulatedJob) -> None:
+    savepoint = managed(shop, shop.control().store.uri)
+    control = shop.control()
+    report = restore(
+        RestoreRequest(
+            shop.repository, savepoint, generation=control, guessed=True, opener=quick_store, by=BY
+        )
+    )
+    assert report.generation == 2
+
+
+def test_a_look_at_a_savepoint_in_a_directory_needs_no_records(shop: SimulatedJob) -> None:
+    savepoint = managed(shop, ELSEWHERE)
+    assert shop.restore(savepoint, control=shop.control(), guessed=True).batch == 2

@@ -1,0 +1,154 @@
+"""Which savepoint a restore takes where it is asked for the newest that is good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from streambank.core.errors import InputError, NotFoundError
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.resolve import choose
+from streambank.recovery.restore import plan_restore
+from streambank.repository.repository import Repository
+from streambank.savepoint.take import TakeRequest, take
+from streambank.savepoint.verify import VerifyReport, verify
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+from tests.support.jobs.simulated_job import JOB, SimulatedJob, quick_store
+from tests.support.storage.contents import contents
+from tests.support.storage.faulty_store import Fault, FaultyStore
+
+
+class TestLatestGood:
+    def test_is_the_newest(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        shop.take()
+        shop.run(1)
+        newest = shop.take()
+        report = shop.restore("latest-good")
+        assert (report.savepoint, report.skipped) == (newest.savepoint, ())
+
+    def test_walks_back_past_damaged_ones_and_says_which(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        good = shop.take()
+        before = {info.path for info in shop.repository_store.list("packs")}
+        shop.run(2)
+        damaged = shop.take()
+        for info in list(shop.repository_store.list("packs")):
+            if info.path not in before:
+                data = bytearray(shop.repository_store.read(info.path))
+                data[3] ^= 1
+                shop.repository_store.write(info.path, bytes(data))
+        shop.run(1)
+        listed = shop.take(batch=2)
+        assert listed.already_there
+        manifest = f"savepoints/{JOB}/{damaged.savepoint}.json"
+        plan = plan_restore(
+            RestoreRequest(
+                shop.repository,
+                "latest-good",
+                into=shop.open("restored"),
+                sink="rollback",
+                opener=quick_store,
+            )
+        )
+        assert plan.savepoint == good.savepoint
+        assert [one.savepoint for one in plan.skipped] == [damaged.savepoint]
+        assert plan.skipped[0].why
+        assert shop.repository_store.exists(manifest)
+        report = shop.restore("latest-good", sink="rollback")
+        assert report.savepoint == good.savepoint
+        # what was found is recorded, so that no one counts on the damaged one
+        summaries = {one.savepoint: one for one in shop.repository.manifests(JOB)}
+        assert summaries[damaged.savepoint].verified_ok is False
+        assert summaries[good.savepoint].verified_ok is True
+
+    @pytest.mark.parametrize("reads", [[1], [2], range(1, 20)])
+    def test_walks_past_what_the_disk_does_not_give_if_it_still_does_not_when_asked_again(
+        self, shop: SimulatedJob, reads: Sequence[int]
+    ) -> None:
+        shop.run(3)
+        good = shop.take()
+        before = {info.path for info in shop.repository_store.list("packs")}
+        shop.run(2)
+        newest = shop.take()
+        (pack,) = {info.path for info in shop.repository_store.list("packs")} - before
+        faulty = FaultyStore(
+            shop.repository_store,
+            *(Fault("error", call, frozenset({"read"}), key=pack) for call in reads),
+        )
+        chosen = choose(Repository.open(faulty), "latest-good", JOB, record=False)
+        assert faulty.fired
+        if len(reads) == 1:
+            assert (chosen.manifest.savepoint, chosen.skipped) == (newest.savepoint, ())
+            return
+        assert chosen.manifest.savepoint == good.savepoint
+        (skipped,) = chosen.skipped
+        assert skipped.savepoint == newest.savepoint
+        assert pack in skipped.why
+
+    def test_is_the_newest_by_its_data_not_by_when_it_was_taken(self, shop: SimulatedJob) -> None:
+        shop.run(6)
+        newest = shop.take()
+        shop.take(batch=2)
+        assert shop.restore("latest-good").savepoint == newest.savepoint
+        # what goes on from a restore is newer than what it was restored from, whatever its batches are called
+        again = LiveCheckpoint(shop.open("second"), query_id=shop.live.query_id, seed=1).run(4)
+        from_there = take(TakeRequest(again.store, shop.repository, JOB))
+        assert from_there.batch < newest.batch
+        assert shop.restore("latest-good", "restored-again").savepoint == from_there.savepoint
+
+    def test_none_that_verifies(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        taken = shop.take()
+        shop.repository_store.write(f"savepoints/{JOB}/{taken.savepoint}.json", b"{}")
+        with pytest.raises(NotFoundError) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "no-good-savepoint"
+        assert contents(shop.open("restored")) == {}
+
+    def test_of_several_that_do_not_verify_the_newest_is_told(self, shop: SimulatedJob) -> None:
+        shop.run(3)
+        shop.take()
+        shop.run(2)
+        newest = shop.repository.load(JOB, shop.take().savepoint)
+        for info in list(shop.repository_store.list("packs")):
+            shop.repository_store.delete(info.path)
+        with pytest.raises(
+            NotFoundError, match=f"None of the 2 .*; the newest: .*{newest.batch}: "
+        ) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "no-good-savepoint"
+
+    def test_one_that_is_expired_meanwhile_is_passed_over(
+        self, shop: SimulatedJob, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.run(3)
+        older = shop.take()
+        shop.run(2)
+        newest = shop.take()
+
+        def expired(
+            repository: Repository, job: str, savepoint: str, *args: Any, **options: Any
+        ) -> VerifyReport:
+            if savepoint == newest.savepoint:
+                repository.store.delete(f"savepoints/{job}/{savepoint}.json")
+            return verify(repository, job, savepoint, *args, **options)
+
+        monkeypatch.setattr("streambank.recovery.resolve.verify", expired)
+        report = shop.restore("latest-good", sink="rollback")
+        assert report.savepoint == older.savepoint
+        assert [one.to_dict() for one in report.skipped] == [
+            {"savepoint": newest.savepoint, "why": "It has expired meanwhile."}
+        ]
+
+    def test_of_several_jobs_needs_a_name(self, shop: SimulatedJob) -> None:
+
+        shop.run(3)
+        shop.take()
+        take(TakeRequest(shop.checkpoint, shop.repository, "other"))
+        with pytest.raises(InputError) as caught:
+            shop.restore("latest-good")
+        assert caught.value.code == "which-job"
+        assert shop.restore("latest-good", job="other").job == "other"

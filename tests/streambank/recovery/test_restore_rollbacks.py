@@ -1,0 +1,105 @@
+"""A restore that ended between taking the sinks back and switching: the older checkpoint is not started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streambank.control.generations import Generations
+from streambank.core.errors import RefusedError
+from streambank.declaration.declaration import Job, load_jobs
+from streambank.driver.prepare import prepare_launch
+from streambank.driver.spec import check_generations
+from streambank.recovery import restore as restoring
+from streambank.recovery.preconditions import RestoreRequest
+from streambank.recovery.restore import RestoreReport, restore
+from streambank.sinks.file import rollback
+from tests.support.jobs.simulated_job import BY, JOB, SimulatedJob, quick_store
+from tests.support.storage.faulty_store import SimulatedCrash
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> SimulatedJob:
+    return SimulatedJob(tmp_path)
+
+
+@pytest.fixture
+def job(shop: SimulatedJob, tmp_path: Path) -> Job:
+    """The job as one that was started once, with six batches of which three are saved."""
+    (tmp_path / "app.py").write_text("")
+    (tmp_path / "jobs.toml").write_text(
+        f'repository = "repository"\n[jobs.{JOB}]\napplication = "app.py"\ncheckpoint = "ck"\n'
+    )
+    declared = load_jobs(tmp_path / "jobs.toml").job(JOB)
+    shop.run(3)
+    shop.take()
+    shop.run(3)
+    assert prepare_launch(declared, declared.records(), by=BY).queries["main"].generation == 1
+    return declared
+
+
+def go_back(shop: SimulatedJob) -> RestoreReport:
+    return restore(
+        RestoreRequest(
+            shop.repository, "b000002", generation=shop.control(), by=BY, opener=quick_store, sink="rollback"
+        )
+    )
+
+
+def killed(shop: SimulatedJob, patch: pytest.MonkeyPatch, where: object, name: str) -> None:
+    """A restore of batch 2 that is killed as it is about to call something; its locks are broken then."""
+
+    def die(*args: object, **options: object) -> None:
+        raise SimulatedCrash(name)
+
+    with patch.context() as patched:
+        patched.setattr(where, name, die)
+        with pytest.raises(SimulatedCrash):
+            go_back(shop)
+    shop.control().operation_lock.break_operation(by=BY, why="killed", even_live=True)
+    shop.control().lease.break_lease(by=BY, why="killed", even_live=True)
+
+
+@pytest.mark.parametrize(("where", "name"), [(Generations, "switch"), (rollback, "_move")])
+def test_the_older_generation_is_not_started(
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch, where: object, name: str
+) -> None:
+    launched = prepare_launch(job, job.records(), by=BY)
+    killed(shop, monkeypatch, where, name)
+
+    starts: list[Callable[[], object]] = [
+        lambda: prepare_launch(job, job.records(), by=BY),
+        lambda: check_generations(launched, job.records()),  # launched before, and the lease only now
+    ]
+    for start in starts:
+        with pytest.raises(RefusedError, match="rolled back to batch 2") as refused:
+            start()
+        assert refused.value.code == "sinks-taken-back"
+        assert f"--job {JOB} --generation --sink rollback" in refused.value.hint
+
+    report = go_back(shop)
+    spec = prepare_launch(job, job.records(), by=BY)
+    assert spec.queries["main"].generation == report.generation
+    check_generations(spec, job.records())
+
+
+def test_one_that_was_killed_before_it_touched_a_sink_is_no_obstacle(
+    shop: SimulatedJob, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed(shop, monkeypatch, restoring, "roll_back_sinks")
+
+    assert job.records().store.names("taken-back/main")  # it got as far as the note
+    assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 1
+
+
+def test_after_a_restore_into_a_directory_the_job_is_not_started_either(shop: SimulatedJob, job: Job) -> None:
+    shop.restore("b000002", sink="rollback", control=job.records())
+
+    with pytest.raises(RefusedError, match="restored") as refused:
+        prepare_launch(job, job.records(), by=BY)
+    assert refused.value.code == "sinks-taken-back"
+
+    go_back(shop)
+    assert prepare_launch(job, job.records(), by=BY).queries["main"].generation == 2

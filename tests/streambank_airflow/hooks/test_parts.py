@@ -1,0 +1,60 @@
+"""The parts of the hook: each is in the reference, shares the connection, and waits until it is used."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import pytest
+
+from streambank_airflow.hooks.declared import DeclaredJobs
+from streambank_airflow.hooks.streambank import StreambankHook
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.airflow
+
+PARTS = [name for name, value in vars(StreambankHook).items() if isinstance(value, cached_property)]
+WITHOUT_CONNECTION = {"check_request"}
+"""Verbs that open nothing."""
+
+
+def verbs(part: Any) -> Iterator[tuple[str, Any]]:
+    for name, verb in vars(type(part)).items():
+        if inspect.isfunction(verb) and not name.startswith("_"):
+            yield name, verb
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_shares_what_finds_jobs_and_is_made_once(name: str) -> None:
+    hook = StreambankHook(jobs_file="jobs.toml")
+    part = getattr(hook, name)
+    assert part.declared is hook.declared
+    assert getattr(hook, name) is part
+    assert type(part).__mro__[1:] == (object,), "parts do not build on each other"
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_verb_of_a_part_goes_by_the_connection(name: str) -> None:
+    part = getattr(StreambankHook(), name)
+    assert {verb for verb, made in verbs(part) if not hasattr(made, "__wrapped__")} <= WITHOUT_CONNECTION
+
+
+def test_the_reference_names_every_part_with_its_verbs() -> None:
+    page = (ROOT / "docs/reference/airflow.md").read_text(encoding="utf-8")
+    section = page.split("\n## Hook\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `hook\.(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
+    shown = {part: set(re.findall(r"`(\w+)`", cell)) for part, cell in rows}
+    hook = StreambankHook()
+    finders = {name for name, _ in verbs(hook.declared)}
+    assert set(shown) == {"declared", *PARTS}
+    assert shown.pop("declared") <= finders | {"settings", "jobs_file"}
+    assert shown == {name: {verb for verb, _ in verbs(getattr(hook, name))} for name in PARTS}
+
+
+def test_jobs_are_found_without_a_part() -> None:
+    hook = StreambankHook(jobs_file="jobs.toml")
+    assert isinstance(hook.declared, DeclaredJobs)
+    assert not set(vars(hook)) & set(PARTS)

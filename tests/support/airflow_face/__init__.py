@@ -1,0 +1,1 @@
+"""Airflow for tests: real processes, its metadata database, notifiers."""

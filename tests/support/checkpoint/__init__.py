@@ -1,0 +1,1 @@
+"""Checkpoints for tests: recorded from Spark, or written as it writes them."""

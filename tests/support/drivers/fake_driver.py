@@ -1,0 +1,260 @@
+"""A driver without Spark: takes the lease, beats, obeys requests, commits batches. Started like the real one.
+
+What it does stands in the application arguments of the launch spec; all around it is the real thing. It
+commits one batch and then waits for a stop; with `--period-s` it goes on committing, into checkpoints of
+which savepoints can be taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from streambank.control.control import JobControl
+from streambank.control.keepalive import Keeper
+from streambank.control.processes import ProcessId, this_process
+from streambank.control.requests import STOP, Request
+from streambank.core.errors import StreambankError
+from streambank.driver.spec import LaunchSpec, check_generations, decode_launch
+from streambank.job.health import AwakeClock
+from streambank.storage import local_path, open_store
+from streambank_spark.runner.superseded import check_not_superseded, take_lease
+from tests.support.checkpoint.live_checkpoint import LiveCheckpoint
+
+
+class FakeDriver:
+    """What a driver is to the records of its job: it takes the lease, beats, and obeys a stop.
+
+    It may be a process of its own, as below, or a thread (tests/support/drivers/cluster_drivers.py).
+
+    Args:
+        spec: Its launch.
+        control: The job's records, as its host sees them.
+        process: Who it is.
+
+    Raises:
+        RefusedError: Somebody holds the lease (code `lease-held`).
+    """
+
+    def __init__(self, spec: LaunchSpec, control: JobControl, process: ProcessId) -> None:
+        self.spec = spec
+        self.control = control
+        self.claim = take_lease(spec, control, [process])
+
+    def begin(
+        self, status: Callable[[], Mapping[str, object]], on_lost: Callable[[str], None] | None = None
+    ) -> None:
+        """Beat, and look whether it still is wanted.
+
+        Raises:
+            StreambankError: It is not; the lease is free again.
+        """
+        self.keeper = Keeper(self.claim, on_lost=on_lost, status=status).start()
+        try:
+            check_generations(self.spec, self.control)
+            check_not_superseded(self.spec, self.control, self.claim)
+        except StreambankError:
+            self.keeper.stop()
+            self.claim.release("refused")
+            raise
+
+    def stops(self) -> list[Request]:
+        """The stops that it has not answered."""
+        return [one for one in self.control.requests.open(self.claim.epoch) if one.kind == STOP]
+
+    def end(self, exit_code: int = 0) -> None:
+        """Give the lease back."""
+        self.keeper.stop()
+        self.claim.release("released", exit_code=exit_code)
+
+
+def main() -> int:
+    spec = decode_launch(Path(sys.argv[sys.argv.index("--launch") + 1]).read_bytes())
+    options = parser().parse_args(spec.args)
+    print(f"fake driver {os.getpid()} of {spec.launch_id}", flush=True)
+    time.sleep(options.boot_s)
+    while options.boot_until is not None and not options.boot_until.exists():
+        time.sleep(0.02)
+    if options.die_before_lease is not None:
+        print(*options.last_words.split("|"), sep="\n", flush=True)
+        return int(options.die_before_lease)
+    try:
+        driver = FakeDriver(spec, spec.control_of_job(), this_process("python"))
+        work = (CommitsOnce if options.period_s is None else KeepsCommitting)(driver, options)
+        driver.begin(work.status, on_lost=lambda why: os.kill(os.getpid(), 9))
+    except StreambankError as error:
+        print(f"streambank: {error.message}", flush=True)
+        return error.exit_code
+    if options.fail is not None:
+        driver.control.record_event("query-ended", launch_id=spec.launch_id, failure=options.fail)
+    if options.die_after_lease is not None:
+        os._exit(options.die_after_lease)
+    driver.control.record_event("driver-started", launch_id=spec.launch_id, epoch=driver.claim.epoch)
+    work.run()
+    driver.end()
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser()
+    found.add_argument("--boot-s", type=float, default=0.0)
+    found.add_argument("--boot-until", type=Path, help="a file somebody will make")
+    found.add_argument("--stop-after-commit", action="store_true", help="SIGSTOP before the first heartbeat")
+    found.add_argument("--die-before-lease", type=int)
+    found.add_argument("--die-after-lease", type=int)
+    found.add_argument("--fail", help="record this as the failure of its query")
+    found.add_argument("--last-words", default="it does not feel well")
+    found.add_argument("--run-to-end", action="store_true")
+    found.add_argument("--never-trigger", action="store_true")
+    found.add_argument("--deaf", action="store_true")
+    found.add_argument("--forced", action="store_true")
+    found.add_argument("--still-s", type=float, help="say that there has been no progress for so long")
+    found.add_argument("--first", action="store_true", help="say that its first batch still runs")
+    found.add_argument("--recovers", type=Path, help="a file: where it is, there is progress again")
+    found.add_argument("--period-s", type=float, help="commit a batch so often, until it is asked to stop")
+    found.add_argument("--batches", type=int, default=10**9, help="with a period: end after so many")
+    found.add_argument("--dies", type=Path, help="a file: after as many batches end as by kill -9")
+    found.add_argument("--hangs", type=Path, help="a file: after as many batches commit no more")
+    return found
+
+
+class Work:
+    """What a driver does between its start and its end.
+
+    Args:
+        driver: It, with the lease.
+        options: See `parser`.
+    """
+
+    def __init__(self, driver: FakeDriver, options: argparse.Namespace) -> None:
+        self.driver = driver
+        self.spec = driver.spec
+        self.options = options
+        self.control = driver.control
+        self.claim = driver.claim
+
+    def status(self) -> Mapping[str, object]:
+        """What its heartbeat says."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Work until it is asked to stop, and answer that."""
+        raise NotImplementedError
+
+
+class CommitsOnce(Work):
+    """One batch of each query, with logs alone; then it waits."""
+
+    queries: Mapping[str, Any] = {}
+
+    def status(self) -> Mapping[str, object]:
+        status = {"state": "running", "queries": self.queries}
+        options = self.options
+        if options.still_s is None:
+            return status
+        still_s = 0.0 if options.recovers is not None and options.recovers.exists() else options.still_s
+        about = {
+            name: {"batch": -1 if options.first else 0, "still_s": still_s, "trigger_s": 0.0}
+            for name in self.spec.queries
+        }
+        return {**status, "still_s": still_s, "queries": about}
+
+    def run(self) -> None:
+        triggered = not self.options.never_trigger
+        for query in self.spec.queries.values() if triggered else ():
+            folder = local_path(query.checkpoint)
+            assert folder is not None
+            for log in ("offsets", "commits"):
+                (folder / log).mkdir(parents=True, exist_ok=True)
+                number = len(list((folder / log).iterdir()))
+                (folder / log / str(number)).write_text("v1\n{}")
+        if self.options.stop_after_commit:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self.queries = {name: {"batch": -1, "triggered": triggered} for name in self.spec.queries}
+        ends = self.options.run_to_end
+        while not ends:
+            for request in self.driver.stops():
+                if not self.options.deaf:
+                    drained = {"drained": True} if request.options.get("drain") else {}
+                    how = "forced" if self.options.forced else "stopped"
+                    self.control.requests.answer(request.number, how, exit_code=0, **drained)
+                    ends = True
+            time.sleep(0.05)
+
+
+class KeepsCommitting(Work):
+    """Batch after batch, into checkpoints as Spark writes them.
+
+    While it hangs it beats, and does what it is asked.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.checkpoints = {name: go_on(query.checkpoint) for name, query in self.spec.queries.items()}
+        self.seen: dict[str, dict[str, float]] = {
+            name: {"batch": -1, "triggered": False} for name in self.checkpoints
+        }
+        self.awake = AwakeClock()
+        self.moved = self.awake.now()
+
+    def status(self) -> Mapping[str, object]:
+        still = {"still_s": self.awake.now() - self.moved}
+        queries = {name: one | still for name, one in self.seen.items()}
+        return {"state": "running", **still, "queries": queries}
+
+    def run(self) -> None:
+        asked = None
+        done = 0
+        while asked is None and done < self.options.batches:
+            if _is_due(self.options.hangs, done):
+                print("java.lang.IllegalStateException: stuck with password=hunter2", flush=True)
+            elif _is_due(self.options.dies, done):
+                print("it does not feel well", flush=True)
+                os._exit(9)
+            else:
+                self.commit(first=done == 0)
+                done += 1
+            time.sleep(self.options.period_s)
+            asked = next(iter(self.driver.stops()), None)
+        if asked is not None:
+            facts = {"launch_id": self.spec.launch_id, "epoch": self.claim.epoch, "request": asked.number}
+            self.control.record_event("stop-asked", **facts)
+            self.control.requests.answer(asked.number, "stopped", exit_code=0)
+
+    def commit(self, *, first: bool) -> None:
+        for name, checkpoint in self.checkpoints.items():
+            checkpoint.run(1)
+            if first:
+                facts = {
+                    "epoch": self.claim.epoch,
+                    "generation": self.spec.queries[name].generation,
+                    "query_id": checkpoint.query_id,
+                }
+                self.control.record_query(name, facts)
+            self.seen[name] = {"batch": checkpoint.last, "triggered": True}
+            self.moved = self.awake.now()
+
+
+def _is_due(file: Path | None, done: int) -> bool:
+    return file is not None and file.exists() and done >= int(file.read_text())
+
+
+def go_on(location: str) -> LiveCheckpoint:
+    """The checkpoint at a location, at its last committed batch."""
+    store = open_store(location)
+    checkpoint = LiveCheckpoint(store, retain=20)
+    if store.exists("metadata"):
+        checkpoint.query_id = json.loads(store.read("metadata"))["id"]
+        checkpoint.next_batch = max((int(each) for each in store.names("commits")), default=-1) + 1
+    return checkpoint
+
+
+if __name__ == "__main__":
+    sys.exit(main())

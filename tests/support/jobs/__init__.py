@@ -1,0 +1,1 @@
+"""Jobs for tests: declared, simulated, or run by real drivers."""

@@ -1,0 +1,1 @@
+"""Kafka for tests: a broker in memory, and a real one."""

@@ -1,0 +1,1 @@
+"""Repositories for tests: small savepoints, and damage to them."""

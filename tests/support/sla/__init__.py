@@ -1,0 +1,1 @@
+"""Histories and verdicts for tests."""

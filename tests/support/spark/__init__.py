@@ -1,0 +1,1 @@
+"""Spark for tests: sessions, queries, clusters, and fakes of what it answers."""

@@ -1,0 +1,1 @@
+"""Stores for tests: with faults, with interruptions, on S3 servers."""
