@@ -161,15 +161,16 @@ def test_a_driver_elsewhere_that_does_not_answer_is_an_error_and_never_killed_he
 def test_a_stop_waits_for_a_start_that_is_under_way_and_its_driver_runs_nothing(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = declare(folder, "--boot-s", "0.7")
+    gate = folder / "gate"
+    job = declare(folder, "--boot-until", str(gate))
+    caplog.set_level(logging.INFO, "streambank.control")
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(start_job, job, by=BY, launcher=fake_launcher(folder))
-        lock = job.records().operation_lock
-        poll(lambda: (view := lock.view()) is not None and view.state == "live")
-        caplog.set_level(logging.INFO, "streambank.control")
-        result = stop(folder, job)
-        started = starting.result(30)
-    assert caplog.messages[0].startswith("Waiting for a start to end: process")
+        poll(lambda: job.records().last_event("launched"))
+        stopping = threads.submit(stop, folder, job)
+        poll(lambda: any(text.startswith("Waiting for a start to end: process") for text in caplog.messages))
+        gate.touch()
+        started, result = starting.result(30), stopping.result(30)
     # The driver that came up meanwhile saw that it is superseded, and ran nothing.
     assert (started.state, result.state, result.how) == ("not-desired", "already-stopped", "none")
 

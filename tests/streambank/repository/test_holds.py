@@ -7,12 +7,13 @@ import time
 import pytest
 
 from streambank.core.errors import NotFoundError, StorageError
-from streambank.repository.holds import Holds, holds
+from streambank.repository.holds import HOLD_S, MAX_HOLD_S, Holds, add_hold, held, hold_key, holds
 from streambank.repository.repository import Repository
+from streambank.repository.sealed import decode_record, encode_record
 from streambank.savepoint.verify import verify
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
-from tests.support.repository.repositories import save
+from tests.support.repository.repositories import manifest_of, save
 from tests.support.storage.faulty_store import Fault, FaultyStore
 
 WRITE = frozenset({"write"})
@@ -152,3 +153,46 @@ def test_a_record_that_cannot_be_left_is_raised_unless_somebody_takes_it(store: 
             assert verify(Repository.open(faulty), *which, "full", unrecorded=taken).ok
             assert [error.code for error in taken] == ["no-permission"]
         faulty.assert_fired()
+
+
+def test_a_hold_that_goes_away_while_it_is_read_counts_until_the_next_look(store: MemoryStore) -> None:
+    class Ending(MemoryStore):
+        def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+            self.delete(key)
+            return super().read(key, offset, length)
+
+    which, ending = ("flights", manifest_of().savepoint), Ending()
+    add_hold(ending, "blake3", hold_key(*which), "restore", {"user": "ann"})
+    (seen,) = holds(ending, time.time_ns())
+    assert (seen.which, seen.left_s, seen.holder) == (which, HOLD_S, "somebody")
+    assert holds(ending, time.time_ns()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"savepoint": "b000099-000000000000"},
+        {"job": "trains"},
+        {"kind": "pin"},
+        {"id": "0" * 32},
+        {"at": "yesterday"},
+        {"hold_s": "long"},
+        {"boot": 7},
+        {"by": 7},
+    ],
+    ids=str,
+)
+def test_a_hold_that_cannot_be_understood_counts_as_long_as_any_may(
+    store: MemoryStore, change: dict[str, object]
+) -> None:
+    which = saved(store)
+    key = hold_key(*which)
+    add_hold(store, "blake3", key, "restore", {"user": "ann"})
+    fields = decode_record(store.read(key), "a hold")
+    del fields["digest"]
+    store.write(key, encode_record(fields | change, "blake3"))
+    now_ns = store.stat(key).mtime_ns
+    longest = held(store, *which, now_ns)
+    assert longest is not None and (longest.which, longest.left_s) == (which, MAX_HOLD_S)
+    assert longest.holder == "somebody"
+    assert held(store, *which, now_ns + int(MAX_HOLD_S * 1e9)) is None

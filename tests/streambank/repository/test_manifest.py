@@ -20,6 +20,7 @@ from streambank.repository.manifest import (
     decode,
     decode_head,
     encode,
+    glance,
     savepoint_id,
 )
 from streambank.repository.sealed import seal
@@ -226,6 +227,7 @@ def hostile() -> Iterator[Any]:
         (b'"files": [\n', b'"files": [[\n'),
         (b'"files": [\n', b'"files": [\n[1],\n'),
         (b'"files": [\n', b'"files": [],\n"other": [\n'),
+        (b'"files": [{"path": "_spark_metadata/3"', b'"files": [7, {"path": "_spark_metadata/3"'),
     ]:
         yield pytest.param([(old, new)], "record-damaged", id=f"{old[:30]!r} to {new[:30]!r}")
 
@@ -303,3 +305,33 @@ def test_the_id_tells_batches_queries_and_timelines_apart() -> None:
     assert len(others) == 5
     assert base not in others
     assert savepoint_id("j", "q", 12_345_678, b"", b"").startswith("b12345678-")
+
+
+def test_a_list_of_many_files_comes_back_whole_and_in_order() -> None:
+    files = {f"state/0/0/{number:04d}.delta": b"" for number in range(600)}
+    back = decode(encoded(manifest_of(files)))
+    assert [entry.path for entry in back.files] == [*files]
+
+
+def test_a_manifest_without_a_list_of_files_is_refused() -> None:
+    data = encoded(manifest_of({}))
+    with pytest.raises(IntegrityError, match="lists no files") as raised:
+        decode(resealed(data, (b'"files": [\n],\n', b"")))
+    assert raised.value.code == "record-damaged"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"batch": 3,\n', b""),
+        (b'"batch": 3,\n', b'"batch": x,\n'),
+        (b'"batch": 3', b'"batch": -3'),
+        (b'"format": 1', b'"format": 7'),
+        (b'"files": [\n', b'"files": ['),
+    ],
+)
+def test_a_glance_at_a_beginning_that_cannot_be_read_sees_nothing(old: bytes, new: bytes) -> None:
+    data = encoded(FULL)
+    seen = glance(data)
+    assert seen is not None and replace(seen, files=FULL.files) == FULL
+    assert old in data and glance(data.replace(old, new)) is None

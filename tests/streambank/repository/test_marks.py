@@ -7,6 +7,7 @@ import pytest
 from streambank.core.errors import ConflictError, IntegrityError, NotFoundError
 from streambank.repository.marks import PIN, add_mark, latest, read_mark, split_mark_name
 from streambank.repository.repository import Repository
+from streambank.repository.sealed import decode_record, encode_record
 from streambank.storage.memory import MemoryStore
 from tests.support.repository.repositories import manifest_of, save
 from tests.support.storage.faulty_store import FaultyStore
@@ -97,6 +98,20 @@ def test_a_mark_of_another_savepoint_is_refused(repository: Repository) -> None:
     repository.store.write(f"{PREFIX}/{name}", repository.store.read(f"marks/flights/{other}/{name}"))
     with pytest.raises(IntegrityError, match="another savepoint"):
         repository.pinned("flights", ID)
+
+
+@pytest.mark.parametrize("change", [{"at": "yesterday"}, {"at": 7}, {"at": None}], ids=str)
+def test_a_mark_that_does_not_say_when_it_was_made_is_refused(
+    repository: Repository, change: dict[str, object]
+) -> None:
+    repository.pin("flights", ID)
+    key = f"{PREFIX}/pin-0000000001.json"
+    fields = decode_record(repository.store.read(key), "a mark")
+    del fields["digest"]
+    repository.store.write(key, encode_record(fields | change, "blake3"))
+    with pytest.raises(IntegrityError, match=r"pin-0000000001\.json.*does not say when") as raised:
+        repository.pinned("flights", ID)
+    assert raised.value.code == "record-damaged"
 
 
 def test_names_of_marks() -> None:

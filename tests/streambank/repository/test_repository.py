@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +18,14 @@ from streambank.core.errors import (
     NotFoundError,
     StorageError,
 )
+from streambank.repository import repository as repositories
+from streambank.repository.coverage import Coverage
 from streambank.repository.digest import digest_of
+from streambank.repository.marks import VERIFIED
 from streambank.repository.objects.objects import Objects
 from streambank.repository.objects.packs import SMALL_BYTES
 from streambank.repository.repository import Repository
+from streambank.repository.trash import MIN_GRACE_S
 from streambank.storage.local.store import LocalStore
 from streambank.storage.memory import MemoryStore
 from streambank.storage.store import Store
@@ -292,3 +298,40 @@ def test_a_savepoint_is_not_committed_before_its_objects(repository: Repository)
             repository.commit(manifest_of())
     assert raised.value.code == "object-missing"
     assert list(repository.manifests()) == []
+
+
+def test_a_pin_of_a_savepoint_that_is_expired_meanwhile_is_no_pin(repository: Repository) -> None:
+    manifest = save(repository)
+
+    class Expiring(FaultyStore):
+        def write(self, key: str, data: bytes | Iterable[bytes], *, exclusive: bool = False) -> None:
+            super().write(key, data, exclusive=exclusive)
+            self.delete(f"savepoints/flights/{manifest.savepoint}.json")
+
+    store = Expiring(repository.store)
+    with pytest.raises(NotFoundError) as raised:
+        Repository.open(store).pin("flights", manifest.savepoint)
+    assert raised.value.code == "no-such-savepoint" and manifest.savepoint in str(raised.value)
+    assert [call.operation for call in store.calls if call.key.startswith("marks/")].count("write") == 1
+
+
+def test_a_verification_that_cannot_be_read_covers_nothing(repository: Repository) -> None:
+    manifest = save(repository)
+    mark = repository.record_verification("flights", manifest.savepoint, level="full", ok=True)
+    key = f"marks/flights/{manifest.savepoint}/{VERIFIED}-{mark.number:010d}.json"
+    repository.store.write(key, repository.store.read(key)[:-5])
+    assert repository.coverage("flights", manifest.savepoint) == Coverage()
+
+
+def test_a_commit_whose_looks_at_its_objects_all_take_too_long_lists_nothing(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = manifest_of(batch=4)
+    save(repository)
+    ticks = itertools.count(step=MIN_GRACE_S)
+    monkeypatch.setattr(repositories, "boot_clock_s", lambda: next(ticks))
+    with pytest.raises(ConflictError) as raised:
+        repository.commit(manifest)
+    assert raised.value.code == "commit-too-slow" and manifest.savepoint in str(raised.value)
+    assert not repository.store.exists(f"savepoints/flights/{manifest.savepoint}.json")
+    assert next(ticks) > MIN_GRACE_S  # the clock was asked

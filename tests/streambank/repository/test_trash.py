@@ -10,6 +10,7 @@ from streambank.repository.digest import digest_of
 from streambank.repository.objects import read as reading
 from streambank.repository.objects.large import object_key
 from streambank.repository.repository import Repository
+from streambank.repository.sealed import decode_record, encode_record
 from streambank.repository.trash import condemn, condemned_records, forget, forget_orphans, mark_done
 from streambank.storage.memory import MemoryStore
 from tests.support.repository.repositories import FILES, LARGE, manifest_of, save
@@ -136,3 +137,21 @@ def test_the_life_of_a_record(repository: Repository) -> None:
     forget_orphans(store)
     assert store.names("condemned") == []
     forget(store, record)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "pin"}, {"id": "0" * 32}, {"keys": [7]}, {"keys": "packs"}, {"boot": 7}, {"boot": {"id": ""}}],
+    ids=str,
+)
+def test_a_record_with_a_right_seal_that_says_something_else_condemns_nothing(
+    repository: Repository, change: dict[str, object]
+) -> None:
+    record = condemn(repository.store, "blake3", keys(repository), {})
+    key = f"condemned/{record.id}.json"
+    fields = decode_record(repository.store.read(key), "a record")
+    del fields["digest"]
+    repository.store.write(key, encode_record(fields | change, "blake3"))
+    (found,) = condemned_records(repository.store)
+    assert found.keys == () and found.error is not None and found.error.code == "record-damaged"
+    assert record.id in str(found.error)

@@ -16,8 +16,10 @@ from streambank.repository.objects.index_files import Damage, IndexFiles, Rebuil
 from streambank.repository.objects.large import Absent, look_up, object_key
 from streambank.repository.objects.packs import SMALL_BYTES, Pack, pack_key, read_pack
 from streambank.repository.objects.read import (
+    READ_BYTES,
     CheckedReader,
     ObjectLocation,
+    PartReader,
     checked,
     file_location,
     groups,
@@ -430,6 +432,11 @@ class Objects:
     def _open_at(self, digest: str, location: ObjectLocation) -> AbstractContextManager[BinaryIO]:
         if location.kind == "object":
             return self._open_file(digest, location)
+        if location.length > READ_BYTES:
+            if not self._store.exists(location.key):
+                raise missing_pack(location.key.rpartition("/")[2])
+            part = io.BufferedReader(PartReader(self._store, location), READ_BYTES)
+            return cast("AbstractContextManager[BinaryIO]", CheckedReader(part, digest, location))
         data = self._read(location.key, location.offset, location.length)
         return nullcontext(io.BytesIO(checked(digest, location, data)))
 

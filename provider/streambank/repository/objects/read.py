@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-from streambank.core.errors import FormatError, IntegrityError
+from streambank.core.errors import FormatError, IntegrityError, NotFoundError
 from streambank.repository.digest import digest_of, new_hasher, split_digest
 from streambank.repository.objects.index import IndexedObject
 from streambank.repository.objects.packs import ENCODING_NONE, pack_key
@@ -98,6 +98,34 @@ def part_chunks(store: Store, location: ObjectLocation) -> Iterator[bytes]:
     """
     for done in range(0, location.length, READ_BYTES):
         yield store.read(location.key, location.offset + done, min(READ_BYTES, location.length - done))
+
+
+class PartReader(io.RawIOBase):
+    """Reads an object that lies in a pack, step by step; wrap it in a buffer of `READ_BYTES`."""
+
+    def __init__(self, store: Store, location: ObjectLocation) -> None:
+        self._store = store
+        self._location = location
+        self._done = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # not every Buffer
+        """The next bytes.
+
+        Raises:
+            IntegrityError: The pack is gone (code `pack-missing`).
+        """
+        wanted = min(len(buffer), self._location.length - self._done)
+        try:
+            data = self._store.read(self._location.key, self._location.offset + self._done, wanted)
+        except NotFoundError as error:
+            raise missing_pack(self._location.key.rpartition("/")[2]) from error
+        self._done += len(data)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def groups(wanted: list[tuple[str, ObjectLocation]]) -> Iterator[list[tuple[str, ObjectLocation]]]:
